@@ -1,0 +1,55 @@
+# Everything runs in .venv, which `make setup` fills from pyproject.toml. Needs Python 3.11+ and, for Spark, Java 17+.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-spark test test-fast lint bench clean
+
+help:
+	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
+	@echo "make demo       an encrypted table from creation to scan, and a look at its bytes"
+	@echo "make demo-spark the same from PySpark  (needs Java 17 or newer)"
+	@echo "make test       lint and all tests"
+	@echo "make test-fast  the tests that need neither Java nor patience"
+	@echo "make lint       ruff, mypy and the import contracts"
+	@echo "make bench      the benchmarks"
+	@echo "make clean      remove what the targets above made, $(VENV) included"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("tablecrypt needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Try: make setup PYTHON=python3.12" % sys.version_info[:2])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: setup
+	$(BIN)/python examples/first_encrypted_table.py
+
+demo-spark: setup
+	@$(BIN)/python tests/support/java_version.py
+	$(BIN)/python examples/spark_first_table.py
+
+# Tests marked java form one group, so that only one worker holds a JVM.
+test: lint
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup
+
+test-fast: setup
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not slow and not java"
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+bench: setup
+	@for benchmark in benchmarks/[!_]*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark" || exit 1; done
+
+clean:
+	rm -rf $(VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,241 @@
+"""Any PyIceberg catalog class → the same catalog with encrypted tables.
+
+A table is encrypted when its property encryption.key-id names a master key. Such a table is read and committed with our metadata models,
+through a FileIO that refuses plaintext; every other table passes through to PyIceberg untouched. The catalog's own compare-and-swap stays
+in force: what is exchanged is only the metadata that it swaps in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from pyiceberg.catalog import METADATA, Catalog, MetastoreCatalog, delete_files
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CreateTableTransaction, StagedTable, Table, TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+
+from tablecrypt import properties as names
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
+from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
+from tablecrypt.kms.factory import shared_kms
+from tablecrypt.table._pyiceberg import MetastoreCatalogSeam, table_identifier
+from tablecrypt.table.commit_rules import check_commit
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata, has_encryption_traces, read_encrypted_metadata
+from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.transaction import EncryptedCreateTransaction
+from tablecrypt.table.updates import UpgradeToVersion3Update
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class EncryptionMixin(MetastoreCatalogSeam):
+    """What an encrypting catalog does differently from the PyIceberg catalog that follows it in the method resolution order."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table; an EncryptedTable where it has encryption.key-id.
+
+        Raises:
+            KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
+            ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
+        """
+        return self._with_encryption(super().load_table(identifier))  # type: ignore[safe-super]
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Register a table that exists already, encrypted or not, by its metadata file."""
+        return self._with_encryption(super().register_table(identifier, metadata_location, overwrite))  # type: ignore[safe-super]
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        """Rename a table."""
+        return self._with_encryption(super().rename_table(from_identifier, to_identifier))  # type: ignore[safe-super]
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        """Create a table; with encryption.key-id among its properties, an encrypted one of format version 3.
+
+        Raises:
+            ConfigurationError: format-version 1 or 2 was asked for, or the encryption properties cannot be used.
+        """
+        creation = self._creation_properties(properties)
+        return self._with_encryption(super().create_table(identifier, schema, location, partition_spec, sort_order, creation))  # type: ignore[safe-super]
+
+    def create_table_transaction(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> CreateTableTransaction:
+        """Return a transaction that creates a table together with its first data."""
+        if names.KEY_ID.name not in properties:
+            return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, properties)
+        creation = self._creation_properties(properties)
+        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
+        staged.metadata = encrypted_metadata(staged.metadata)
+        staged.io = self._table_io(staged.io, staged.metadata)
+        return EncryptedCreateTransaction(staged)
+
+    def purge_table(self, identifier: str | Identifier) -> None:
+        """Drop a table and delete its files."""
+        table = self.load_table(identifier)
+        if not isinstance(table, EncryptedTable):
+            super().purge_table(identifier)
+            return
+        manifests = [manifest for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)]
+        data_files = {
+            entry.data_file.file_path for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+        }
+        self.drop_table(identifier)
+        delete_files(table.io, data_files, "data")
+        delete_files(table.io, {manifest.manifest_path for manifest in manifests}, "manifest")
+        delete_files(table.io, {snapshot.manifest_list for snapshot in table.snapshots()}, "manifest list")
+        delete_files(table.io, {log.metadata_file for log in table.metadata.metadata_log}, METADATA)
+        delete_files(table.io, {table.metadata_location}, METADATA)
+
+    def stage_commit(
+        self,
+        current: Table | None,
+        identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        """Return the table as a commit will leave it, after checking what must hold for every commit to an encrypted table."""
+        if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in updates):
+            return self._stage_creation(identifier, requirements, updates)
+        current = self._with_encryption(current) if current is not None else None
+        staged = self.stage_as_pyiceberg(current, identifier, requirements, updates)
+        if isinstance(current, EncryptedTable):
+            check_commit(current.metadata, staged.metadata)
+        else:
+            _refuse_key_id_without_encryption(identifier, staged.metadata)
+        return staged
+
+    @staticmethod
+    def metadata_to_write(metadata: TableMetadata) -> TableMetadata:
+        """Return a new encrypted table's metadata in our class; anything else as it is."""
+        if isinstance(metadata, EncryptedTableMetadata) or names.KEY_ID.name not in metadata.properties:
+            return metadata
+        return encrypted_metadata(metadata)
+
+    def _with_encryption(self, table: Table) -> Table:
+        if isinstance(table, EncryptedTable):
+            return table
+        if table.metadata.format_version != 3:
+            _refuse_key_id_without_encryption(table.name(), table.metadata)
+            return table
+        metadata = read_encrypted_metadata(table.io.new_input(table.metadata_location))
+        if names.KEY_ID.name not in metadata.properties:
+            if has_encryption_traces(metadata):
+                raise KeyIdChangedError(
+                    f"{'.'.join(table.name())}: {table.metadata_location} holds encryption keys but no {names.KEY_ID.name}: "
+                    "the property was removed, and the table must not be read or written as plaintext"
+                )
+            return table
+        return EncryptedTable(
+            identifier=table_identifier(table),
+            metadata=metadata,
+            metadata_location=table.metadata_location,
+            io=self._table_io(table.io, metadata),
+            catalog=cast(Catalog, self),
+            config=table.config,
+        )
+
+    def _table_io(self, inner: FileIO, metadata: TableMetadata) -> TableFileIO:
+        return TableFileIO(inner, self._manager(metadata.properties))
+
+    def _manager(self, table_properties: Properties) -> EncryptionManager:
+        return EncryptionManager(
+            shared_kms(cast("dict[str, str]", self.properties)),
+            str(table_properties[names.KEY_ID.name]),
+            data_key_length=_integer(table_properties, names.DATA_KEY_LENGTH.name, 16),
+            kek_lifespan_ms=_integer(table_properties, names.KEK_LIFESPAN_MS.name, DEFAULT_KEK_LIFESPAN_MS),
+        )
+
+    def _creation_properties(self, properties: Properties) -> Properties:
+        creation = dict(properties)
+        if names.KEY_ID.name not in creation:
+            return creation
+        version = str(creation.setdefault(TableProperties.FORMAT_VERSION, "3"))
+        if version != "3":
+            raise ConfigurationError(
+                f"{TableProperties.FORMAT_VERSION}={version} cannot hold encryption keys: "
+                f"leave it out, or set 3, when {names.KEY_ID.name} is given"
+            )
+        self._manager(creation)
+        return creation
+
+    def _stage_creation(
+        self, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> StagedTable:
+        for requirement in requirements:
+            requirement.validate(None)
+        nothing: dict[str, Any] = {
+            **self.empty_metadata_fields(),
+            "format_version": 3,
+            "last_sequence_number": 0,
+            "next_row_id": 0,
+            "schemas": [],
+            "partition_specs": [],
+            "sort_orders": [],
+            "encryption_keys": [],
+        }
+        built = update_table_metadata(EncryptedTableMetadata.model_construct(**nothing), updates)
+        metadata = EncryptedTableMetadata.model_validate_json(built.model_dump_json())
+        check_commit(metadata, metadata)
+        location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location(0)
+        return StagedTable(
+            identifier=identifier,
+            metadata=metadata,
+            metadata_location=location,
+            io=self.load_file_io(metadata.properties, location),
+            catalog=cast(Catalog, self),
+        )
+
+
+def encrypted(catalog_class: type[MetastoreCatalog]) -> type[MetastoreCatalog]:
+    """Return the encrypting version of a PyIceberg catalog class that commits through MetastoreCatalog's own staging.
+
+    Raises:
+        ConfigurationError: the class does not commit that way.
+    """
+    if not issubclass(catalog_class, MetastoreCatalog):
+        raise ConfigurationError(
+            f"{catalog_class.__qualname__} does not derive from pyiceberg.catalog.MetastoreCatalog: it needs an adapter of its own"
+        )
+    name = f"Encrypted{catalog_class.__name__}"
+    return cast(
+        "type[MetastoreCatalog]",
+        type(name, (EncryptionMixin, catalog_class), {"__doc__": f"{catalog_class.__name__} with encrypted tables."}),
+    )
+
+
+def _refuse_key_id_without_encryption(identifier: Identifier, metadata: TableMetadata) -> None:
+    if names.KEY_ID.name in metadata.properties:
+        raise PlaintextRefusedError(
+            metadata.location,
+            f"table {'.'.join(identifier)} has {names.KEY_ID.name} but is not encrypted (format version {metadata.format_version}); "
+            "setting the property does not encrypt what is there: migrate the table",
+        )
+
+
+def _integer(properties: Properties, name: str, default: int) -> int:
+    value = str(properties.get(name, default))
+    if not (value.isascii() and value.isdigit()):
+        raise ConfigurationError(f"{name} is {value!r}; it must be a whole number")
+    return int(value)

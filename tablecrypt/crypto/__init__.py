@@ -1,0 +1,1 @@
+"""Pure cryptographic formats: no file, no network, no clock, no randomness of its own."""

@@ -1,0 +1,103 @@
+"""Every error a caller of tablecrypt can meet, grouped by what the caller can do about it.
+
+    TablecryptError
+    ├── AuthenticationError      the bytes or the key are wrong: do not use what was read
+    │   └── TamperedFileError    … and this file, for this reason
+    ├── PlaintextRefusedError    plaintext was found, or would have been written, where only ciphertext may be
+    ├── KeyNotFoundError         a key that the metadata names is not there
+    ├── KeyIdChangedError        the table's master key id was changed or removed
+    ├── MetadataRollbackError    the catalog answered with older metadata than was seen before
+    ├── KmsError                 the key service refused or failed; `retryable` says whether to try again
+    │   ├── KmsAccessDeniedError
+    │   └── KmsUnavailableError
+    ├── FormatError              the bytes are not of the format they should be of, or of one we do not read
+    ├── ConfigurationError       a property or an argument cannot be used as given
+    └── MissingExtraError        an optional package is not installed; the message names the pip extra
+
+No message holds key bytes. Every error survives pickling, so that it reaches the driver from a worker process whole.
+"""
+
+from __future__ import annotations
+
+
+class TablecryptError(Exception):
+    """Base class of every error that tablecrypt raises on purpose."""
+
+
+class AuthenticationError(TablecryptError):
+    """AES-GCM did not authenticate: the ciphertext, its place (AAD) or the key is not what it was when written."""
+
+
+class TamperedFileError(AuthenticationError):
+    """A file's bytes are not what its writer left: `location` names the file, `what` the part that failed."""
+
+    def __init__(self, location: str, what: str) -> None:
+        super().__init__(location, what)
+        self.location = location
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.what}"
+
+
+class PlaintextRefusedError(TablecryptError):
+    """Plaintext at `location`, where the table's property encryption.key-id promises ciphertext."""
+
+    def __init__(self, location: str, what: str) -> None:
+        super().__init__(location, what)
+        self.location = location
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.what}"
+
+
+class KeyNotFoundError(TablecryptError):
+    """A key id that a snapshot, a key entry or a caller names is not known where it was looked for."""
+
+
+class KeyIdChangedError(TablecryptError):
+    """encryption.key-id differs from what the table was created with, or is gone. It never changes in a table's life."""
+
+
+class MetadataRollbackError(TablecryptError):
+    """The catalog answered with metadata older than this client has seen before."""
+
+
+class KmsError(TablecryptError):
+    """A key management service refused or failed.
+
+    Attributes:
+        retryable: whether the same call may succeed later without any change by the caller.
+    """
+
+    def __init__(self, message: str, retryable: bool = False) -> None:
+        super().__init__(message, retryable)
+        self.message = message
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class KmsAccessDeniedError(KmsError):
+    """The KMS knows the caller and says no: a permission, a disabled key, or a key of another owner."""
+
+
+class KmsUnavailableError(KmsError):
+    """The KMS could not be reached or did not answer in time, after the retries that the properties allow."""
+
+    def __init__(self, message: str, retryable: bool = True) -> None:
+        super().__init__(message, retryable)
+
+
+class FormatError(TablecryptError):
+    """The bytes are not of the format they should be of, or of a version that this library does not read."""
+
+
+class ConfigurationError(TablecryptError, ValueError):
+    """A property or an argument has a value that cannot be used, or two of them contradict each other."""
+
+
+class MissingExtraError(TablecryptError, ImportError):
+    """An optional dependency is missing. The message names the extra: pip install "tablecrypt[aws]"."""

@@ -1,0 +1,1 @@
+"""Encrypted files in any store: AGS1 streams, and a FileIO that lets no plaintext through."""

@@ -1,0 +1,254 @@
+"""Random access to the plaintext of an AGS1 file (layout: tablecrypt.crypto.ags1), decrypting only the blocks that a read touches.
+
+The rules, in the order in which they hold:
+
+1. The length of the file is what its key metadata says. A store that has another length for it was tampered with.
+2. A length that no AGS1 file has is refused before anything is decrypted.
+3. The header is checked before the first block is decrypted.
+4. A byte is handed out only after its whole block has authenticated at its place. So must the one block of an empty file.
+5. Once a read has been refused, every later one is: nothing can be pieced together from what is left.
+
+Raises TamperedFileError for a wrong length, magic or block, PlaintextRefusedError for a plaintext file, FormatError for another block
+length; each names the file. What the store itself raises passes through, and such a read may be tried again.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import SEEK_CUR, SEEK_END, SEEK_SET
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.io import InputStream
+
+from tablecrypt.crypto import ags1
+from tablecrypt.crypto.aes_gcm import OVERHEAD, AesGcm
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import AuthenticationError, FormatError, TablecryptError, TamperedFileError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+# A store that answers in small pieces makes us hold the pieces and their join; with one plaintext block that stays under 8 MiB.
+FETCH_BLOCKS: Final = 3
+
+
+class Ags1InputStream:
+    """The plaintext of one AGS1 file as a read-only, seekable binary stream. Not for use by two threads at a time.
+
+    It holds at most one decrypted block, and reads at most FETCH_BLOCKS blocks from the store at once. Closing it closes `raw`.
+
+    Args:
+        raw: the encrypted file; `read` may return fewer bytes than asked for.
+        key_metadata: the DEK, the AAD prefix and, where its writer recorded it, the trusted length.
+        location: names the file in errors.
+        file_length: the length in bytes that the store has for the file.
+
+    Raises: as the module says; the constructor already refuses a wrong length.
+    """
+
+    mode: Final = "rb"
+
+    def __init__(self, raw: InputStream, key_metadata: StandardKeyMetadata, location: str, file_length: int) -> None:
+        self._raw = raw
+        self._location = location
+        self._cipher = AesGcm(key_metadata.encryption_key)
+        self._aad_prefix = key_metadata.aad_prefix
+        self._position = 0
+        self._closed = False
+        self._failure: TablecryptError | None = None
+        self._header_checked = False
+        self._empty_block_checked = False
+        self._cache = bytearray()
+        self._cached_block: int | None = None
+        self._plaintext_length = self._trusted_plaintext_length(key_metadata.file_length, file_length)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def size(self) -> int:
+        """How many plaintext bytes there are."""
+        return self._plaintext_length
+
+    def tell(self) -> int:
+        """The plaintext offset of the next read."""
+        self._check_open()
+        return self._position
+
+    def seek(self, offset: int, whence: int = SEEK_SET) -> int:
+        """Move to a plaintext offset and return it. Past the end is allowed: reads there return nothing. ValueError for a negative one."""
+        self._check_open()
+        origins = {SEEK_SET: 0, SEEK_CUR: self._position, SEEK_END: self._plaintext_length}
+        if whence not in origins:
+            raise ValueError(f"whence is {SEEK_SET}, {SEEK_CUR} or {SEEK_END}, not {whence}")
+        target = origins[whence] + offset
+        if target < 0:
+            raise ValueError(f"cannot seek to {target}, before the first byte")
+        self._position = target
+        return target
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return `size` plaintext bytes, fewer only at the end; all that are left for None or a negative size."""
+        self._check_open()
+        left = max(0, self._plaintext_length - self._position)
+        wanted = left if size is None or size < 0 else min(size, left)
+        # BytesIO lends its bytes to write into, and gives them away without a copy.
+        target = io.BytesIO(bytes(wanted))
+        with target.getbuffer() as view:
+            self.readinto(view)
+        return target.getvalue()
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill `buffer` with plaintext and return how many bytes that were: fewer than fit only at the end.
+
+        Whole blocks are decrypted in place. After an error, what was written into `buffer` is authenticated plaintext or zeros.
+        """
+        self._check_open()
+        with self._failing_for_good():
+            self._check_empty_block()
+            view = memoryview(buffer).cast("B")
+            count = min(len(view), max(0, self._plaintext_length - self._position))
+            self._fill(view[:count])
+        self._position += count
+        return count
+
+    def close(self) -> None:
+        """Close `raw` and forget the decrypted block. Closing twice is fine."""
+        if self._closed:
+            return
+        self._closed = True
+        self._cached_block = None
+        self._cache = bytearray()
+        self._raw.close()
+
+    def __enter__(self) -> Ags1InputStream:
+        return self
+
+    def __exit__(self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self._location} is closed")
+        if self._failure is not None:
+            # A fresh copy: raising one exception twice would pile up its tracebacks.
+            raise type(self._failure)(*self._failure.args)
+
+    @contextmanager
+    def _failing_for_good(self) -> Iterator[None]:
+        try:
+            yield
+        except TablecryptError as failure:
+            self._failure = type(failure)(*failure.args)
+            self._cached_block = None
+            raise
+
+    def _trusted_plaintext_length(self, trusted: int | None, stored: int) -> int:
+        if trusted is not None and trusted != stored:
+            self._refuse_plaintext(stored)
+            raise TamperedFileError(self._location, f"has {stored} bytes in the store, but {trusted} according to its key metadata")
+        try:
+            return ags1.plaintext_length(stored)
+        except FormatError as impossible:
+            self._refuse_plaintext(stored)
+            raise TamperedFileError(self._location, str(impossible)) from None
+
+    def _refuse_plaintext(self, stored: int) -> None:
+        """A plaintext file has a wrong length too, but what it is says more about what happened."""
+        ags1.refuse_plaintext(bytes(self._fetch(0, min(stored, len(ags1.MAGIC)))), self._location)
+
+    def _check_header(self, data: memoryview) -> None:
+        ags1.check_header(bytes(data), self._location)
+        self._header_checked = True
+
+    def _check_empty_block(self) -> None:
+        if self._plaintext_length > 0 or self._empty_block_checked:
+            return
+        self._decrypt_block(0, self._fetch_blocks(0, 1), memoryview(bytearray()))
+        self._empty_block_checked = True
+
+    def _fill(self, target: memoryview) -> None:
+        """Write the plaintext from the current position on into all of `target`, a window of blocks at a time."""
+        start, end = self._position, self._position + len(target)
+        while start < end:
+            block = ags1.block_of(start)
+            if block == self._cached_block:
+                window_end = min(end, self._end_of(block))
+                self._copy_cached(target, start, window_end)
+            else:
+                last = min(ags1.block_of(end - 1), block + FETCH_BLOCKS - 1)
+                window_end = min(end, self._end_of(last))
+                self._fill_window(target[: window_end - start], start, block, last)
+            target = target[window_end - start :]
+            start = window_end
+
+    def _fill_window(self, target: memoryview, start: int, first: int, last: int) -> None:
+        sealed = self._fetch_blocks(first, last - first + 1)
+        for block in range(first, last + 1):
+            length = ags1.block_plaintext_length(block, self._plaintext_length)
+            sealed_block, sealed = sealed[: length + OVERHEAD], sealed[length + OVERHEAD :]
+            count = min(len(target), self._end_of(block) - start)
+            if count == length:
+                self._decrypt_block(block, sealed_block, target[:count])
+            else:
+                self._load_cache(block, sealed_block, length)
+                self._copy_cached(target, start, start + count)
+            target = target[count:]
+            start += count
+
+    def _end_of(self, block: int) -> int:
+        return min((block + 1) * ags1.BLOCK_LENGTH, self._plaintext_length)
+
+    def _load_cache(self, block: int, sealed_block: memoryview, length: int) -> None:
+        self._cached_block = None
+        if len(self._cache) < length:
+            self._cache = bytearray(length)
+        self._decrypt_block(block, sealed_block, memoryview(self._cache)[:length])
+        self._cached_block = block
+
+    def _copy_cached(self, target: memoryview, start: int, end: int) -> None:
+        offset = start % ags1.BLOCK_LENGTH
+        target[: end - start] = memoryview(self._cache)[offset : offset + end - start]
+
+    def _decrypt_block(self, block: int, sealed_block: memoryview, target: memoryview) -> None:
+        try:
+            self._cipher.decrypt_into(sealed_block, ags1.block_aad(self._aad_prefix, block), target)
+        except AuthenticationError as refused:
+            raise TamperedFileError(self._location, f"block {block}: {refused}") from None
+
+    def _fetch_blocks(self, first: int, count: int) -> memoryview:
+        """The sealed bytes of `count` neighbouring blocks, in one read; the first fetch of all brings the header too."""
+        offset = ags1.block_offset(first)
+        length = sum(ags1.block_plaintext_length(block, self._plaintext_length) + OVERHEAD for block in range(first, first + count))
+        if self._header_checked:
+            return self._fetch(offset, length)
+        if first > 0:
+            self._check_header(self._fetch(0, ags1.HEADER_LENGTH))
+            return self._fetch(offset, length)
+        data = self._fetch(0, offset + length)
+        self._check_header(data[:offset])
+        return data[offset:]
+
+    def _fetch(self, offset: int, length: int) -> memoryview:
+        self._raw.seek(offset)
+        pieces: list[bytes] = []
+        missing = length
+        while missing > 0:
+            piece = self._raw.read(missing)
+            if not piece:
+                raise TamperedFileError(self._location, f"ends at byte {offset + length - missing} instead of {offset + length}")
+            pieces.append(piece)
+            missing -= len(piece)
+        return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))

@@ -1,0 +1,150 @@
+"""A FileIO that lets nothing but ciphertext through: it wraps any PyIceberg FileIO and fails closed.
+
+    who asks                       what is allowed                                     through
+    this package, AGS1 files       read and write with the file's own key metadata     decrypting_input, encrypting_output
+    this package, Parquet files    the bytes of a file that encrypts itself            sealed_input, sealed_output
+    anyone                         read the table's metadata JSON, delete              new_input, delete
+    anyone                         anything else: PlaintextRefusedError                new_input, new_output
+
+PyIceberg's own writers call new_output, so a code path of PyIceberg that does not know of encryption fails before it writes a byte.
+No key is held here: key metadata comes in with each call. So the object pickles as the FileIO it wraps.
+"""
+
+from __future__ import annotations
+
+from io import SEEK_END
+from typing import Final
+
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+
+from tablecrypt.crypto import ags1
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.ags1_reader import Ags1InputStream
+from tablecrypt.files.ags1_writer import Ags1OutputStream
+
+TABLE_METADATA_SUFFIXES: Final = (".metadata.json", ".metadata.json.gz", ".gz.metadata.json")
+
+
+class DecryptingInputFile(InputFile):
+    """The plaintext of one AGS1 file. Its length is that of the plaintext, by the trusted length in the key metadata where there is one."""
+
+    def __init__(self, inner: InputFile, key_metadata: StandardKeyMetadata) -> None:
+        super().__init__(inner.location)
+        self._inner = inner
+        self._key_metadata = key_metadata
+
+    def __len__(self) -> int:
+        """How many plaintext bytes the file holds. TamperedFileError for a length that no AGS1 file has."""
+        trusted = self._key_metadata.file_length
+        try:
+            return ags1.plaintext_length(len(self._inner) if trusted is None else trusted)
+        except FormatError as impossible:
+            raise TamperedFileError(self.location, str(impossible)) from None
+
+    def exists(self) -> bool:
+        return self._inner.exists()
+
+    def open(self, seekable: bool = True) -> Ags1InputStream:
+        """Open the plaintext, always seekable. Raises what Ags1InputStream's constructor raises, and what the store does."""
+        raw = self._inner.open(seekable=True)
+        try:
+            return Ags1InputStream(raw, self._key_metadata, self.location, _stored_length(raw))
+        except BaseException:
+            raw.close()
+            raise
+
+
+class EncryptingOutputFile(OutputFile):
+    """One new AGS1 file. `key_metadata` is for this file and no other, so it can be created only once."""
+
+    def __init__(self, inner: OutputFile, key_metadata: StandardKeyMetadata) -> None:
+        """ConfigurationError when the key metadata has a file length: it belongs to a file already."""
+        if key_metadata.file_length is not None:
+            raise ConfigurationError(
+                f"{inner.location}: this key metadata belongs to a finished file already; a DEK is never used for two files"
+            )
+        super().__init__(inner.location)
+        self._inner = inner
+        self._key_metadata = key_metadata
+        self._stream: Ags1OutputStream | None = None
+
+    @property
+    def key_metadata(self) -> StandardKeyMetadata:
+        """The file's key metadata; with the length of the encrypted file once that is finished."""
+        if self._stream is None or not self._stream.finished:
+            return self._key_metadata
+        return self._key_metadata.with_file_length(self._stream.file_length)
+
+    def __len__(self) -> int:
+        """How long the encrypted file is, in bytes. ValueError before it is finished."""
+        if self._stream is None:
+            raise ValueError(f"{self.location} is not written yet")
+        return self._stream.file_length
+
+    def exists(self) -> bool:
+        return self._inner.exists()
+
+    def create(self, overwrite: bool = False) -> Ags1OutputStream:
+        """Open for writing plaintext. ConfigurationError the second time: a DEK is never used for two files."""
+        if self._stream is not None:
+            raise ConfigurationError(f"{self.location}: was created already; a DEK is never used for two files")
+        self._stream = Ags1OutputStream(self._inner.create(overwrite=overwrite), self._key_metadata)
+        return self._stream
+
+    def to_input_file(self) -> DecryptingInputFile:
+        return DecryptingInputFile(self._inner.to_input_file(), self.key_metadata)
+
+
+class EncryptingFileIO(FileIO):
+    """See the module. `inner` does the storing; `properties` are its properties."""
+
+    def __init__(self, inner: FileIO) -> None:
+        """ConfigurationError when `inner` is an EncryptingFileIO itself."""
+        if isinstance(inner, EncryptingFileIO):
+            raise ConfigurationError("this FileIO encrypts already: wrap the one inside it")
+        super().__init__(inner.properties)
+        self.inner = inner
+
+    def __reduce__(self) -> tuple[type[EncryptingFileIO], tuple[FileIO]]:
+        return type(self), (self.inner,)
+
+    def new_input(self, location: str) -> InputFile:
+        """The table's metadata JSON, which is plaintext by specification. PlaintextRefusedError for any other file."""
+        if location.endswith(TABLE_METADATA_SUFFIXES):
+            return self.inner.new_input(location)
+        raise PlaintextRefusedError(
+            location, "only table metadata JSON is readable without its key; read the table through its own scan and inspect methods"
+        )
+
+    def new_output(self, location: str) -> OutputFile:
+        """Always PlaintextRefusedError: who does not bring key metadata would write plaintext."""
+        raise PlaintextRefusedError(
+            location, "this table is encrypted: write to it through its own methods (append, overwrite, delete, upsert)"
+        )
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete the file, whatever it holds."""
+        self.inner.delete(location if isinstance(location, str) else location.location)
+
+    def decrypting_input(self, location: str, key_metadata: StandardKeyMetadata) -> DecryptingInputFile:
+        """The plaintext of an AGS1 file."""
+        return DecryptingInputFile(self.inner.new_input(location), key_metadata)
+
+    def encrypting_output(self, location: str, key_metadata: StandardKeyMetadata) -> EncryptingOutputFile:
+        """A new AGS1 file, under key metadata that no other file has."""
+        return EncryptingOutputFile(self.inner.new_output(location), key_metadata)
+
+    def sealed_input(self, location: str) -> InputFile:
+        """The stored bytes of a file whose format decrypts itself (Parquet). They are ciphertext: nothing is checked here."""
+        return self.inner.new_input(location)
+
+    def sealed_output(self, location: str) -> OutputFile:
+        """Where such a format writes what it has encrypted."""
+        return self.inner.new_output(location)
+
+
+def _stored_length(raw: InputStream) -> int:
+    """The store's length, from the open file: asking the store anew would cost one more request."""
+    raw.seek(0, SEEK_END)
+    return raw.tell()

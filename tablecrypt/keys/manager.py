@@ -1,0 +1,150 @@
+"""The encryption manager: makes a DEK and an AAD prefix for each file, and seals and opens manifest-list keys.
+
+    KMS master key ── wraps (in the KMS) ──▶ KEK ── AES-GCM, AAD = KEY_TIMESTAMP ──▶ StandardKeyMetadata of a manifest list
+
+    sealed manifest-list key = nonce (12) | ciphertext | tag (16)        key: the KEK; AAD: the KEK's KEY_TIMESTAMP as UTF-8 digits
+
+No operation here writes. Sealing returns the entries that have to be added to `encryption-keys`; one commit lands them together with the
+snapshot that names them. Iceberg table spec, "Encryption Keys" and "Key Metadata".
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, AesGcm
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
+from tablecrypt.keys.encrypted_key import KEY_TIMESTAMP, EncryptedKey
+from tablecrypt.keys.key_ring import KeyChain, KeyRing
+from tablecrypt.kms.client import KeyManagementClient
+
+KEY_ID_LENGTH: Final = 16
+DEFAULT_KEK_LIFESPAN_MS: Final = 730 * 24 * 60 * 60 * 1000
+"""NIST SP 800-57 part 1, section 5.3.6: two years is the upper bound for a symmetric key-wrapping key's originator period."""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class SealedKey:
+    """A sealed manifest-list key: the id that the snapshot stores, and the entries to add to `encryption-keys`."""
+
+    key_id: str
+    added: tuple[EncryptedKey, ...]
+
+
+class EncryptionManager:
+    """The key hierarchy of one table.
+
+    Args:
+        kms: the client that wraps and unwraps KEKs. It caches what it unwrapped, so a KEK costs one call within the cache's TTL.
+        table_key_id: the master key's id in the KMS, the table property encryption.key-id.
+        data_key_length: bytes of every DEK and KEK made here: 16, 24 or 32.
+        kek_lifespan_ms: age at which a KEK wraps nothing new; at most 730 days.
+        now_ms, random: the clock and the source of randomness.
+
+    Raises:
+        ConfigurationError: a length or lifespan that is not allowed.
+    """
+
+    def __init__(
+        self,
+        kms: KeyManagementClient,
+        table_key_id: str,
+        *,
+        data_key_length: int = 16,
+        kek_lifespan_ms: int = DEFAULT_KEK_LIFESPAN_MS,
+        now_ms: Callable[[], int] = _now_ms,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        if not table_key_id:
+            raise ConfigurationError("encryption.key-id is empty: name the master key in the KMS")
+        if data_key_length not in KEY_LENGTHS:
+            raise ConfigurationError(f"encryption.data-key-length is {data_key_length}; it must be 16, 24 or 32 bytes")
+        if not 0 < kek_lifespan_ms <= DEFAULT_KEK_LIFESPAN_MS:
+            raise ConfigurationError(
+                f"encryption.kek-lifespan-ms is {kek_lifespan_ms}; it must be between 1 and {DEFAULT_KEK_LIFESPAN_MS} (730 days)"
+            )
+        self.kms = kms
+        self.table_key_id = table_key_id
+        self.data_key_length = data_key_length
+        self.kek_lifespan_ms = kek_lifespan_ms
+        self._now_ms = now_ms
+        self._random = random
+
+    def __repr__(self) -> str:
+        return f"EncryptionManager(table_key_id={self.table_key_id!r}, data_key_length={self.data_key_length})"
+
+    def new_key_metadata(self) -> StandardKeyMetadata:
+        """Return a fresh DEK and AAD prefix for one file. Never use the result for a second file."""
+        return StandardKeyMetadata.generate(self.data_key_length, self._random)
+
+    def seal_manifest_list_key(self, key_metadata: StandardKeyMetadata, ring: KeyRing) -> SealedKey:
+        """Wrap a manifest list's key metadata under the table's current KEK, or under a new KEK where none may wrap any more.
+
+        Args:
+            key_metadata: DEK, AAD prefix and file length of the manifest list that was written.
+            ring: the keys of the metadata that the commit is based on.
+
+        Raises:
+            KmsError: the KMS refused to wrap or unwrap the KEK.
+        """
+        kek = ring.current_kek(self.table_key_id, self._now_ms(), self.kek_lifespan_ms)
+        if kek is not None:
+            return self._seal_under(kek, self._unwrap(kek), key_metadata, added=())
+        key = Secret(self._random(self.data_key_length))
+        kek = self._wrap(key)
+        return self._seal_under(kek, key, key_metadata, added=(kek,))
+
+    def open_manifest_list_key(self, chain: KeyChain) -> StandardKeyMetadata:
+        """Unwrap a manifest list's key metadata.
+
+        Raises:
+            AuthenticationError: the entry, its KEK or the KEK's timestamp is not what was sealed.
+            FormatError: what was sealed is not a StandardKeyMetadata.
+            KmsError: the KMS refused to unwrap the KEK.
+        """
+        kek = AesGcm(self._unwrap(chain.kek))
+        try:
+            plaintext = kek.decrypt(chain.manifest_list_key.wrapped_bytes(), chain.kek.timestamp.encode())
+        except AuthenticationError as error:
+            raise AuthenticationError(
+                f"encryption key {chain.manifest_list_key.key_id} does not open under KEK {chain.kek.key_id}: "
+                "the entry, the KEK or its KEY_TIMESTAMP was changed"
+            ) from error
+        return StandardKeyMetadata.decode(plaintext)
+
+    def _seal_under(self, kek: EncryptedKey, key: Secret, key_metadata: StandardKeyMetadata, added: tuple[EncryptedKey, ...]) -> SealedKey:
+        sealed = AesGcm(key).encrypt(self._random(NONCE_LENGTH), key_metadata.encode(), kek.timestamp.encode())
+        entry = EncryptedKey(key_id=self._new_key_id(), encrypted_key_metadata=_base64(sealed), encrypted_by_id=kek.key_id)
+        return SealedKey(entry.key_id, (*added, entry))
+
+    def _wrap(self, key: Secret) -> EncryptedKey:
+        wrapped = self.kms.wrap_key(key.reveal(), self.table_key_id)
+        return EncryptedKey(
+            key_id=self._new_key_id(),
+            encrypted_key_metadata=_base64(wrapped),
+            encrypted_by_id=self.table_key_id,
+            properties={KEY_TIMESTAMP: str(self._now_ms())},
+        )
+
+    def _unwrap(self, kek: EncryptedKey) -> Secret:
+        if kek.encrypted_by_id is None:
+            raise FormatError(f"KEK {kek.key_id} does not name the master key that wraps it")
+        return Secret(self.kms.unwrap_key(kek.wrapped_bytes(), kek.encrypted_by_id))
+
+    def _new_key_id(self) -> str:
+        return _base64(self._random(KEY_ID_LENGTH))
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

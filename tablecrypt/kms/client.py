@@ -1,0 +1,79 @@
+"""What a key management service does for a table: it wraps and unwraps keys under a master key that never leaves it.
+
+    master key, named by wrapping_key_id, inside the KMS
+        wrap_key(key)           key         ──►  wrapped key     an opaque blob, kept in the table's metadata
+        unwrap_key(wrapped)     wrapped key ──►  key
+        generate_key(length)                ──►  key and wrapped key, in one call where the service can
+
+Keys are 16, 24 or 32 bytes. What a wrapped key looks like is each service's own affair and stands in its client's docstring.
+A table's KEKs are the only keys that pass through here, so a KMS sees a few calls per table and not one per file.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NoReturn, Protocol, runtime_checkable
+
+from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
+from tablecrypt.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class GeneratedKey:
+    """A fresh key, in the clear and wrapped. `key` is left out of the repr, and the object refuses to be pickled."""
+
+    key: bytes = field(repr=False)
+    wrapped_key: bytes
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a GeneratedKey is never pickled: it holds a key in the clear; pass on its wrapped_key instead")
+
+
+@runtime_checkable
+class KeyManagementClient(Protocol):
+    """One key management service. Implementations are safe to call from many threads.
+
+    Every method but `close` raises
+        KeyNotFoundError       the service has no key of that id,
+        KmsAccessDeniedError   the service refuses: a permission is missing, the credentials are not valid, the key is disabled,
+        KmsUnavailableError    the service was not reached or is overloaded; `retryable` is true,
+        ConfigurationError     the key's length, the key id's form or a property cannot be used,
+        KmsError               any other answer of the service.
+    """
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        """Encrypt `key` (16, 24 or 32 bytes) under the named master key and return the blob to store."""
+        ...
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        """Return the key inside `wrapped_key`.
+
+        Raises AuthenticationError when the blob was changed, was wrapped under another master key, or is not one of this service's
+        (then FormatError where the service tells the difference).
+        """
+        ...
+
+    def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
+        """Make a fresh random key of `length` bytes (16, 24 or 32) and return it with its wrapped form."""
+        ...
+
+    def close(self) -> None:
+        """Let connections and cached keys go. Calling twice is harmless; a later call of another method opens what it needs again."""
+        ...
+
+
+def check_key_length(length: int) -> None:
+    """Raise ConfigurationError unless `length` is that of an AES key."""
+    if length not in KEY_LENGTHS:
+        raise ConfigurationError(f"a key has 16, 24 or 32 bytes, not {length}")
+
+
+def generate_by_wrapping(
+    client: KeyManagementClient, wrapping_key_id: str, length: int, random: Callable[[int], bytes] = secrets.token_bytes
+) -> GeneratedKey:
+    """Make the key in this process and have `client` wrap it: for services that cannot generate a key of that length."""
+    check_key_length(length)
+    key = random(length)
+    return GeneratedKey(key=key, wrapped_key=client.wrap_key(key, wrapping_key_id))

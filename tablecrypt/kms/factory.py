@@ -1,0 +1,135 @@
+"""From catalog properties to a key management client.
+
+    encryption.kms-type = aws | gcp | azure | vault | local | memory
+    encryption.kms-impl = package.module.Class   (or package.module:Class), constructed with the properties
+                        | a class name of Iceberg Java, which means this package's client of the same service
+
+Exactly one of the two is set. A class that kms-impl names is imported, so properties are trusted as code is: take them from the
+catalog's own configuration, never from a table.
+Every client comes wrapped in a ResilientKeyManagementClient. Raises ConfigurationError, or MissingExtraError naming the pip extra.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Final, cast
+
+from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.per_process import PerProcess
+from tablecrypt.kms.resilient import ResilientKeyManagementClient
+from tablecrypt.properties import KMS_IMPL, KMS_TYPE
+
+
+@dataclass(frozen=True)
+class _Service:
+    """Where a built-in client lives, and the pip extra with the top-level packages of its SDK."""
+
+    module: str
+    class_name: str
+    extra: str | None = None
+    sdk_packages: tuple[str, ...] = ()
+
+
+_SERVICES: Final[Mapping[str, _Service]] = {
+    "aws": _Service("tablecrypt.kms.aws", "AwsKeyManagementClient", "aws", ("boto3", "botocore")),
+    "gcp": _Service("tablecrypt.kms.gcp", "GcpKeyManagementClient", "gcp", ("google",)),
+    "azure": _Service("tablecrypt.kms.azure", "AzureKeyManagementClient", "azure", ("azure",)),
+    "vault": _Service("tablecrypt.kms.vault", "VaultKeyManagementClient", "vault", ("hvac", "requests")),
+    "local": _Service("tablecrypt.kms.local_file", "LocalFileKeyManagementClient"),
+    "memory": _Service("tablecrypt.kms.memory", "MemoryKeyManagementClient"),
+}
+_JAVA_CLASSES: Final[Mapping[str, str]] = {
+    "org.apache.iceberg.aws.AwsKeyManagementClient": "aws",
+    "org.apache.iceberg.gcp.GcpKeyManagementClient": "gcp",
+    "org.apache.iceberg.azure.keymanagement.AzureKeyManagementClient": "azure",
+}
+# What the built-in clients read. Properties outside these (a warehouse, a URI) do not make another client.
+_RELEVANT_PREFIXES: Final = ("encryption.kms", "kms.", "sts.", "client.", "gcp.kms.", "gcs.oauth2.", "azure.keyvault.", "adls.", "vault.")
+
+
+def load_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
+    """A new client, with its own cache and counters, for the service that the properties name. No request is sent yet."""
+    return ResilientKeyManagementClient.from_properties(_constructor(properties)(properties), properties)
+
+
+def shared_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
+    """The client of these properties in this process: the same object for everyone who passes the same KMS-relevant properties.
+
+    Closing it empties it for all; whoever goes on using it opens it again. A forked child gets a client of its own.
+    """
+    registry = _registry.get()
+    name = _relevant(properties)
+    with registry.lock:
+        client = registry.clients.get(name)
+        if client is None:
+            client = registry.clients[name] = load_kms(properties)
+        return client
+
+
+@dataclass
+class _Registry:
+    clients: dict[tuple[tuple[str, str], ...], ResilientKeyManagementClient] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_registry: Final = PerProcess(_Registry)
+
+
+def _relevant(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The properties that tell two clients apart. A class from elsewhere may read any of them."""
+    impl = properties.get(KMS_IMPL.name)
+    everything = bool(impl) and impl not in _JAVA_CLASSES
+    return tuple(sorted((name, value) for name, value in properties.items() if everything or name.startswith(_RELEVANT_PREFIXES)))
+
+
+def _constructor(properties: Mapping[str, str]) -> Callable[[Mapping[str, str]], KeyManagementClient]:
+    kms_type, impl = properties.get(KMS_TYPE.name), properties.get(KMS_IMPL.name)
+    if kms_type and impl:
+        raise ConfigurationError(f"{KMS_TYPE.name} ({kms_type}) and {KMS_IMPL.name} ({impl}) are both set: keep one of them")
+    if kms_type:
+        return _built_in(kms_type.lower())
+    if not impl:
+        raise ConfigurationError(
+            f"no key management service is named: set the catalog property {KMS_TYPE.name} to one of {', '.join(_SERVICES)}, "
+            f"or {KMS_IMPL.name} to a Python class path"
+        )
+    if impl in _JAVA_CLASSES:
+        return _built_in(_JAVA_CLASSES[impl])
+    return _from_class_path(impl)
+
+
+def _built_in(kms_type: str) -> Callable[[Mapping[str, str]], KeyManagementClient]:
+    service = _SERVICES.get(kms_type)
+    if service is None:
+        raise ConfigurationError(f"{KMS_TYPE.name} {kms_type!r} is not known: use one of {', '.join(_SERVICES)}")
+    try:
+        module = import_module(service.module)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in service.sdk_packages:
+            raise
+        raise MissingExtraError(
+            f'{KMS_TYPE.name} {kms_type!r} needs the package {error.name}: pip install "tablecrypt[{service.extra}]"'
+        ) from error
+    return cast("Callable[[Mapping[str, str]], KeyManagementClient]", getattr(module, service.class_name))
+
+
+def _from_class_path(path: str) -> Callable[[Mapping[str, str]], KeyManagementClient]:
+    if path.startswith("org.apache.iceberg."):
+        raise ConfigurationError(f"{KMS_IMPL.name} {path!r} is a Java class; those known here are {', '.join(_JAVA_CLASSES)}")
+    module_name, _, class_name = path.replace(":", ".").rpartition(".")
+    if not module_name or not class_name:
+        raise ConfigurationError(f"{KMS_IMPL.name} {path!r} is not a class path: write package.module.Class")
+    try:
+        found = getattr(import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"{KMS_IMPL.name} {path!r} cannot be imported: {error}") from error
+    missing = [verb for verb in ("wrap_key", "unwrap_key", "generate_key", "close") if not callable(getattr(found, verb, None))]
+    if missing or not callable(found):
+        raise ConfigurationError(
+            f"{KMS_IMPL.name} {path!r} is not a key management client: it lacks {', '.join(missing) or 'a constructor'}"
+        )
+    return cast("Callable[[Mapping[str, str]], KeyManagementClient]", found)

@@ -1,0 +1,168 @@
+"""A key management client that asks as little as it may and as often as it must.
+
+    unwrap_key ─► remembered? ─yes─► the key
+                      │no
+                      ▼
+                another thread is asking for the same key? ─yes─► wait for its answer
+                      │no
+                      ▼
+                the service, asked again while it is unavailable and the budget lasts ─► remember the key
+
+`wrap_key` and `generate_key` always ask, and what they return is remembered too, so that a writer never unwraps the key it just made.
+A refusal is never remembered: the next caller asks again. What an unwrap returns must be 16, 24 or 32 bytes; else FormatError.
+
+Thread safety: one lock guards what is remembered, the calls under way and the counters, and is never held during a call of the
+service. A forked child starts with none of the three (tablecrypt/kms/per_process.py).
+A key that was revoked in the service stays usable in this process until it is forgotten: at most `encryption.kms.cache-ttl-ms`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeVar
+
+from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, FormatError, KmsUnavailableError
+from tablecrypt.kms.client import GeneratedKey, KeyManagementClient, check_key_length
+from tablecrypt.kms.key_cache import CacheName, KeyCache, cache_name
+from tablecrypt.kms.per_process import PerProcess
+from tablecrypt.kms.retry import RetryPolicy
+from tablecrypt.properties import KMS_CACHE_MAX_KEYS, KMS_CACHE_TTL_MS, KMS_RETRY_BUDGET_MS, Property
+
+T = TypeVar("T")
+
+
+@dataclass
+class _State:
+    """What this process remembers. `lock` guards the rest."""
+
+    cache: KeyCache
+    in_flight: dict[CacheName, Future[Secret]] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class ResilientKeyManagementClient:
+    """Wraps any client with retries, a cache of unwrapped keys, and counters of the calls that reached it."""
+
+    def __init__(
+        self,
+        inner: KeyManagementClient,
+        *,
+        cache_ttl_seconds: float = 3600.0,
+        cache_max_keys: int = 1000,
+        retry: RetryPolicy | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inner = inner
+        self._retry = retry if retry is not None else RetryPolicy(budget_seconds=30.0)
+        self._state = PerProcess(lambda: _State(KeyCache(cache_ttl_seconds, cache_max_keys, clock)))
+
+    @classmethod
+    def from_properties(cls, inner: KeyManagementClient, properties: Mapping[str, str]) -> ResilientKeyManagementClient:
+        """Reads `encryption.kms.cache-ttl-ms`, `encryption.kms.cache-max-keys` and `encryption.kms.retry-budget-ms`."""
+        return cls(
+            inner,
+            cache_ttl_seconds=_whole_number(properties, KMS_CACHE_TTL_MS) / 1000,
+            cache_max_keys=_whole_number(properties, KMS_CACHE_MAX_KEYS),
+            retry=RetryPolicy(budget_seconds=_whole_number(properties, KMS_RETRY_BUDGET_MS) / 1000),
+        )
+
+    @property
+    def calls(self) -> Counter[str]:
+        """A copy of the counters: how often this process has called the service, by method name. A retry counts again."""
+        state = self._state.get()
+        with state.lock:
+            return state.calls.copy()
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        check_key_length(len(key))
+        wrapped_key = self._ask("wrap_key", lambda: self._inner.wrap_key(key, wrapping_key_id))
+        self._remember(wrapped_key, wrapping_key_id, key)
+        return wrapped_key
+
+    def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
+        check_key_length(length)
+        generated = self._ask("generate_key", lambda: self._inner.generate_key(wrapping_key_id, length))
+        self._remember(generated.wrapped_key, wrapping_key_id, generated.key)
+        return generated
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        state = self._state.get()
+        name = cache_name(wrapped_key, wrapping_key_id)
+        with state.lock:
+            remembered = state.cache.get(name)
+            if remembered is not None:
+                return remembered.reveal()
+            flight = state.in_flight.get(name)
+            others_answer = flight
+            if flight is None:
+                flight = state.in_flight[name] = Future()
+        if others_answer is not None:
+            return others_answer.result().reveal()
+        return self._unwrap_for_all(state, name, flight, wrapped_key, wrapping_key_id)
+
+    def close(self) -> None:
+        """Forget every key and close the inner client. The counters start again with the next call."""
+        self._state.drop()
+        self._inner.close()
+
+    def _unwrap_for_all(self, state: _State, name: CacheName, flight: Future[Secret], wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        """Ask the service, and give every thread that waits on `flight` the same key or the same error."""
+        try:
+            key = Secret(_checked(self._ask("unwrap_key", lambda: self._inner.unwrap_key(wrapped_key, wrapping_key_id)), wrapping_key_id))
+        except BaseException as error:
+            with state.lock:
+                del state.in_flight[name]
+            # An interrupt is meant for this thread alone: the others are told to try again.
+            interrupted = KmsUnavailableError(f"the thread that asked for a key under {wrapping_key_id!r} was interrupted")
+            flight.set_exception(error if isinstance(error, Exception) else interrupted)
+            raise
+        with state.lock:
+            del state.in_flight[name]
+            state.cache.put(name, key)
+        flight.set_result(key)
+        return key.reveal()
+
+    def _ask(self, verb: str, call: Callable[[], T]) -> T:
+        def counted() -> T:
+            state = self._state.get()
+            with state.lock:
+                state.calls[verb] += 1
+            return call()
+
+        return self._retry.call(counted)
+
+    def _remember(self, wrapped_key: bytes, wrapping_key_id: str, key: bytes) -> None:
+        state = self._state.get()
+        with state.lock:
+            state.cache.put(cache_name(wrapped_key, wrapping_key_id), Secret(key))
+
+    def __repr__(self) -> str:
+        return f"ResilientKeyManagementClient({self._inner!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a KMS client belongs to its process: send the properties and call load_kms there")
+
+
+def _checked(key: bytes, wrapping_key_id: str) -> bytes:
+    if len(key) not in KEY_LENGTHS:
+        raise FormatError(f"master key {wrapping_key_id!r} unwrapped {len(key)} bytes, which is no AES key: this blob is not a wrapped KEK")
+    return key
+
+
+def _whole_number(properties: Mapping[str, str], read: Property) -> int:
+    text = properties.get(read.name, read.default or "0")
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise ConfigurationError(f"{read.name} must be a whole number of at least 0, not {text!r}")
+    return number

@@ -1,0 +1,211 @@
+"""Reading an Avro object container file from memory, strictly.
+
+    file  = "Obj" 0x01 | metadata map | sync (16 bytes) | block 0 | block 1 | ...
+    block = number of records (varint) | length of what follows (varint) | records, compressed by avro.codec | sync
+
+The bytes come out of an AGS1 stream, so they are what their writer wrote: what is checked here is that the writer was right. A file that
+ends inside a block, has bytes after its last block, a sync marker that differs, or a block whose records are not as long as it says is
+refused, where PyIceberg's AvroFile would return the records it has met so far. The frame is parsed here with bounds checks; the records
+themselves are decoded by PyIceberg's reader tree over its compiled decoder, one decompressed block in memory at a time. That decoder
+does not check bounds: each block is followed by as many zero bytes as it is long, which ends a number that runs over, and after
+every record the position is checked.
+
+Raises FormatError, naming the file. Specification: Avro 1.11, "Object Container Files".
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Final, Generic, TypeVar
+
+from pyiceberg.avro import STRUCT_DOUBLE
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY, KNOWN_CODECS
+from pyiceberg.avro.codecs.codec import Codec
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
+from pyiceberg.avro.file import MAGIC, SYNC_SIZE
+from pyiceberg.avro.reader import DoubleReader, Reader
+from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.typedef import StructProtocol
+from pyiceberg.types import DoubleType, IcebergType
+
+from tablecrypt.errors import FormatError, MissingExtraError
+from tablecrypt.manifests.avro_schema import from_avro_json
+
+AVRO_SCHEMA_KEY: Final = "avro.schema"
+_MAX_VARINT_BYTES: Final = 10
+# Shorter than the longest number and value of fixed length a record may hold (a double, a UUID, a decimal), whatever the block's length.
+_MIN_PADDING: Final = 64
+
+_DECODING_ERRORS: Final = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RecursionError,
+    ResolveError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zlib.error,
+)
+
+R = TypeVar("R", bound=StructProtocol)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordTypes(Generic[R]):
+    """What a record is decoded into: the schema asked for, and by field id the class of each struct (-1: the record) and each enum."""
+
+    schema: Schema
+    structs: Mapping[int, Callable[..., StructProtocol]]
+    enums: Mapping[int, Callable[..., Enum]]
+
+
+class AvroContainer(Generic[R]):
+    """An Avro file in memory: `metadata` is its header's map, iterating yields its records once through.
+
+    Raises:
+        FormatError: the bytes are not an Avro container file, or its records do not fit the schema asked for.
+    """
+
+    def __init__(self, data: bytes, location: str, types: RecordTypes[R]) -> None:
+        self._frame = _Frame(data, location)
+        self._location = location
+        if self._frame.take(len(MAGIC), "magic") != MAGIC:
+            raise FormatError(f"{location}: not an Avro file: it does not begin with {MAGIC!r}")
+        self.metadata = self._frame.metadata_map()
+        self._sync = self._frame.take(SYNC_SIZE, "sync marker")
+        self._codec = self._find_codec()
+        self._reader = self._resolve(types)
+
+    def __iter__(self) -> Iterator[R]:
+        while not self._frame.at_end():
+            count = self._frame.varint("record count")
+            sealed = self._frame.sized("block")
+            if self._frame.take(SYNC_SIZE, "sync marker") != self._sync:
+                raise FormatError(f"{self._location}: a sync marker in the Avro file differs from its header's")
+            yield from self._records(self._decompress(sealed), count)
+
+    def _records(self, block: bytes, count: int) -> Iterator[R]:
+        if not 0 <= count <= len(block):
+            raise FormatError(f"{self._location}: an Avro block of {len(block)} bytes cannot hold {count} records")
+        length, read = len(block), self._reader.read
+        decoder = new_decoder(block + bytes(length + _MIN_PADDING))
+        try:
+            for _ in range(count):
+                record = read(decoder)
+                if decoder.tell() > length:
+                    raise FormatError(f"{self._location}: a record in the Avro file ends after its block")
+                yield record
+        except _DECODING_ERRORS as error:
+            raise FormatError(f"{self._location}: a record in the Avro file cannot be decoded: {type(error).__name__}") from error
+        if decoder.tell() != length:
+            raise FormatError(f"{self._location}: an Avro block holds {length - decoder.tell()} bytes after its last record")
+
+    def _decompress(self, sealed: bytes) -> bytes:
+        if self._codec is None:
+            return sealed
+        try:
+            return self._codec.decompress(sealed)
+        except ImportError as error:
+            raise MissingExtraError(f"{self._location}: {error}") from error
+        except Exception as error:  # each codec's library has its own exception classes
+            raise FormatError(f"{self._location}: an Avro block cannot be decompressed: {error}") from error
+
+    def _find_codec(self) -> type[Codec] | None:
+        name = self.metadata.get(AVRO_CODEC_KEY, "null")
+        for known, codec in KNOWN_CODECS.items():
+            if known == name:
+                return codec
+        raise FormatError(f"{self._location}: unknown Avro codec {name!r}")
+
+    def _resolve(self, types: RecordTypes[R]) -> Reader:
+        if AVRO_SCHEMA_KEY not in self.metadata:
+            raise FormatError(f"{self._location}: the Avro header has no {AVRO_SCHEMA_KEY}")
+        try:
+            return _reader_for(self.metadata[AVRO_SCHEMA_KEY], types)
+        except FormatError as error:
+            raise FormatError(f"{self._location}: {error}") from error
+        except _DECODING_ERRORS as error:
+            raise FormatError(f"{self._location}: the file's Avro schema does not fit: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _reader_for(avro_schema: str, types: RecordTypes[R]) -> Reader:
+    """Return the reader tree, which keeps no state. The manifests of one table share a few schemas; building a tree takes a millisecond."""
+    resolver = _Resolver(dict(types.structs), dict(types.enums))
+    reader: Reader = visit_with_partner(from_avro_json(avro_schema), types.schema, resolver, SchemaPartnerAccessor())  # type: ignore[misc]
+    return reader
+
+
+class _ExactDoubleReader(DoubleReader):
+    """Reads all 64 bits. The compiled decoder's read_double returns a C float: a partition value 0.1 would come back as 0.10000000149."""
+
+    def read(self, decoder: BinaryDecoder) -> float:
+        (value,) = STRUCT_DOUBLE.unpack(decoder.read(STRUCT_DOUBLE.size))
+        return float(value)
+
+
+class _Resolver(ReadSchemaResolver):
+    """PyIceberg's, with doubles read exactly."""
+
+    def visit_double(self, double_type: DoubleType, partner: IcebergType | None) -> Reader:
+        return _ExactDoubleReader()  # type: ignore[no-untyped-call]
+
+
+class _Frame:
+    """A cursor over the container's own structure that never reads past the end."""
+
+    def __init__(self, data: bytes, location: str) -> None:
+        self._data = data
+        self._location = location
+        self._position = 0
+
+    def at_end(self) -> bool:
+        return self._position == len(self._data)
+
+    def take(self, length: int, what: str) -> bytes:
+        end = self._position + length
+        if length < 0 or end > len(self._data):
+            raise FormatError(f"{self._location}: the Avro file ends inside its {what}")
+        taken = self._data[self._position : end]
+        self._position = end
+        return taken
+
+    def varint(self, what: str) -> int:
+        """Read a zigzag number of at most 64 bits."""
+        value = 0
+        for index in range(_MAX_VARINT_BYTES):
+            byte = self.take(1, what)[0]
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+        raise FormatError(f"{self._location}: the Avro file's {what} is not a number")
+
+    def sized(self, what: str) -> bytes:
+        return self.take(self.varint(what), what)
+
+    def metadata_map(self) -> dict[str, str]:
+        """Read the header's map. Avro may split a map into parts; a negative count is followed by the part's length in bytes."""
+        entries: dict[str, str] = {}
+        while count := self.varint("metadata"):
+            if count < 0:
+                self.varint("metadata")
+            for _ in range(abs(count)):
+                key = self._text()
+                entries[key] = self._text()
+        return entries
+
+    def _text(self) -> str:
+        try:
+            return self.sized("metadata").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{self._location}: the Avro header's metadata is not UTF-8") from error

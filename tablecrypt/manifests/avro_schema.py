@@ -1,0 +1,96 @@
+"""The JSON of an Avro schema, in both directions, where PyIceberg's own conversion does not meet what Iceberg Java writes and reads.
+
+PyIceberg converts field by field. Two things need the whole schema or a type that it does not know:
+
+* A named type (fixed_16, uuid_fixed, decimal_9_2 ...) may be defined once in a schema; its later uses must be the bare name. PyIceberg
+  repeats the definition, which Avro's Java parser refuses, and does not understand the bare name. A table partitioned by two UUID
+  columns has it.
+* "timestamp-nanos" is written by PyIceberg but not read. As a partition value it is a plain long, nanoseconds since 1970, and is read
+  as one.
+
+Raises FormatError for a schema that is not JSON, not a record, or that names a type which it does not define.
+
+Specification: Avro 1.11 "Names"; Iceberg table specification, appendix A "Avro".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from tablecrypt.errors import FormatError
+
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_NAMED = frozenset({"record", "fixed", "enum"})
+_MAX_DEPTH = 64
+
+
+def to_avro_json(schema: Schema, record_name: str) -> str:
+    """Return `schema` as the JSON text of an Avro record named `record_name`, each named type defined once."""
+    converted = AvroSchemaConversion().iceberg_to_avro(schema, schema_name=record_name)
+    return json.dumps(_define_once(converted, set()), separators=(",", ":"))
+
+
+def from_avro_json(text: str) -> Schema:
+    """Return the Iceberg schema that an Avro file's `avro.schema` describes.
+
+    Raises:
+        FormatError: the text is not the JSON of an Avro record whose fields all carry a field id.
+    """
+    try:
+        avro = _expand(json.loads(text), {}, 0)
+        return AvroSchemaConversion().avro_to_iceberg(avro)
+    except FormatError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise FormatError(f"the Avro schema cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _define_once(avro_type: Any, defined: set[str]) -> Any:
+    """Replace each later definition of a named type by its name."""
+    if isinstance(avro_type, dict) and avro_type["type"] in _NAMED:
+        if avro_type["name"] in defined:
+            return avro_type["name"]
+        defined.add(avro_type["name"])
+    return _map_children(avro_type, lambda child: _define_once(child, defined))
+
+
+def _expand(avro_type: Any, defined: dict[str, Any], depth: int) -> Any:
+    """Replace each bare type name by its definition, and timestamp-nanos by the long that it is."""
+    if depth > _MAX_DEPTH:
+        raise FormatError("the Avro schema is nested too deeply")
+    if isinstance(avro_type, str):
+        return _named_type(avro_type, defined)
+    if isinstance(avro_type, dict) and avro_type.get("logicalType") == "timestamp-nanos":
+        return "long"
+    expanded = _map_children(avro_type, lambda child: _expand(child, defined, depth + 1))
+    if isinstance(expanded, dict) and expanded["type"] in _NAMED:
+        defined[expanded["name"]] = expanded
+    return expanded
+
+
+def _named_type(name: str, defined: dict[str, Any]) -> Any:
+    if name in _PRIMITIVES:
+        return name
+    if name not in defined:
+        raise FormatError(f"the Avro schema uses the type {name!r} before defining it")
+    return defined[name]
+
+
+def _map_children(avro_type: Any, change: Callable[[Any], Any]) -> Any:
+    """Return the type with `change` applied to each type directly inside it: branches, fields, items or values."""
+    if isinstance(avro_type, list):
+        return [change(branch) for branch in avro_type]
+    if not isinstance(avro_type, dict):
+        return avro_type
+    if avro_type["type"] == "record":
+        return {**avro_type, "fields": [{**field, "type": change(field["type"])} for field in avro_type["fields"]]}
+    if avro_type["type"] == "array":
+        return {**avro_type, "items": change(avro_type["items"])}
+    if avro_type["type"] == "map":
+        return {**avro_type, "values": change(avro_type["values"])}
+    return avro_type

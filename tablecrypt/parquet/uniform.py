@@ -1,0 +1,271 @@
+"""The corner of Parquet Modular Encryption that Iceberg uses: one key for the footer and every column, AES_GCM_V1, nothing in the clear.
+
+    file   = "PARE" | encrypted modules of the column chunks | FileCryptoMetaData | encrypted footer | length, 4 bytes LE | "PARE"
+    module = length, 4 bytes LE | nonce (12) | ciphertext | tag (16)
+    AAD    = aad_prefix | aad_file_unique (8, stored in FileCryptoMetaData) | module type (1) | row group, column, page (2 bytes LE each)
+
+The key is the file's DEK. The AAD prefix comes from the key metadata and is not stored in the file. Encrypting and decrypting is done by
+Arrow's C++; every file gets its own property objects, because one object used twice would repeat aad_file_unique and so allow modules of
+one file to be moved into the other.
+
+What Arrow does not check is checked here: the leading magic, and the file's length against the one in its key metadata, which the store
+cannot change. The leading magic costs no round trip of its own: a small file is read whole, and in a larger one it is read while Arrow
+fetches the first columns, before any row is handed out.
+
+Raises TamperedFileError for bytes or a key that are not the file's, PlaintextRefusedError for a plaintext Parquet file. Errors of the store
+(file not found, permission, network) pass through unchanged.
+
+Specification: Apache Parquet, "Parquet Modular Encryption", sections 4 and 5; Iceberg table spec, "Encryption".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TablecryptError, TamperedFileError
+
+MAGIC: Final = b"PARE"
+PLAINTEXT_MAGIC: Final = b"PAR1"
+SMALL_FILE_LENGTH: Final = 1024 * 1024
+"""Up to this many bytes a file is fetched whole: one request instead of one each for the head, the footer and the columns."""
+
+_BUFFER_LENGTH: Final = 8 * 1024 * 1024
+_STORE_ERROR_MARKS: Final = ("AWS Error", "google::cloud", "Azure", "curlCode", "HDFS")
+
+
+@dataclass(frozen=True)
+class PositionedBatch:
+    """A batch of rows with the position of each row in its file (int64, from 0)."""
+
+    positions: pa.Array
+    batch: pa.RecordBatch
+
+
+class UniformParquetFile:
+    """An encrypted Parquet file, opened for reading: its footer is authenticated, its columns are when they are read.
+
+    Args:
+        source: the ciphertext, an open Arrow file or any seekable binary stream. The caller closes it.
+        key_metadata: the file's DEK, AAD prefix and, where known, length.
+        location: names the file in errors.
+        dictionary_columns: columns to read as Arrow dictionaries.
+
+    Raises:
+        TamperedFileError: the length, a magic or the footer is not what was written, or the key is another file's.
+        PlaintextRefusedError: the file is plaintext Parquet.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        key_metadata: StandardKeyMetadata,
+        location: str,
+        *,
+        dictionary_columns: tuple[str, ...] = (),
+    ) -> None:
+        self.location = location
+        self._file = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
+        self._length = _check_length(self._file, key_metadata, location)
+        if self._length <= SMALL_FILE_LENGTH:
+            self._file = pa.BufferReader(self._file.read_buffer())
+        with self._translated("the footer"):
+            self._fragment = _format(key_metadata, dictionary_columns).make_fragment(self._file)
+            self.schema: pa.Schema = self._fragment.physical_schema
+
+    def batches(self, columns: list[str], row_filter: pc.Expression | None = None, **scan_options: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass the filter. Row groups whose statistics rule them out are not read.
+
+        Raises:
+            TamperedFileError: a module does not authenticate. Batches yielded before are authentic.
+        """
+        yield from self._scan(self._fragment, columns, row_filter, scan_options)
+
+    def positioned_batches(
+        self, columns: list[str], prune_by: pc.Expression | None = None, **scan_options: Any
+    ) -> Iterator[PositionedBatch]:
+        """Yield every row of the row groups that the filter's statistics leave, each with its position in the file.
+
+        The filter only prunes row groups: the caller applies it to the rows.
+        """
+        with self._translated("the footer"):
+            starts = _row_group_starts(self._fragment)
+            fragment = self._fragment if prune_by is None else self._fragment.subset(filter=prune_by, schema=self.schema)
+            spans = [(starts[group.id], group.num_rows) for group in fragment.row_groups]
+        if not spans:
+            return
+        positions = _Positions(spans)
+        for batch in self._scan(fragment, columns, None, scan_options):
+            yield PositionedBatch(positions.take(len(batch)), batch)
+
+    def footer(self) -> pq.FileMetaData:
+        """Return row counts and column statistics. The object keeps a decryptor of the file: treat it like its key."""
+        with self._translated("the footer"):
+            footer = self._fragment.metadata
+        self._check_head()
+        return footer
+
+    def _scan(
+        self, fragment: ds.Fragment, columns: list[str], row_filter: pc.Expression | None, scan_options: dict[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        with self._translated("a column's modules"):
+            # Arrow begins to fetch here, in its own threads, so the head is read beside that and not before it.
+            batches = ds.Scanner.from_fragment(
+                fragment, schema=self.schema, columns=columns, filter=row_filter, **scan_options
+            ).to_batches()
+            self._check_head()
+        while True:
+            with self._translated("a column's modules"):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _check_head(self) -> None:
+        head = self._file.read_at(len(MAGIC), 0)
+        if head == MAGIC:
+            return
+        shown = "the magic of a plaintext Parquet file" if head == PLAINTEXT_MAGIC else f"{head!r}"
+        raise TamperedFileError(self.location, f"begins with {shown}, not with {MAGIC!r}, though its footer is encrypted")
+
+    @contextmanager
+    def _translated(self, part: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException, RuntimeError) as error:
+            if isinstance(error, TablecryptError) or is_store_error(error):
+                raise
+            raise self._diagnosed(part) from error
+
+    def _diagnosed(self, part: str) -> TablecryptError:
+        head, tail = self._file.read_at(len(MAGIC), 0), self._file.read_at(len(MAGIC), self._length - len(MAGIC))
+        if head == tail == PLAINTEXT_MAGIC:
+            return PlaintextRefusedError(self.location, "is a plaintext Parquet file, where the table holds only encrypted ones")
+        for name, magic in (("begins", head), ("ends", tail)):
+            if magic != MAGIC:
+                return TamperedFileError(self.location, f"{name} with {magic!r}, not with {MAGIC!r} as an encrypted Parquet file does")
+        return TamperedFileError(self.location, f"{part} cannot be authenticated: the bytes were changed, or the key is another file's")
+
+
+class UniformParquetWriter:
+    """Writes one encrypted Parquet file into an open output stream, which the caller closes.
+
+    Args:
+        sink: where the ciphertext goes.
+        schema: the Arrow schema of every table written; field ids in its metadata (PARQUET:field_id) are kept.
+        key_metadata: a DEK and AAD prefix that no other file has.
+        options: pyarrow.parquet.ParquetWriter's.
+
+    Raises:
+        ConfigurationError: an option that encryption excludes.
+    """
+
+    def __init__(self, sink: Any, schema: pa.Schema, key_metadata: StandardKeyMetadata, **options: Any) -> None:
+        _check_writer_options(options)
+        self._sink = sink
+        self._writer = pq.ParquetWriter(
+            sink,
+            schema=schema,
+            store_decimal_as_integer=True,
+            encryption_properties=pe.create_encryption_properties(
+                footer_key=key_metadata.encryption_key.reveal(),
+                aad_prefix=key_metadata.aad_prefix or None,
+                store_aad_prefix=False,
+                encryption_algorithm="AES_GCM_V1",
+                plaintext_footer=False,
+            ),
+            **options,
+        )
+
+    def write(self, table: pa.Table, row_group_size: int) -> None:
+        """Write a table in row groups of at most `row_group_size` rows."""
+        self._writer.write(table, row_group_size=row_group_size)
+
+    def close(self) -> tuple[pq.FileMetaData, int]:
+        """Write the footer. Returns the file's metadata, statistics included, and its length in bytes."""
+        self._writer.close()
+        return self._writer.writer.metadata, self._sink.tell()
+
+
+def is_store_error(error: BaseException) -> bool:
+    """Whether an error came from the file system or object store rather than from the bytes it gave."""
+    if not isinstance(error, OSError):
+        return False
+    return error.errno is not None or any(mark in str(error) for mark in _STORE_ERROR_MARKS)
+
+
+def _check_length(file: pa.NativeFile, key_metadata: StandardKeyMetadata, location: str) -> int:
+    length: int = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if key_metadata.file_length is not None and length != key_metadata.file_length:
+        raise TamperedFileError(location, f"has {length} bytes, but its key metadata says {key_metadata.file_length}")
+    if length < 2 * len(MAGIC):
+        raise TamperedFileError(location, f"has {length} bytes, too few for a Parquet file")
+    return length
+
+
+def _format(key_metadata: StandardKeyMetadata, dictionary_columns: tuple[str, ...]) -> ds.ParquetFileFormat:
+    options = ds.ParquetFragmentScanOptions(
+        pre_buffer=True,
+        buffer_size=_BUFFER_LENGTH,
+        decryption_properties=pe.create_decryption_properties(
+            footer_key=key_metadata.encryption_key.reveal(), aad_prefix=key_metadata.aad_prefix or None
+        ),
+    )
+    read_options = ds.ParquetReadOptions(dictionary_columns=set(dictionary_columns))
+    return ds.ParquetFileFormat(read_options=read_options, default_fragment_scan_options=options)
+
+
+def _row_group_starts(fragment: ds.ParquetFileFragment) -> dict[int, int]:
+    starts: dict[int, int] = {}
+    position = 0
+    for group in fragment.row_groups:
+        starts[group.id] = position
+        position += group.num_rows
+    return starts
+
+
+class _Positions:
+    """Deals out the positions of rows that come in file order from spans (first position, number of rows) of the file."""
+
+    def __init__(self, spans: list[tuple[int, int]]) -> None:
+        self._spans = list(reversed(spans))
+
+    def take(self, count: int) -> pa.Array:
+        parts: list[pa.Array] = []
+        while count > 0:
+            start, rows = self._spans.pop()
+            used = min(rows, count)
+            parts.append(pa.arange(start, start + used))
+            count -= used
+            if used < rows:
+                self._spans.append((start + used, rows - used))
+        if not parts:
+            return pa.array([], pa.int64())
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+_CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "data_page_version": (
+        lambda value: value == "1.0",
+        "page version 2 leaves repetition and definition levels outside encryption in Arrow's writer, and other readers refuse such files",
+    ),
+    "bloom_filter_options": (lambda value: not value, "Arrow does not write encrypted bloom filters"),
+    "encryption_properties": (lambda value: value is None, "the encryption properties are made here, fresh for each file"),
+}
+
+
+def _check_writer_options(options: dict[str, Any]) -> None:
+    for name, (allowed, reason) in _CHECKS.items():
+        if name in options and not allowed(options[name]):
+            raise ConfigurationError(f"an encrypted Parquet file cannot be written with {name}={options[name]!r}: {reason}")

@@ -1,0 +1,27 @@
+"""Encrypted tables as Spark DataFrames, through PySpark 4 and mapInArrow.
+
+    read_table    driver plans ──sealed tasks──▶ executors decrypt, filter and project ──Arrow──▶ DataFrame
+    write_table   DataFrame ──Arrow──▶ executors encrypt under DEKs of their own ──sealed file entries──▶ driver commits once
+
+Executors need this package, access to the table's storage, and the right to decrypt with the table's master key in the KMS. No DEK is in a
+closure, a plan, a shuffle or an event log: see sealed_tasks.py.
+
+Raises MissingExtraError on import where PySpark is not installed.
+"""
+
+from __future__ import annotations
+
+from tablecrypt.errors import MissingExtraError
+
+try:
+    import pyspark as _pyspark
+except ImportError as error:
+    raise MissingExtraError('tablecrypt.spark needs PySpark: pip install "tablecrypt[spark]"') from error
+
+from tablecrypt.spark.read import read_table
+from tablecrypt.spark.requirements import check_java
+from tablecrypt.spark.write import write_table
+
+del _pyspark
+
+__all__ = ["check_java", "read_table", "write_table"]

@@ -1,0 +1,147 @@
+"""Data and delete files as bytes, keys included, for the inside of a sealed message.
+
+    entries = number of entries | entry | entry | ...
+    entry   = partition spec id | manifest_entry record
+
+Numbers are Avro longs (zigzag varints), records are Avro binary without a header, in the schema that a version 3 manifest of that partition
+spec has: what a table's manifests can hold, these bytes hold. Nothing in them is code, so a driver may open what an executor sent.
+
+The bytes hold DEKs in the clear. Raises FormatError for bytes that are not such entries.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from typing import Final
+
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import construct_writer, resolve_reader
+from pyiceberg.avro.writer import Writer
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt.errors import FormatError
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.schemas import (
+    DATA_FILE_FIELD_ID,
+    DATA_FILE_POSITIONS,
+    ENTRY_READ_SCHEMA,
+    FILE_CONTENT_FIELD_ID,
+    FILE_FORMAT_FIELD_ID,
+    ROOT_STRUCT,
+    STATUS_FIELD_ID,
+    entry_write_schema,
+)
+from tablecrypt.table.plan import EncryptedFileScanTask
+
+_STATISTICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+# The decoder does not check bounds: zeros end a number that runs over, and the position is checked afterwards.
+_PADDING: Final = bytes(64)
+
+
+class FileEntryCodec:
+    """Encodes and decodes files of one table."""
+
+    def __init__(self, table_metadata: TableMetadata) -> None:
+        self._schema = table_metadata.schema()
+        self._specs = table_metadata.specs()
+        self._writers: dict[int, Writer] = {}
+        self._readers: dict[int, Reader] = {}
+
+    def encode_tasks(self, tasks: Iterable[EncryptedFileScanTask]) -> bytes:
+        """Encode scan tasks: each data file is followed by its delete files. Statistics, which reading needs no more, are left out."""
+        return self._encode(entry for task in tasks for entry in _entries_of(task))
+
+    def decode_tasks(self, content: bytes) -> list[EncryptedFileScanTask]:
+        """Decode scan tasks."""
+        tasks: list[EncryptedFileScanTask] = []
+        for entry in self._decode(content):
+            if entry.data_file.content == DataFileContent.DATA:
+                tasks.append(EncryptedFileScanTask(entry.data_file, set(), data_sequence_number=entry.sequence_number))
+            elif tasks:
+                tasks[-1].delete_files.add(entry.data_file)
+            else:
+                raise FormatError("a scan task begins with a delete file")
+        return tasks
+
+    def encode_files(self, files: Iterable[DataFile]) -> bytes:
+        """Encode data files that were written, statistics included."""
+        return self._encode(_entry(EncryptedDataFile.of(file), file.spec_id, None) for file in files)
+
+    def decode_files(self, content: bytes) -> list[DataFile]:
+        """Decode data files."""
+        return [entry.data_file for entry in self._decode(content)]
+
+    def _encode(self, entries: Iterable[ManifestEntry]) -> bytes:
+        listed = list(entries)
+        buffer = io.BytesIO()
+        encoder = BinaryEncoder(buffer)
+        encoder.write_int(len(listed))
+        for entry in listed:
+            encoder.write_int(entry.data_file.spec_id)
+            self._writer(entry.data_file.spec_id).write(encoder, entry)
+        return buffer.getvalue()
+
+    def _decode(self, content: bytes) -> list[ManifestEntry]:
+        decoder = new_decoder(content + _PADDING)
+        entries: list[ManifestEntry] = []
+        try:
+            for _ in range(decoder.read_int()):
+                spec_id = decoder.read_int()
+                entry = self._reader(spec_id).read(decoder)
+                entry.data_file.spec_id = spec_id
+                entries.append(entry)
+                if decoder.tell() > len(content):
+                    break
+        except (ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise FormatError(f"file entries cannot be decoded: {type(error).__name__}") from error
+        if decoder.tell() != len(content):
+            raise FormatError(f"{len(content)} bytes of file entries end at byte {decoder.tell()}")
+        return entries
+
+    def _writer(self, spec_id: int) -> Writer:
+        if spec_id not in self._writers:
+            self._writers[spec_id] = construct_writer(self._entry_schema(spec_id))
+        return self._writers[spec_id]
+
+    def _reader(self, spec_id: int) -> Reader:
+        if spec_id not in self._readers:
+            self._readers[spec_id] = resolve_reader(
+                self._entry_schema(spec_id),
+                ENTRY_READ_SCHEMA,
+                {ROOT_STRUCT: ManifestEntry, DATA_FILE_FIELD_ID: EncryptedDataFile},
+                {STATUS_FIELD_ID: ManifestEntryStatus, FILE_FORMAT_FIELD_ID: FileFormat, FILE_CONTENT_FIELD_ID: DataFileContent},
+            )
+        return self._readers[spec_id]
+
+    def _entry_schema(self, spec_id: int) -> Schema:
+        if spec_id not in self._specs:
+            raise FormatError(f"the table has no partition spec {spec_id}")
+        return entry_write_schema(self._specs[spec_id].partition_type(self._schema))
+
+
+def _entries_of(task: EncryptedFileScanTask) -> list[ManifestEntry]:
+    deletes = [_entry(_without_statistics(file), file.spec_id, None) for file in task.delete_files]
+    return [_entry(_without_statistics(task.file), task.file.spec_id, task.data_sequence_number), *deletes]
+
+
+def _entry(file: EncryptedDataFile, spec_id: int, sequence_number: int | None) -> ManifestEntry:
+    file.spec_id = spec_id
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=None,
+        sequence_number=sequence_number,
+        file_sequence_number=None,
+        data_file=file,
+    )
+
+
+def _without_statistics(file: DataFile) -> EncryptedDataFile:
+    values = EncryptedDataFile.of(file).values()
+    for name in _STATISTICS:
+        values[DATA_FILE_POSITIONS[name]] = None
+    return EncryptedDataFile(*values)

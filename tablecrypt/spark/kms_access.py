@@ -1,0 +1,68 @@
+"""Which catalog properties go to the executors in the clear, so that they can reach the KMS, and when that is refused.
+
+Only what a KMS client reads is sent; the rest of the catalog's properties stays on the driver or goes sealed. Credentials among them
+(a secret access key, a token) would open every key of the table to whoever reads the closure. So they are sent only where the closure does
+not leave the machine (local mode) or where Spark authenticates and encrypts its own traffic; elsewhere executors have to find
+credentials of their own: an instance role, environment variables, a profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tablecrypt import properties as names
+from tablecrypt.errors import ConfigurationError
+
+_SECRET_MARKS: Final = ("secret", "token", "password")
+_KMS_PROPERTIES: Final = tuple(
+    each for each in vars(names).values() if isinstance(each, names.Property) and each.reader.startswith("tablecrypt.kms")
+)
+
+
+def kms_properties(catalog_properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that the KMS client reads. A class named by encryption.kms-impl may read any, so it gets all.
+
+    Raises:
+        ConfigurationError: encryption.kms-type is memory, which no other process can reach.
+    """
+    if str(catalog_properties.get(names.KMS_TYPE.name, "")).lower() == "memory":
+        raise ConfigurationError(f"{names.KMS_TYPE.name}=memory lives in the driver's process alone: Spark's executors cannot reach it")
+    if _is_foreign_class(catalog_properties):
+        return {name: str(value) for name, value in catalog_properties.items()}
+    return {name: str(value) for name, value in catalog_properties.items() if _is_read_by_kms(name)}
+
+
+def check_credentials_stay_private(properties: Mapping[str, str], spark_setting: Callable[[str, str], str | None]) -> None:
+    """Raise ConfigurationError where `properties` hold credentials that Spark would carry in the clear over a network.
+
+    Args:
+        properties: those that executors get.
+        spark_setting: returns a Spark setting by name, or the default that is given with it.
+    """
+    credentials = [name for name in properties if any(mark in name for mark in _SECRET_MARKS)]
+    if not credentials and not _is_foreign_class(properties):
+        return
+    if str(spark_setting("spark.master", "")).startswith("local[") or spark_setting("spark.master", "") == "local":
+        return
+    if _is_on(spark_setting, "spark.authenticate") and (
+        _is_on(spark_setting, "spark.network.crypto.enabled") or _is_on(spark_setting, "spark.ssl.rpc.enabled")
+    ):
+        return
+    raise ConfigurationError(
+        f"the catalog properties {', '.join(credentials) or names.KMS_IMPL.name} would travel to the executors in the clear: "
+        "leave credentials out and give the executors their own, or set spark.authenticate and spark.network.crypto.enabled"
+    )
+
+
+def _is_on(spark_setting: Callable[[str, str], str | None], name: str) -> bool:
+    return str(spark_setting(name, "false")).lower() == "true"
+
+
+def _is_foreign_class(properties: Mapping[str, str]) -> bool:
+    impl = properties.get(names.KMS_IMPL.name)
+    return bool(impl) and not str(impl).startswith("org.apache.iceberg.")
+
+
+def _is_read_by_kms(name: str) -> bool:
+    return any(name.startswith(each.name) if each.name.endswith(".") else name == each.name for each in _KMS_PROPERTIES)

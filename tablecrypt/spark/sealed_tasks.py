@@ -1,0 +1,112 @@
+"""What driver and executors of one Spark job send each other, sealed under the job's own key.
+
+    driver                                                                     executor
+    job key (32 random bytes) ── wrapped once, by the KMS, under the table's encryption.key-id ──▶ ticket ── unwrapped by the KMS,
+                                                                                                   once per process and KMS cache time
+    SHARED  what all tasks need: metadata, storage properties, filter ─────▶
+    TASK    data files to read, each with its DEK                     ─────▶
+            data files written, each with its DEK                     ◀───── RESULT
+
+    sealed = nonce (12) | ciphertext | tag (16)                        AES-256-GCM under the job key, the nonce random
+    AAD    = job id (16 random bytes) | role (1) | task number (8, little endian, unsigned)
+
+A sealed message opens only in its job, in its direction and as the task that it was made for: whoever swaps two tasks, answers with a
+task, or brings a message of another job, gets AuthenticationError. At most 2**32 messages are sealed in a job (NIST SP 800-38D, 8.3).
+
+The ticket travels in the clear, in the closure of the job: it holds the wrapped key and the properties with which to reach the KMS, so
+that executors open the job key with their own rights and whoever reads the closure cannot.
+
+Raises AuthenticationError for bytes that do not open, KmsError where an executor may not use the master key.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError, ConfigurationError
+from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.factory import shared_kms
+
+JOB_ID_LENGTH: Final = 16
+JOB_KEY_LENGTH: Final = 32
+_MAX_TASK_NUMBER: Final = 2**64 - 1
+
+
+class Role(IntEnum):
+    """What a message is, and so in which direction it goes."""
+
+    SHARED = 1
+    TASK = 2
+    RESULT = 3
+
+
+class JobKey:
+    """Seals and opens the messages of one job. Cannot be pickled: a JobTicket goes to the executors instead."""
+
+    def __init__(self, job_id: bytes, key: Secret, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        if len(job_id) != JOB_ID_LENGTH:
+            raise ConfigurationError(f"a job id has {JOB_ID_LENGTH} bytes, not {len(job_id)}")
+        self._job_id = job_id
+        self._cipher = AesGcm(key)
+        self._random = random
+
+    def __repr__(self) -> str:
+        return f"JobKey(job {self._job_id.hex()})"
+
+    def seal(self, role: Role, number: int, plaintext: bytes) -> bytes:
+        """Return the message sealed for one role and task number (0 for SHARED). ConfigurationError for a number that cannot be."""
+        return self._cipher.encrypt(self._random(NONCE_LENGTH), plaintext, self._aad(role, number))
+
+    def open(self, role: Role, number: int, sealed: bytes) -> bytes:
+        """Return the message's plaintext. AuthenticationError unless it was sealed in this job, for this role and number."""
+        try:
+            return self._cipher.decrypt(sealed, self._aad(role, number))
+        except AuthenticationError as error:
+            raise AuthenticationError(
+                f"Spark job {self._job_id.hex()}: the {role.name} message of task {number} does not authenticate: "
+                "it was changed, or belongs to another task, direction or job"
+            ) from error
+
+    def _aad(self, role: Role, number: int) -> bytes:
+        if not 0 <= number <= _MAX_TASK_NUMBER:
+            raise ConfigurationError(f"{number} is no task number")
+        return self._job_id + bytes([role]) + number.to_bytes(8, "little")
+
+
+@dataclass(frozen=True)
+class JobTicket:
+    """With what an executor gets the job key: pickled into the job's closure, in the clear."""
+
+    job_id: bytes
+    key_id: str
+    wrapped_key: bytes = field(repr=False)
+    kms_properties: Mapping[str, str] = field(repr=False)
+
+    def redeem(self) -> JobKey:
+        """Unwrap the job key in this process, through its shared KMS client: one call per process while the key stays cached."""
+        key = shared_kms(self.kms_properties).unwrap_key(self.wrapped_key, self.key_id)
+        return JobKey(self.job_id, Secret(key))
+
+
+def issue_job(
+    kms: KeyManagementClient, key_id: str, kms_properties: Mapping[str, str], random: Callable[[int], bytes] = secrets.token_bytes
+) -> tuple[JobTicket, JobKey]:
+    """Make a job's key and id, and the ticket for its executors.
+
+    Args:
+        kms: wraps the job key, in one call.
+        key_id: the table's encryption.key-id.
+        kms_properties: what executors need to reach the same KMS.
+
+    Raises:
+        KmsError: the KMS refused to wrap the key.
+    """
+    job_id, key = random(JOB_ID_LENGTH), random(JOB_KEY_LENGTH)
+    ticket = JobTicket(job_id, key_id, kms.wrap_key(key, key_id), dict(kms_properties))
+    return ticket, JobKey(job_id, Secret(key), random)

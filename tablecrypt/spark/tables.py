@@ -1,0 +1,113 @@
+"""From "prod.db.orders" to the encrypted table, and from the table to what executors need of it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.io import FileIO
+
+from tablecrypt import properties as names
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.kms_access import check_credentials_stay_private, kms_properties
+from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, issue_job
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table_file_io import TableFileIO
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class LocatedTable:
+    """A table, the catalog it came from, and its name there."""
+
+    catalog: Catalog
+    name: str
+    table: EncryptedTable
+
+    @classmethod
+    def of(cls, identifier: str, catalog_properties: Mapping[str, str] | None) -> LocatedTable:
+        """Load a table named "catalog.namespace.table".
+
+        Raises:
+            ConfigurationError: the identifier has no catalog part, or the table is not encrypted.
+        """
+        catalog_name, _, name = identifier.partition(".")
+        if not catalog_name or "." not in name:
+            raise ConfigurationError(f"{identifier!r} does not name a table: write catalog.namespace.table")
+        catalog = load_catalog(catalog_name, **cast("dict[str, Any]", dict(catalog_properties or {})))
+        return cls(catalog, name, load_encrypted_table(catalog, name))
+
+    def reloaded(self) -> EncryptedTable:
+        """Return the table as it is in the catalog now."""
+        return load_encrypted_table(self.catalog, self.name)
+
+    def issue_job(self, spark: SparkSession) -> tuple[JobTicket, JobKey]:
+        """Make a job key, wrapped under the table's master key.
+
+        Raises:
+            ConfigurationError: the executors' way to the KMS cannot be sent to them.
+            KmsError: the KMS refused to wrap the key.
+        """
+        properties = kms_properties(cast("dict[str, str]", self.catalog.properties))
+        check_credentials_stay_private(properties, spark.conf.get)
+        manager = cast(TableFileIO, self.table.io).manager
+        return issue_job(manager.kms, manager.table_key_id, properties)
+
+
+def load_encrypted_table(catalog: Catalog, name: str) -> EncryptedTable:
+    """Load a table; ConfigurationError unless it is encrypted."""
+    table = catalog.load_table(name)
+    if not isinstance(table, EncryptedTable):
+        raise ConfigurationError(
+            f"{name} is not an encrypted table (it has no {names.KEY_ID.name}, or its catalog is not one of tablecrypt_catalog): "
+            "tablecrypt.spark is for encrypted tables; use PyIceberg or Iceberg's own Spark runtime for others"
+        )
+    return table
+
+
+@dataclass(frozen=True)
+class TableAccess:
+    """What an executor needs of a table besides its files' keys: metadata without history or keys, and the FileIO of its storage.
+
+    The FileIO's properties may hold credentials of the store, so this is only ever sent sealed.
+    """
+
+    metadata_json: str
+    inner_io: bytes
+    data_key_length: int
+
+    @classmethod
+    def of(cls, table: EncryptedTable) -> TableAccess:
+        metadata = cast(EncryptedTableMetadata, table.metadata)
+        io = cast(TableFileIO, table.io)
+        return cls(_without_history(metadata).model_dump_json(), pickle.dumps(io.inner), io.manager.data_key_length)
+
+    def metadata(self) -> EncryptedTableMetadata:
+        """Return the table metadata: schemas, specs and properties are those of the table, snapshots and keys are left out."""
+        return EncryptedTableMetadata.model_validate_json(self.metadata_json)
+
+    def io(self) -> EncryptingFileIO:
+        """Return a FileIO that reads and writes ciphertext only."""
+        return EncryptingFileIO(cast(FileIO, pickle.loads(self.inner_io)))
+
+
+def _without_history(metadata: EncryptedTableMetadata) -> EncryptedTableMetadata:
+    return metadata.model_copy(
+        update={
+            "current_snapshot_id": None,
+            "snapshots": [],
+            "snapshot_log": [],
+            "metadata_log": [],
+            "refs": {},
+            "statistics": [],
+            "partition_statistics": [],
+            "encryption_keys": [],
+        }
+    )

@@ -1,0 +1,68 @@
+"""What must hold for every commit to an encrypted table, whoever staged it. Pure: old and new metadata in, an error or nothing out.
+
+Rules:
+    1. encryption.key-id never changes and never goes.
+    2. The format version stays 3.
+    3. Every snapshot names a manifest-list key, and that key and its KEK are in the metadata being committed.
+    4. No statistics file is added: those that exist are plaintext.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt import properties
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
+from tablecrypt.table.metadata import EncryptedTableMetadata
+
+
+def check_properties_keep_key_id(before: Mapping[str, str], after: Mapping[str, object]) -> None:
+    """Rule 1 on table properties.
+
+    Raises:
+        KeyIdChangedError: the value differs or is gone.
+    """
+    old, new = before.get(properties.KEY_ID.name), after.get(properties.KEY_ID.name)
+    if old == new:
+        return
+    if new is None:
+        raise KeyIdChangedError(f"{properties.KEY_ID.name} ({old}) cannot be removed: the table would be written in plaintext from then on")
+    raise KeyIdChangedError(
+        f"{properties.KEY_ID.name} cannot be changed from {old} to {new}: it names the master key for the table's whole life"
+    )
+
+
+def check_commit(before: TableMetadata, after: TableMetadata) -> None:
+    """Check the metadata that a commit would write against the metadata that it is based on.
+
+    Raises:
+        KeyIdChangedError, ConfigurationError, KeyNotFoundError, PlaintextRefusedError: rules 1, 2, 3 and 4 in that order.
+    """
+    check_properties_keep_key_id(before.properties, after.properties)
+    if not isinstance(after, EncryptedTableMetadata):
+        raise ConfigurationError(f"an encrypted table has format version 3, the commit would make it {after.format_version}")
+    check_snapshots_have_keys(after)
+    if len(after.statistics) > len(before.statistics) or len(after.partition_statistics) > len(before.partition_statistics):
+        raise PlaintextRefusedError(after.location, "statistics files would hold plaintext facts about the data beside an encrypted table")
+
+
+def check_snapshots_have_keys(metadata: EncryptedTableMetadata) -> None:
+    """Rule 3: no metadata is written from which a snapshot could not be read again.
+
+    Raises:
+        PlaintextRefusedError: a snapshot has no key-id.
+        KeyNotFoundError: its key or the KEK above is missing.
+    """
+    ring = metadata.key_ring
+    for snapshot in metadata.snapshots:
+        if snapshot.key_id is None:
+            raise PlaintextRefusedError(
+                snapshot.manifest_list, f"snapshot {snapshot.snapshot_id} has no key-id: its manifest list is not encrypted"
+            )
+        if snapshot.key_id not in ring:
+            raise KeyNotFoundError(
+                f"snapshot {snapshot.snapshot_id} needs encryption key {snapshot.key_id}, which the commit would not hold"
+            )
+        ring.chain(snapshot.key_id)

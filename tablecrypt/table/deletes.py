@@ -1,0 +1,147 @@
+"""The deletes of a scan's tasks, read once each: deletion vectors, position delete files and equality delete files.
+
+A position or equality delete file may apply to many data files; the first task that needs it reads it, the others wait for that. What a
+position delete file says is kept per data file.
+
+Raises TamperedFileError, PlaintextRefusedError or FormatError, naming the delete file. There is no way to skip one: rows that should be
+gone would come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt.errors import FormatError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table._pyiceberg import to_requested_schema
+from tablecrypt.table.content_files import is_deletion_vector
+from tablecrypt.table.delete_index import FILE_PATH_FIELD_ID
+from tablecrypt.table.deleted_positions import DeletedPositions
+from tablecrypt.table.deletion_vector import read_deletion_vector
+from tablecrypt.table.equality_deletes import EqualityDelete, equality_fields
+from tablecrypt.table.opened_file import opened_file
+
+POSITION_FIELD_ID: Final = 2147483545
+FORMAT_VERSION: Final = 3
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TaskDeletes:
+    """What is deleted from one data file."""
+
+    positions: DeletedPositions | None
+    equality: tuple[EqualityDelete, ...]
+
+
+class DeleteReader:
+    """Reads delete files for the tasks of one scan; used by many threads."""
+
+    def __init__(self, io: EncryptingFileIO, table_metadata: TableMetadata) -> None:
+        self._io = io
+        self._table_metadata = table_metadata
+        self._read: dict[str, _Once] = {}
+        self._lock = Lock()
+
+    def deletes_of(self, task: FileScanTask) -> TaskDeletes:
+        """Return the deletes of a task's data file."""
+        positions: DeletedPositions | None = None
+        parts: list[pa.ChunkedArray] = []
+        equality: list[EqualityDelete] = []
+        for file in task.delete_files:
+            if is_deletion_vector(file):
+                positions = read_deletion_vector(self._io, EncryptedDataFile.of(file))
+            elif file.content == DataFileContent.POSITION_DELETES:
+                parts.extend(self._once(file, self._read_position_deletes).get(task.file.file_path, ()))
+            else:
+                equality.append(self._once(file, self._read_equality_deletes))
+        if positions is None and parts:
+            positions = DeletedPositions.of_arrow(parts)
+        if positions is not None and positions.last() >= task.file.record_count:
+            raise FormatError(f"{task.file.file_path}: has {task.file.record_count} rows, but its deletes name position {positions.last()}")
+        return TaskDeletes(positions, tuple(equality))
+
+    def equality_fields_of(self, task: FileScanTask) -> Schema:
+        """Return the columns that a task's equality deletes compare, of the table's schema."""
+        fields = {
+            field.field_id: field
+            for file in task.delete_files
+            if file.content == DataFileContent.EQUALITY_DELETES
+            for field in equality_fields(file, self._table_metadata.schema()).fields
+        }
+        return Schema(*fields.values())
+
+    def _once(self, file: DataFile, read: Callable[[DataFile], T]) -> T:
+        with self._lock:
+            known = self._read.setdefault(file.file_path, _Once())
+        return known.get(lambda: read(file))
+
+    def _read_position_deletes(self, file: DataFile) -> dict[str, list[pa.ChunkedArray]]:
+        with opened_file(self._io, file) as opened:
+            path, position = _column(opened.schema, FILE_PATH_FIELD_ID, file), _column(opened.schema, POSITION_FIELD_ID, file)
+            batches = list(opened.batches([path, position]))
+        if not batches:
+            return {}
+        rows = pa.Table.from_batches(batches).rename_columns(["path", "position"])
+        paths = pc.unique(rows.column("path"))
+        if len(paths) == 1:
+            return {paths[0].as_py(): [rows.column("position")]}
+        by_path = rows.group_by("path").aggregate([("position", "list")])
+        return {
+            each.as_py(): [pa.chunked_array([positions.values])]
+            for each, positions in zip(by_path.column("path"), by_path.column("position_list"), strict=True)
+        }
+
+    def _read_equality_deletes(self, file: DataFile) -> EqualityDelete:
+        wanted = equality_fields(file, self._table_metadata.schema())
+        with opened_file(self._io, file) as opened:
+            stored = pyarrow_to_schema(opened.schema, self._table_metadata.name_mapping(), format_version=FORMAT_VERSION)
+            read = prune_columns(stored, wanted.field_ids, select_full_types=False)
+            missing = wanted.field_ids - read.field_ids
+            if missing:
+                raise FormatError(f"{file.file_path}: an equality delete file without its columns with field ids {sorted(missing)}")
+            batches = [
+                to_requested_schema(wanted, read, batch, allow_timestamp_tz_mismatch=True)
+                for batch in opened.batches([column.name for column in read.columns])
+            ]
+        names = tuple(field.name for field in wanted.fields)
+        return EqualityDelete(names, _concatenated(batches, names))
+
+
+class _Once:
+    """A value that the first caller makes while the others wait. If it fails, the next caller tries again."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._values: list[Any] = []
+
+    def get(self, make: Callable[[], T]) -> T:
+        with self._lock:
+            if not self._values:
+                self._values.append(make())
+            return cast(T, self._values[0])
+
+
+def _concatenated(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> pa.Table:
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    return pa.concat_tables(tables) if tables else pa.table({name: pa.array([], pa.null()) for name in names})
+
+
+def _column(schema: pa.Schema, field_id: int, file: DataFile) -> str:
+    for field in schema:
+        if (field.metadata or {}).get(b"PARQUET:field_id") == str(field_id).encode():
+            return str(field.name)
+    raise FormatError(f"{file.file_path}: a position delete file without a column of field id {field_id}")

@@ -1,0 +1,139 @@
+"""An encrypted table: a `pyiceberg.table.Table` whose every path to storage encrypts, authenticates, or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.table import ALWAYS_TRUE, Table
+from pyiceberg.table.inspect import InspectTable
+from pyiceberg.table.maintenance import MaintenanceTable
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
+from pyiceberg.table.update.sorting import UpdateSortOrder
+from pyiceberg.table.update.spec import UpdateSpec
+from pyiceberg.table.update.statistics import UpdateStatistics
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import FormatError
+from tablecrypt.table.inspect import RedactedInspectTable
+from tablecrypt.table.lazy_polars import scan_lazily
+from tablecrypt.table.scan import EncryptedDataScan
+from tablecrypt.table.transaction import EncryptedTransaction
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class EncryptedTable(Table):
+    """PyIceberg's Table, for a table with encryption.key-id. Made by the catalogs of `tablecrypt_catalog`."""
+
+    def transaction(self) -> EncryptedTransaction:
+        """Return a transaction that stages changes and lands them in one commit."""
+        return EncryptedTransaction(self)
+
+    def scan(
+        self,
+        row_filter: str | BooleanExpression = ALWAYS_TRUE,
+        selected_fields: tuple[str, ...] = ("*",),
+        case_sensitive: bool = True,
+        snapshot_id: int | None = None,
+        options: Properties = EMPTY_DICT,
+        limit: int | None = None,
+    ) -> EncryptedDataScan:
+        """Return a scan; its arguments and results are those of PyIceberg's `Table.scan`."""
+        return EncryptedDataScan(
+            table_metadata=self.metadata,
+            io=self.io,
+            row_filter=row_filter,
+            selected_fields=selected_fields,
+            case_sensitive=case_sensitive,
+            snapshot_id=snapshot_id,
+            options=options,
+            limit=limit,
+            table_identifier=self.name(),
+        )
+
+    def add_files(
+        self,
+        file_paths: list[str],
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        check_duplicate_files: bool = True,
+        branch: str | None = MAIN_BRANCH,
+        key_metadata: Mapping[str, StandardKeyMetadata | bytes] = EMPTY_DICT,
+    ) -> None:
+        """Add files that are encrypted already: see `EncryptedTransaction.add_files`."""
+        transaction = self.transaction()
+        with transaction:
+            transaction.add_files(file_paths, snapshot_properties, check_duplicate_files, branch, key_metadata)
+
+    @property
+    def inspect(self) -> InspectTable:
+        """Metadata as Arrow tables, key metadata redacted."""
+        return RedactedInspectTable(self)
+
+    @property
+    def maintenance(self) -> MaintenanceTable:
+        """PyIceberg's maintenance operations."""
+        return EncryptedMaintenance(self)
+
+    def manage_snapshots(self) -> ManageSnapshots:
+        """Create and remove branches and tags, roll back."""
+        return ManageSnapshots(transaction=self._autocommit())
+
+    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
+        """Evolve the schema."""
+        return UpdateSchema(
+            transaction=self._autocommit(),
+            allow_incompatible_changes=allow_incompatible_changes,
+            case_sensitive=case_sensitive,
+            name_mapping=self.name_mapping(),
+        )
+
+    def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
+        """Evolve the partitioning."""
+        return UpdateSpec(self._autocommit(), case_sensitive=case_sensitive)
+
+    def update_sort_order(self, case_sensitive: bool = True) -> UpdateSortOrder:
+        """Evolve the sort order."""
+        return UpdateSortOrder(transaction=self._autocommit(), case_sensitive=case_sensitive)
+
+    def update_statistics(self) -> UpdateStatistics:
+        """Refuse: see `EncryptedTransaction.update_statistics`."""
+        return self.transaction().update_statistics()
+
+    def to_polars(self) -> pl.LazyFrame:
+        """Return a LazyFrame that scans this table, with projection, limit and simple filters pushed down."""
+        return scan_lazily(self.scan())
+
+    def to_daft(self) -> NoReturn:
+        """Refuse: Daft opens the data files itself and cannot decrypt them."""
+        self._refuse_foreign_reader("daft.from_arrow")
+
+    def to_bodo(self) -> NoReturn:
+        """Refuse: Bodo opens the data files itself and cannot decrypt them."""
+        self._refuse_foreign_reader("bodo.pandas.from_pandas")
+
+    def __datafusion_table_provider__(self, session: Any | None = None) -> NoReturn:
+        """Refuse: the provider opens the data files itself and cannot decrypt them."""
+        self._refuse_foreign_reader("SessionContext.from_arrow")
+
+    def _autocommit(self) -> EncryptedTransaction:
+        return EncryptedTransaction(self, autocommit=True)
+
+    def _refuse_foreign_reader(self, alternative: str) -> NoReturn:
+        raise FormatError(
+            f"{'.'.join(self.name())}: this engine reads data files by itself and cannot decrypt them; "
+            f"use {alternative}(table.scan().to_arrow())"
+        )
+
+
+class EncryptedMaintenance(MaintenanceTable):
+    """PyIceberg's maintenance operations, through an encrypted transaction."""
+
+    def expire_snapshots(self) -> ExpireSnapshots:
+        """Remove snapshots from the metadata."""
+        return ExpireSnapshots(transaction=EncryptedTransaction(self.tbl, autocommit=True))

@@ -1,0 +1,139 @@
+"""Table metadata of format version 3 that keeps what encryption needs: `encryption-keys` and each snapshot's `key-id`.
+
+    metadata.json
+      ├── encryption-keys [ EncryptedKey … ]       see keys/encrypted_key.py
+      ├── next-row-id                              always written; the next snapshot's first-row-id
+      └── snapshots [ { …, first-row-id, added-rows, key-id } … ]
+
+PyIceberg's models drop both encryption fields and refuse to write version 3. These subclasses keep and write them, and change nothing else:
+update functions, evaluators and catalogs take them as what they are, a TableMetadataV3 and a Snapshot. metadata.json itself is
+plaintext and not authenticated; the header of the encrypted manifest list is, so `EncryptedSnapshot.manifests` compares the two.
+
+Iceberg table spec, "Table Metadata Fields", "Snapshots", "Encryption Keys".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, PrivateAttr, ValidationError, field_serializer, model_validator
+from pyiceberg.io import FileIO, InputFile
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.serializers import Compressor
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import IcebergBaseModel
+
+from tablecrypt.errors import FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import KeyChain, KeyRing
+from tablecrypt.manifests.manifest_list_reader import ManifestListHeader, read_manifest_list
+from tablecrypt.table.table_file_io import TableFileIO
+
+
+class EncryptedSnapshot(Snapshot):
+    """A snapshot whose manifest list is an AGS1 stream under the key that `key-id` names."""
+
+    key_id: str | None = Field(alias="key-id", default=None)
+    _chain: KeyChain | None = PrivateAttr(default=None)
+
+    def bind(self, ring: KeyRing) -> None:
+        """Look up the keys of this snapshot's manifest list once its metadata is known; a missing key is reported on use."""
+        self._chain = ring.chain(self.key_id) if self.key_id is not None and self.key_id in ring else None
+
+    def manifests(self, io: FileIO) -> list[ManifestFile]:
+        """Read and authenticate this snapshot's manifest list.
+
+        Raises:
+            PlaintextRefusedError: the snapshot has no key-id, or the file is not encrypted.
+            KeyNotFoundError: the metadata holds no key of that id.
+            TamperedFileError: the list does not authenticate, or its header contradicts the metadata.
+        """
+        if not isinstance(io, TableFileIO):
+            raise PlaintextRefusedError(self.manifest_list, "an encrypted snapshot is read through its table's own FileIO only")
+        if self.key_id is None:
+            raise PlaintextRefusedError(
+                self.manifest_list, f"snapshot {self.snapshot_id} has no key-id: its manifest list is not encrypted"
+            )
+        if self._chain is None:
+            raise KeyNotFoundError(
+                f"snapshot {self.snapshot_id} needs encryption key {self.key_id}, which is not in the table's encryption-keys; "
+                "an older metadata.json may still hold it"
+            )
+        key_metadata = io.manager.open_manifest_list_key(self._chain)
+        manifest_list = read_manifest_list(io, self.manifest_list, key_metadata)
+        self._check_header(manifest_list.header)
+        return list(manifest_list.manifests)
+
+    def _check_header(self, header: ManifestListHeader) -> None:
+        claims = {
+            "snapshot-id": (header.snapshot_id, self.snapshot_id),
+            "sequence-number": (header.sequence_number, self.sequence_number),
+            "first-row-id": (header.first_row_id, self.first_row_id),
+        }
+        for name, (authenticated, claimed) in claims.items():
+            if authenticated != claimed:
+                raise TamperedFileError(
+                    self.manifest_list, f"{name} is {authenticated} in the authenticated manifest list, but {claimed} in the table metadata"
+                )
+
+
+class EncryptedTableMetadata(TableMetadataV3):
+    """Version 3 table metadata with its encryption keys."""
+
+    snapshots: list[EncryptedSnapshot] = Field(default_factory=list)  # type: ignore[assignment]
+    encryption_keys: list[EncryptedKey] = Field(alias="encryption-keys", default_factory=list)
+
+    @model_validator(mode="after")
+    def _bind_snapshots(self) -> Self:
+        return self.bind()
+
+    @field_serializer("snapshots")
+    def serialize_snapshots(self, snapshots: list[EncryptedSnapshot]) -> list[EncryptedSnapshot]:  # type: ignore[override]
+        """Keep the subclass's own fields: PyIceberg's serializer is annotated with Snapshot and would drop key-id."""
+        return snapshots
+
+    @property
+    def key_ring(self) -> KeyRing:
+        """The keys of this version of the metadata."""
+        return KeyRing(self.encryption_keys)
+
+    def bind(self) -> Self:
+        """Give every snapshot the keys of its manifest list; call it whenever keys or snapshots have changed."""
+        ring = self.key_ring
+        for snapshot in self.snapshots:
+            snapshot.bind(ring)
+        return self
+
+    def model_dump_json(  # type: ignore[override]
+        self, exclude_none: bool = True, exclude: Any | None = None, by_alias: bool = True, **kwargs: Any
+    ) -> str:
+        """Serialize as the specification names the fields, without an empty list of keys, as Java does. PyIceberg's own class refuses."""
+        left_out = {*(exclude or ()), *(() if self.encryption_keys else ("encryption_keys",))}
+        return IcebergBaseModel.model_dump_json(self, exclude_none=exclude_none, exclude=left_out, by_alias=by_alias, **kwargs)
+
+
+def encrypted_metadata(plain: TableMetadata) -> EncryptedTableMetadata:
+    """Return fresh version 3 metadata (as PyIceberg makes it for a new table) in the class that can hold keys."""
+    fields = {**IcebergBaseModel.model_dump(plain), "format-version": 3}
+    fields.setdefault("next-row-id", 0)
+    return EncryptedTableMetadata.model_validate(fields)
+
+
+def read_encrypted_metadata(file: InputFile) -> EncryptedTableMetadata:
+    """Read a metadata.json (or .gz.metadata.json) of version 3 with everything that encryption needs.
+
+    Raises:
+        FormatError: the file is not table metadata of version 3, or its key entries are malformed.
+    """
+    with file.open() as stream, Compressor.get_compressor(file.location).stream_decompressor(stream) as json:
+        content = json.read()
+    try:
+        return EncryptedTableMetadata.model_validate_json(content)
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise FormatError(f"{file.location}: not readable as table metadata of format version 3: {error}") from error
+
+
+def has_encryption_traces(metadata: EncryptedTableMetadata) -> bool:
+    """Whether the metadata holds keys or names them: the table was encrypted, whatever its properties say now."""
+    return bool(metadata.encryption_keys) or any(snapshot.key_id is not None for snapshot in metadata.snapshots)

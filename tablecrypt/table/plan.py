@@ -1,0 +1,177 @@
+"""Scan planning: from a snapshot's manifests to one task per data file, with the delete files that apply to it.
+
+    manifests ──partition summaries──▶ entries ──partition, statistics──▶ data files ──delete index──▶ tasks
+
+Data manifests and their entries are pruned by the filter, with PyIceberg's evaluators. Of delete manifests only those are left out whose
+partition summaries cannot match or which are older than all data: a delete file's own statistics say nothing about the rows that it
+deletes, and its data file is looked up in an index, not through the partition alone. Planning is always done here, never by a catalog
+server, whose answer would hold no key metadata.
+
+Iceberg table spec, "Scan Planning".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator, residual_evaluator_of
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import ALWAYS_TRUE, FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties
+from pyiceberg.utils.concurrent import ExecutorFactory
+from pyiceberg.utils.properties import property_as_bool
+
+from tablecrypt.table._pyiceberg import InclusiveMetricsEvaluator
+from tablecrypt.table.content_files import refuse_plaintext
+from tablecrypt.table.delete_index import DeleteIndex, partition_values, sequence_number_of
+
+
+@dataclass(init=False)
+class EncryptedFileScanTask(FileScanTask):
+    """PyIceberg's task for one data file, with the file's data sequence number: rows that were never rewritten inherit it."""
+
+    data_sequence_number: int | None
+
+    def __init__(
+        self,
+        data_file: DataFile,
+        delete_files: set[DataFile] | None = None,
+        residual: BooleanExpression = ALWAYS_TRUE,
+        data_sequence_number: int | None = None,
+    ) -> None:
+        super().__init__(data_file, delete_files, residual)
+        self.data_sequence_number = data_sequence_number
+
+
+class ScanPlanner:
+    """Plans scans of one table with one filter.
+
+    Args:
+        table_metadata: the schema and partition specs to evaluate the filter with.
+        io: the table's EncryptingFileIO; manifests open with the keys that their manifest list gave them.
+        row_filter: rows to look for.
+        options: PyIceberg's scan options; `include_empty_files` is known.
+    """
+
+    def __init__(
+        self,
+        table_metadata: TableMetadata,
+        io: FileIO,
+        row_filter: BooleanExpression = ALWAYS_TRUE,
+        case_sensitive: bool = True,
+        options: Properties = EMPTY_DICT,
+    ) -> None:
+        self.table_metadata = table_metadata
+        self.io = io
+        self.row_filter = row_filter
+        self.case_sensitive = case_sensitive
+        self._schema = table_metadata.schema()
+        self._specs = table_metadata.specs()
+        self._include_empty_files = property_as_bool(options, "include_empty_files", False)
+        self._partition_filters: dict[int, BooleanExpression] = KeyDefaultDict(self._partition_filter)
+
+    def plan_files(
+        self, manifests: Iterable[ManifestFile], entry_filter: Callable[[ManifestEntry], bool] = lambda _: True
+    ) -> list[EncryptedFileScanTask]:
+        """Return the tasks of all data files that may hold matching rows.
+
+        Args:
+            manifests: data and delete manifests of one snapshot.
+            entry_filter: a further condition on data files.
+
+        Raises:
+            PlaintextRefusedError: a file that is to be read has no key metadata.
+            FormatError: delete files that contradict each other.
+            TablecryptError: whatever reading a manifest raises.
+        """
+        matching = self._matching_manifests(manifests)
+        data = [manifest for manifest in matching if manifest.content == ManifestContent.DATA]
+        entries = [entry for entry in self._data_entries(data) if entry_filter(entry)]
+        index = self._delete_index(_not_older_than(data, matching))
+        residuals = _Residuals(self.row_filter, self._residual)
+        return [self._task(entry, index, residuals) for entry in entries]
+
+    def _task(self, entry: ManifestEntry, index: DeleteIndex, residuals: _Residuals) -> EncryptedFileScanTask:
+        number = sequence_number_of(entry)
+        deletes = index.deletes_of(entry.data_file, number)
+        for file in (entry.data_file, *deletes):
+            refuse_plaintext(file)
+        return EncryptedFileScanTask(entry.data_file, deletes, residuals.of(entry.data_file), entry.sequence_number)
+
+    def _matching_manifests(self, manifests: Iterable[ManifestFile]) -> list[ManifestFile]:
+        evaluators: dict[int, Callable[[ManifestFile], bool]] = KeyDefaultDict(self._manifest_evaluator)
+        return [manifest for manifest in manifests if evaluators[manifest.partition_spec_id](manifest)]
+
+    def _data_entries(self, manifests: list[ManifestFile]) -> Iterator[ManifestEntry]:
+        in_partition: dict[int, Callable[[DataFile], bool]] = KeyDefaultDict(self._partition_evaluator)
+        by_statistics = InclusiveMetricsEvaluator(self._schema, self.row_filter, self.case_sensitive, self._include_empty_files).eval
+        unfiltered = isinstance(self.row_filter, AlwaysTrue)
+
+        def read(manifest: ManifestFile) -> list[ManifestEntry]:
+            entries = manifest.fetch_manifest_entry(self.io, discard_deleted=True)
+            if unfiltered:
+                return [entry for entry in entries if self._include_empty_files or entry.data_file.record_count]
+            may_match = in_partition[manifest.partition_spec_id]
+            return [entry for entry in entries if may_match(entry.data_file) and by_statistics(entry.data_file)]
+
+        for manifest in manifests:
+            in_partition[manifest.partition_spec_id]  # built here, so that the threads below only look it up
+        for entries in ExecutorFactory.get_or_create().map(read, manifests):
+            yield from entries
+
+    def _delete_index(self, manifests: list[ManifestFile]) -> DeleteIndex:
+        index = DeleteIndex(spec_id for spec_id, spec in self._specs.items() if spec.is_unpartitioned())
+        read = ExecutorFactory.get_or_create().map(lambda manifest: manifest.fetch_manifest_entry(self.io), manifests)
+        for entries in read:
+            for entry in entries:
+                index.add(entry)
+        return index
+
+    def _partition_filter(self, spec_id: int) -> BooleanExpression:
+        return inclusive_projection(self._schema, self._specs[spec_id], self.case_sensitive)(self.row_filter)
+
+    def _manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        return manifest_evaluator(self._specs[spec_id], self._schema, self._partition_filters[spec_id], self.case_sensitive)
+
+    def _partition_evaluator(self, spec_id: int) -> Callable[[DataFile], bool]:
+        partition_schema = Schema(*self._specs[spec_id].partition_type(self._schema).fields)
+        evaluate = expression_evaluator(partition_schema, self._partition_filters[spec_id], self.case_sensitive)
+        return lambda data_file: evaluate(data_file.partition)
+
+    def _residual(self, data_file: DataFile) -> BooleanExpression:
+        evaluator = residual_evaluator_of(
+            spec=self._specs[data_file.spec_id], expr=self.row_filter, case_sensitive=self.case_sensitive, schema=self._schema
+        )
+        return evaluator.residual_for(data_file.partition)
+
+
+class _Residuals:
+    """What is left of the filter in each partition, worked out once per partition."""
+
+    def __init__(self, row_filter: BooleanExpression, residual: Callable[[DataFile], BooleanExpression]) -> None:
+        self._matches_all = isinstance(row_filter, AlwaysTrue)
+        self._residual = residual
+        self._known: dict[Hashable, BooleanExpression] = {}
+
+    def of(self, data_file: DataFile) -> BooleanExpression:
+        if self._matches_all:
+            return ALWAYS_TRUE
+        key = data_file.spec_id, partition_values(data_file.partition)
+        if key not in self._known:
+            self._known[key] = self._residual(data_file)
+        return self._known[key]
+
+
+def _not_older_than(data: list[ManifestFile], manifests: list[ManifestFile]) -> list[ManifestFile]:
+    """Return the delete manifests that are not older than all of the data."""
+    oldest = min((manifest.min_sequence_number or INITIAL_SEQUENCE_NUMBER for manifest in data), default=INITIAL_SEQUENCE_NUMBER)
+    return [
+        manifest
+        for manifest in manifests
+        if manifest.content == ManifestContent.DELETES and (manifest.sequence_number or INITIAL_SEQUENCE_NUMBER) >= oldest
+    ]

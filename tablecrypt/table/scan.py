@@ -1,0 +1,191 @@
+"""Scans of encrypted tables: PyIceberg's DataScan and IncrementalAppendScan, planned and read by this package.
+
+A scan's filters, projection, limit, snapshot and case sensitivity mean what they mean in PyIceberg, and results have the same types. Beside
+the table's columns, `_row_id` and `_last_updated_sequence_number` can be selected by name; `*` does not include them.
+
+Raises PlaintextRefusedError, TamperedFileError, AuthenticationError, FormatError or KmsError, naming the file; no row of a file that fails
+is in a result, and `to_arrow` returns nothing at all then.
+
+Iceberg table spec, "Scan Planning", "Row Lineage".
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import ALWAYS_TRUE, BaseScan, DataScan, FileScanTask, IncrementalAppendScan
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
+from tablecrypt.table.plan import ScanPlanner
+from tablecrypt.table.prefetch import prefetched
+from tablecrypt.table.task_reader import TaskReader
+
+_LANES: Final = 4
+_LANE_DEPTH: Final = 4
+_STREAM_OPTIONS: Final[dict[str, Any]] = {"batch_readahead": 4}
+
+
+class EncryptedDataScan(DataScan):
+    """A scan of one snapshot of an encrypted table."""
+
+    def projection(self) -> Schema:
+        """Return the selected columns: the table's in the table's order, then selected lineage columns."""
+        lineage = tuple(field for field in LINEAGE_FIELDS if field.name in self.selected_fields)
+        if not lineage:
+            return super().projection()
+        own = tuple(name for name in self.selected_fields if name not in {field.name for field in lineage})
+        schema = self.update(selected_fields=own)._own_projection() if own else Schema()
+        return with_lineage(schema, lineage)
+
+    def _own_projection(self) -> Schema:
+        return super().projection()
+
+    def rows_with_lineage(self, task: FileScanTask) -> pa.Table:
+        """Return all living rows of one data file, whether they match the filter or not: the table's columns, then those of lineage."""
+        projected = with_lineage(self.table_metadata.schema())
+        reader = _reader(self.update(row_filter=ALWAYS_TRUE), projected, (), {})
+        return _table(reader.batches(task), projected)
+
+    def batches_with_lineage(self) -> Iterator[pa.RecordBatch]:
+        """Yield matching rows, some batches ahead: the table's columns, then those of lineage."""
+        return _stream(self, with_lineage(self.table_metadata.schema()), self.plan_files(), ())
+
+    def plan_files(self) -> Iterable[FileScanTask]:
+        """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""
+        snapshot = self.snapshot()
+        return [] if snapshot is None else _planner(self).plan_files(snapshot.manifests(self.io))
+
+    def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
+        """Read all rows into an Arrow table.
+
+        Args:
+            dictionary_columns: columns to return as Arrow dictionaries, where they come from Parquet files.
+        """
+        return read_table(self, self.plan_files(), dictionary_columns)
+
+    def to_arrow_batch_reader(self, dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
+        """Return a reader that yields rows as files are read, a few files and batches ahead."""
+        return read_stream(self, self.plan_files(), dictionary_columns)
+
+    def count(self) -> int:
+        """Return the number of rows. Files that match as a whole and have no deletes are counted by their manifest entry."""
+        tasks = list(self.plan_files())
+        whole = [task for task in tasks if isinstance(task.residual, AlwaysTrue) and not task.delete_files]
+        known = sum(task.file.record_count for task in whole)
+        rest = [task for task in tasks if not (isinstance(task.residual, AlwaysTrue) and not task.delete_files)]
+        reader = _reader(self, Schema(), (), {})
+        counts = ExecutorFactory.get_or_create().map(lambda task: sum(len(batch) for batch in reader.batches(task)), rest)
+        return known + sum(counts)
+
+
+class EncryptedIncrementalAppendScan(IncrementalAppendScan):
+    """A scan of the rows that append snapshots added between two snapshots of an encrypted table."""
+
+    def plan_files(self) -> Iterable[FileScanTask]:
+        """Return a task for each data file that an append in the range added."""
+        snapshots = {snapshot.snapshot_id: snapshot for snapshot in self._append_snapshots()}
+
+        def added_here(manifest: ManifestFile) -> bool:
+            return manifest.content == ManifestContent.DATA and manifest.added_snapshot_id in snapshots
+
+        def added_entry(entry: ManifestEntry) -> bool:
+            return entry.snapshot_id in snapshots and entry.status == ManifestEntryStatus.ADDED
+
+        manifests = {manifest for snapshot in snapshots.values() for manifest in snapshot.manifests(self.io) if added_here(manifest)}
+        return _planner(self).plan_files(manifests, added_entry)
+
+    def to_arrow(self) -> pa.Table:
+        """Read all rows into an Arrow table."""
+        return read_table(self, self.plan_files(), ())
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """Return a reader that yields rows as files are read."""
+        return read_stream(self, self.plan_files(), ())
+
+    def _append_snapshots(self) -> list[Snapshot]:
+        if self.from_snapshot_id is None and self.to_snapshot_id is None and self.table_metadata.current_snapshot() is None:
+            return []
+        from_exclusive, to_inclusive = self._validate_and_resolve_snapshots()
+        ancestors = ancestors_between_ids(
+            from_snapshot_id_exclusive=from_exclusive, to_snapshot_id_inclusive=to_inclusive, table_metadata=self.table_metadata
+        )
+        return [each for each in ancestors if each.summary is not None and each.summary.operation == Operation.APPEND]
+
+
+def read_table(scan: BaseScan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
+    """Read the tasks of a scan into an Arrow table, in parallel."""
+    projected = _projection(scan)
+    if scan.limit is not None:
+        batches: Iterable[pa.RecordBatch] = _limited(_stream(scan, projected, tasks, dictionary_columns), scan.limit)
+    else:
+        reader = _reader(scan, projected, dictionary_columns, {})
+        read = ExecutorFactory.get_or_create().map(lambda task: list(reader.batches(task)), tasks)
+        batches = itertools.chain.from_iterable(read)
+    return _table(batches, projected)
+
+
+def read_stream(scan: BaseScan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
+    """Read the tasks of a scan as a stream, in order, with bounded memory."""
+    projected = _projection(scan)
+    batches = _stream(scan, projected, tasks, dictionary_columns)
+    if scan.limit is not None:
+        batches = _limited(batches, scan.limit)
+    schema = schema_to_pyarrow(projected)
+    if dictionary_columns and (first := next(batches, None)) is not None:
+        batches = itertools.chain([first], batches)
+        schema = pa.schema([first.schema.field(field.name) if field.name in dictionary_columns else field for field in schema])
+    return pa.RecordBatchReader.from_batches(schema, batches).cast(schema)
+
+
+def _stream(
+    scan: BaseScan, projected: Schema, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    reader = _reader(scan, projected, dictionary_columns, _STREAM_OPTIONS)
+    sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
+    return prefetched(sources, _LANES, _LANE_DEPTH)
+
+
+def _table(batches: Iterable[pa.RecordBatch], projected: Schema) -> pa.Table:
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    if not tables:
+        return schema_to_pyarrow(projected, include_field_ids=False).empty_table()
+    # Files may hold the same column as string or large_string, which only the permissive mode puts into one.
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    left = limit
+    if left <= 0:
+        return
+    for batch in batches:
+        yield batch.slice(0, left)
+        left -= len(batch)
+        if left <= 0:
+            return
+
+
+def _projection(scan: BaseScan) -> Schema:
+    assert isinstance(scan, (DataScan, IncrementalAppendScan))
+    return scan.projection()
+
+
+def _planner(scan: BaseScan) -> ScanPlanner:
+    return ScanPlanner(scan.table_metadata, scan.io, scan.row_filter, scan.case_sensitive, scan.options)
+
+
+def _reader(scan: BaseScan, projected: Schema, dictionary_columns: tuple[str, ...], scan_options: dict[str, Any]) -> TaskReader:
+    if not isinstance(scan.io, EncryptingFileIO):
+        raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(scan.io).__name__}")
+    return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, scan_options)

@@ -1,0 +1,192 @@
+"""One scan task as Arrow batches: a data file's rows, without the deleted ones, filtered, in the columns that the scan asks for.
+
+    opened file ──▶ stored columns ──deletes──▶ ──row filter──▶ ──projection by field id──▶ ──row lineage──▶ batch
+
+Where nothing needs the position of a row in its file, the filter is handed to Arrow with the read. Deletes and _row_id need positions:
+then every row of the row groups that the filter leaves is read, and the filter follows the deletes.
+
+Columns, defaults, promotions and renames are resolved by PyIceberg's own projection, through field ids.
+
+Iceberg table spec, "Column Projection", "Row Lineage".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids, translate_column_names
+from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import ListType, MapType
+
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.parquet.uniform import PositionedBatch
+from tablecrypt.table._pyiceberg import column_projection_values, to_requested_schema
+from tablecrypt.table.deletes import DeleteReader, TaskDeletes
+from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
+from tablecrypt.table.opened_file import OpenedFile, opened_file
+from tablecrypt.table.plan import EncryptedFileScanTask
+
+FORMAT_VERSION: Final = 3
+
+
+@dataclass(frozen=True)
+class _Projection:
+    """How the columns of one file become those of the scan."""
+
+    read: Schema
+    missing: dict[int, Any]
+    row_filter: pc.Expression | None
+
+    @property
+    def columns(self) -> list[str]:
+        return [column.name for column in self.read.columns]
+
+
+class TaskReader:
+    """Reads the tasks of one scan; used by many threads.
+
+    Args:
+        table_metadata: for the schema, partition specs and name mapping.
+        io: the table's EncryptingFileIO.
+        projected: the columns of the result; may hold the lineage fields.
+        row_filter: unbound, on the table's schema.
+        dictionary_columns: columns to return as Arrow dictionaries, from Parquet files.
+        scan_options: pyarrow.dataset.Scanner's, for the read-ahead.
+    """
+
+    def __init__(
+        self,
+        table_metadata: TableMetadata,
+        io: EncryptingFileIO,
+        projected: Schema,
+        row_filter: BooleanExpression,
+        case_sensitive: bool = True,
+        dictionary_columns: tuple[str, ...] = (),
+        scan_options: dict[str, Any] | None = None,
+    ) -> None:
+        self._table_metadata = table_metadata
+        self._io = io
+        self._projected = projected
+        self._bound_filter = bind(table_metadata.schema(), row_filter, case_sensitive=case_sensitive)
+        self._case_sensitive = case_sensitive
+        self._dictionary_columns = dictionary_columns
+        self._scan_options = scan_options or {}
+        self._deletes = DeleteReader(io, table_metadata)
+        self._name_mapping = table_metadata.name_mapping()
+        self._stored_schemas: dict[bytes, Schema] = {}
+
+    def batches(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
+        """Yield a task's rows; none of the batches is empty.
+
+        Raises:
+            PlaintextRefusedError: the data file or a delete file has no key, or is plaintext.
+            TamperedFileError: one of them is not what was written.
+            FormatError: one of them cannot be read, or deletes do not fit their data file.
+        """
+        deletes = self._deletes.deletes_of(task)
+        wanted = self._with_equality_columns(task)
+        with opened_file(self._io, task.file, self._dictionary_columns) as opened:
+            projection = self._projection(opened, task.file, wanted)
+            for positions, batch in self._rows(opened, projection, deletes):
+                if not batch.num_rows:
+                    continue
+                rows = self._projected_rows(task, wanted, projection, positions, batch)
+                for delete in deletes.equality:
+                    living = delete.living(rows)
+                    rows = rows if living is None else rows.filter(living)
+                if rows.num_rows:
+                    yield rows.select(list(range(len(self._projected.fields))))
+
+    def _rows(self, opened: OpenedFile, projection: _Projection, deletes: TaskDeletes) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
+        """Yield stored rows that are not deleted by position and pass the filter, with positions where they are needed."""
+        if deletes.positions is None and ROW_ID.field_id not in self._projected.field_ids:
+            for batch in opened.batches(projection.columns, projection.row_filter, **self._scan_options):
+                yield None, batch
+            return
+        for positioned in opened.positioned_batches(projection.columns, projection.row_filter, **self._scan_options):
+            yield _filtered(positioned, deletes, projection.row_filter)
+
+    def _projected_rows(
+        self, task: FileScanTask, wanted: Schema, projection: _Projection, positions: pa.Array | None, batch: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        if not wanted.fields:
+            return batch.select([])
+        rows = to_requested_schema(
+            wanted,
+            projection.read,
+            batch,
+            downcast_ns_timestamp_to_us=False,
+            projected_missing_fields=projection.missing,
+            allow_timestamp_tz_mismatch=True,
+        )
+        if not LINEAGE_FIELD_IDS & self._projected.field_ids:
+            return rows
+        return self._with_inherited_lineage(task, positions, rows)
+
+    def _with_inherited_lineage(self, task: FileScanTask, positions: pa.Array | None, rows: pa.RecordBatch) -> pa.RecordBatch:
+        for at, field in enumerate(self._projected.fields):
+            if field.field_id == ROW_ID.field_id and positions is not None:
+                column = inherit_row_ids(rows.column(at), positions, EncryptedDataFile.of(task.file).first_row_id)
+            elif field.field_id == LAST_UPDATED.field_id:
+                number = task.data_sequence_number if isinstance(task, EncryptedFileScanTask) else None
+                column = inherit_sequence_numbers(rows.column(at), number)
+            else:
+                continue
+            rows = rows.set_column(at, rows.schema.field(at), column)
+        return rows
+
+    def _with_equality_columns(self, task: FileScanTask) -> Schema:
+        known = {field.field_id for field in self._projected.fields}
+        compared = self._deletes.equality_fields_of(task).fields
+        return Schema(*self._projected.fields, *(field for field in compared if field.field_id not in known))
+
+    def _projection(self, opened: OpenedFile, file: DataFile, wanted: Schema) -> _Projection:
+        stored = self._stored_schema(opened.schema)
+        missing = column_projection_values(
+            file, wanted, self._table_metadata.schema(), self._table_metadata.specs().get(file.spec_id), stored.field_ids
+        )
+        read = prune_columns(stored, self._field_ids_to_read(wanted), select_full_types=False)
+        return _Projection(read, missing, self._arrow_filter(stored, missing))
+
+    def _field_ids_to_read(self, wanted: Schema) -> set[int]:
+        leaves = {each for each in wanted.field_ids if not isinstance(wanted.find_type(each), (MapType, ListType))}
+        return leaves | extract_field_ids(self._bound_filter)
+
+    def _arrow_filter(self, stored: Schema, missing: dict[int, Any]) -> pc.Expression | None:
+        if isinstance(self._bound_filter, AlwaysTrue):
+            return None
+        translated = translate_column_names(self._bound_filter, stored, case_sensitive=self._case_sensitive, projected_field_values=missing)
+        return expression_to_pyarrow(bind(stored, translated, case_sensitive=self._case_sensitive), stored)
+
+    def _stored_schema(self, arrow_schema: pa.Schema) -> Schema:
+        # Most files of a table have the same columns, and converting the schema costs more than reading a small file.
+        key = arrow_schema.serialize().to_pybytes()
+        stored = self._stored_schemas.get(key)
+        if stored is None:
+            stored = pyarrow_to_schema(arrow_schema, self._name_mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
+            self._stored_schemas[key] = stored
+        return stored
+
+
+def _filtered(positioned: PositionedBatch, deletes: TaskDeletes, row_filter: pc.Expression | None) -> tuple[pa.Array, pa.RecordBatch]:
+    positions, batch = positioned.positions, positioned.batch
+    living = None if deletes.positions is None else deletes.positions.living(positions)
+    if living is not None:
+        positions, batch = positions.filter(living), batch.filter(living)
+    if row_filter is None or not batch.num_rows:
+        return positions, batch
+    name = "position"
+    while name in batch.schema.names:
+        name += "_"
+    kept = batch.append_column(name, positions).filter(row_filter)
+    return kept.column(name), kept.drop_columns([name])

@@ -1,0 +1,293 @@
+"""The verbs that change an encrypted table: PyIceberg's own signatures, with every byte they write encrypted.
+
+PyIceberg's Transaction writes data files itself and takes no crypto, so the verbs that write are ours; schema, partition and sort-order
+changes, branches, tags, staging and the commit loop stay PyIceberg's. What one transaction stages, one commit lands: data, manifests, key
+entries and snapshot together, or nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import ALWAYS_TRUE, DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, StagedTable, TableProperties, Transaction, UpsertResult
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import TableUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.table.update.statistics import UpdateStatistics
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import EMPTY_DICT, Properties, TableVersion
+from pyiceberg.utils.config import Config
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
+from tablecrypt.table._pyiceberg import CreateTransactionSeam, TransactionSeam, check_pyarrow_schema_compatible, parse_row_filter
+from tablecrypt.table.add_files import encrypted_files_to_data_files
+from tablecrypt.table.commit_rules import check_properties_keep_key_id
+from tablecrypt.table.copy_on_write import rewrite_without
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.scan import EncryptedDataScan
+from tablecrypt.table.snapshots import EncryptedUpdateSnapshot
+from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Update
+from tablecrypt.table.upsert import UpsertPlan, plan_upsert
+from tablecrypt.table.write import write_data_files
+
+
+class EncryptedTransaction(TransactionSeam):
+    """A transaction on an encrypted table."""
+
+    @property
+    def encrypted_metadata(self) -> EncryptedTableMetadata:
+        """The table's metadata with what this transaction has staged."""
+        return cast(EncryptedTableMetadata, self.table_metadata)
+
+    @property
+    def table_io(self) -> TableFileIO:
+        """The table's fail-closed FileIO with its encryption manager."""
+        return cast(TableFileIO, self.table.io)
+
+    def update_snapshot(
+        self, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
+    ) -> EncryptedUpdateSnapshot:
+        """Return the producers of a new snapshot on a branch."""
+        return EncryptedUpdateSnapshot(self, io=self.table.io, branch=branch, snapshot_properties=snapshot_properties)
+
+    def append(
+        self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
+    ) -> None:
+        """Append rows. A RecordBatchReader is streamed with bounded memory.
+
+        Raises:
+            ValueError: the rows are no Arrow data, or do not fit the table's schema.
+            KmsError: the KMS refused the table's key; nothing was committed.
+        """
+        self._check_rows(df)
+        self._append_rows(df, snapshot_properties, branch)
+
+    def overwrite(
+        self,
+        df: pa.Table | pa.RecordBatchReader,
+        overwrite_filter: BooleanExpression | str = ALWAYS_TRUE,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+    ) -> None:
+        """Delete the rows that match the filter, then append `df`."""
+        self._check_rows(df)
+        if overwrite_filter != AlwaysFalse():
+            self.delete(overwrite_filter, snapshot_properties, case_sensitive, branch, Operation.OVERWRITE)
+        self._append_rows(df, snapshot_properties, branch)
+
+    def dynamic_partition_overwrite(
+        self, df: pa.Table, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH
+    ) -> None:
+        """Replace the partitions that occur in `df` by its rows. Every partition field must be an identity transform."""
+        if not isinstance(df, pa.Table):
+            raise ValueError(f"Expected PyArrow table, got: {df}")
+        spec = self.table_metadata.spec()
+        if spec.is_unpartitioned():
+            raise ValueError("Cannot apply dynamic overwrite on an unpartitioned table.")
+        for field in spec.fields:
+            if not isinstance(field.transform, IdentityTransform):
+                raise ValueError(
+                    "For now dynamic overwrite does not support a table with non-identity-transform field "
+                    f"in the latest partition spec: {field}"
+                )
+        self._check_rows(df)
+        if df.num_rows == 0:
+            return
+        commit_uuid = uuid.uuid4()
+        data_files = self._write(df, commit_uuid)
+        fields = [self.table_metadata.schema().find_field(field.source_id).name for field in spec.fields]
+        replaced = self.partition_predicate({file.partition for file in data_files}, fields)
+        self.delete(replaced, snapshot_properties, branch=branch, _isolation_operation=Operation.OVERWRITE)
+        self._append_files(data_files, snapshot_properties, branch, commit_uuid)
+
+    def delete(
+        self,
+        delete_filter: str | BooleanExpression,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+        _isolation_operation: Operation | None = None,
+    ) -> None:
+        """Delete the rows that match: files that match whole are dropped, the others are rewritten without them (copy-on-write).
+
+        Rows that a rewrite only moves keep their `_row_id` and `_last_updated_sequence_number`.
+        """
+        if self.table_metadata.properties.get(TableProperties.DELETE_MODE) == TableProperties.DELETE_MODE_MERGE_ON_READ:
+            warnings.warn("write.delete.mode=merge-on-read is not supported yet: deleting by copy-on-write", stacklevel=2)
+        predicate = parse_row_filter(delete_filter)
+        whole_files = self.update_snapshot(snapshot_properties, branch).delete()
+        if _isolation_operation is not None:
+            whole_files.isolate_as(_isolation_operation)
+        with whole_files:
+            whole_files.delete_by_predicate(predicate, case_sensitive)
+        if not whole_files.rewrites_needed:
+            if not whole_files.files_affected:
+                warnings.warn("Delete operation did not match any records", stacklevel=2)
+            return
+
+        scan = self.new_scan(predicate, case_sensitive)
+        commit_uuid = uuid.uuid4()
+        replaced = rewrite_without(scan.use_ref(branch) if branch is not None else scan, commit_uuid)
+        if not replaced:
+            return
+        rewrite = self.update_snapshot(snapshot_properties, branch).overwrite(commit_uuid)
+        if _isolation_operation is not None:
+            rewrite.isolate_as(_isolation_operation)
+        rewrite.continue_from(whole_files)
+        with rewrite:
+            rewrite.delete_by_predicate(predicate, case_sensitive)
+            for old, new in replaced:
+                rewrite.delete_data_file(old)
+                for file in new:
+                    rewrite.append_data_file(file)
+
+    def upsert(
+        self,
+        df: pa.Table,
+        join_cols: list[str] | None = None,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN_BRANCH,
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+    ) -> UpsertResult:
+        """Update the rows whose key columns match and insert the others. Updated rows keep their `_row_id`.
+
+        Args:
+            df: the rows, at most one for each key.
+            join_cols: the key columns; by default the schema's identifier fields.
+            when_matched_update_all: whether matching rows that differ are updated.
+            when_not_matched_insert_all: whether rows without a match are inserted.
+        """
+        if not when_matched_update_all and not when_not_matched_insert_all:
+            raise ValueError("no upsert options selected...exiting")
+        self._check_rows(df)
+        scan = self.new_scan(ALWAYS_TRUE, case_sensitive)
+        if branch is not None and branch in self.table_metadata.refs:
+            scan = scan.use_ref(branch)
+        plan: UpsertPlan = plan_upsert(df, scan, join_cols, when_matched_update_all, when_not_matched_insert_all)
+        if plan.updated.num_rows:
+            self.delete(plan.updated_predicate, snapshot_properties, case_sensitive, branch, Operation.OVERWRITE)
+            self._append_rows(plan.updated, snapshot_properties, branch)
+        if plan.inserted.num_rows:
+            self._append_rows(plan.inserted, snapshot_properties, branch)
+        return UpsertResult(rows_updated=plan.updated.num_rows, rows_inserted=plan.inserted.num_rows)
+
+    def add_files(
+        self,
+        file_paths: list[str],
+        snapshot_properties: dict[str, str] = EMPTY_DICT,
+        check_duplicate_files: bool = True,
+        branch: str | None = MAIN_BRANCH,
+        key_metadata: Mapping[str, StandardKeyMetadata | bytes] = EMPTY_DICT,
+    ) -> None:
+        """Add Parquet files that are encrypted already, each under the DEK and AAD prefix given for it.
+
+        Args:
+            file_paths: full locations of the files.
+            key_metadata: for each location its StandardKeyMetadata, as an object or encoded.
+
+        Raises:
+            PlaintextRefusedError: a file has no key metadata, or is plaintext.
+            TamperedFileError: a file does not open with the key given for it.
+        """
+        if len(file_paths) != len(set(file_paths)):
+            raise ValueError("File paths must be unique")
+        if check_duplicate_files and (known := self.already_referenced(file_paths)):
+            raise ValueError(f"Cannot add files that are already referenced by table, files: {', '.join(known)}")
+        data_files = list(encrypted_files_to_data_files(self.encrypted_metadata, self.table_io, file_paths, key_metadata))
+        if self.table_metadata.name_mapping() is None:
+            mapping = self.table_metadata.schema().name_mapping.model_dump_json()
+            self.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+        self._append_files(data_files, snapshot_properties, branch)
+
+    def set_properties(self, properties: Properties = EMPTY_DICT, **kwargs: object) -> Transaction:
+        """Set table properties.
+
+        Raises:
+            KeyIdChangedError: encryption.key-id is among them with another value.
+        """
+        check_properties_keep_key_id(self.table_metadata.properties, {**self.table_metadata.properties, **properties, **kwargs})
+        return super().set_properties(properties, **kwargs)
+
+    def remove_properties(self, *removals: str) -> Transaction:
+        """Remove table properties.
+
+        Raises:
+            KeyIdChangedError: encryption.key-id is among them.
+        """
+        remaining = {name: value for name, value in self.table_metadata.properties.items() if name not in removals}
+        check_properties_keep_key_id(self.table_metadata.properties, remaining)
+        return super().remove_properties(*removals)
+
+    def upgrade_table_version(self, format_version: TableVersion) -> Transaction:
+        """Accept version 3, which an encrypted table has from its creation, and nothing else."""
+        if format_version != 3:
+            raise ConfigurationError(f"an encrypted table has format version 3, which cannot become {format_version}")
+        return self
+
+    def update_statistics(self) -> UpdateStatistics:
+        """Refuse: statistics files that others wrote are plaintext."""
+        raise PlaintextRefusedError(
+            self.table_metadata.location, "statistics files would hold plaintext facts about the data beside an encrypted table"
+        )
+
+    def new_scan(self, row_filter: str | BooleanExpression, case_sensitive: bool) -> EncryptedDataScan:
+        """Return a scan of the table as this transaction has staged it."""
+        return EncryptedDataScan(table_metadata=self.table_metadata, io=self.table.io, row_filter=row_filter, case_sensitive=case_sensitive)
+
+    def belongs_to_attempt(self, update: TableUpdate) -> bool:
+        """Key entries of an abandoned attempt must not reach the metadata."""
+        return isinstance(update, AddEncryptionKeyUpdate)
+
+    def _check_rows(self, df: pa.Table | pa.RecordBatchReader) -> None:
+        if not isinstance(df, (pa.Table, pa.RecordBatchReader)):
+            raise ValueError(f"Expected pa.Table or pa.RecordBatchReader, got: {df}")
+        check_pyarrow_schema_compatible(
+            self.table_metadata.schema(),
+            provided_schema=df.schema,
+            downcast_ns_timestamp_to_us=Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE) or False,
+            format_version=self.table_metadata.format_version,
+        )
+
+    def _append_rows(self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: dict[str, str], branch: str | None) -> None:
+        producer = self.append_producer(snapshot_properties, branch)
+        has_rows = isinstance(df, pa.RecordBatchReader) or df.num_rows > 0
+        data_files = self._write(df, producer.commit_uuid) if has_rows else []
+        with producer:
+            for file in data_files:
+                producer.append_data_file(file)
+
+    def _append_files(
+        self, data_files: Iterable[DataFile], snapshot_properties: dict[str, str], branch: str | None, commit_uuid: uuid.UUID | None = None
+    ) -> None:
+        producer = self.append_producer(snapshot_properties, branch)
+        producer.commit_uuid = commit_uuid or producer.commit_uuid
+        with producer:
+            for file in data_files:
+                producer.append_data_file(file)
+
+    def _write(self, df: pa.Table | pa.RecordBatchReader, write_uuid: uuid.UUID) -> list[DataFile]:
+        io = self.table_io
+        return list(write_data_files(self.encrypted_metadata, df, io, io.manager, write_uuid, itertools.count(0)))
+
+
+class EncryptedCreateTransaction(CreateTransactionSeam, EncryptedTransaction):
+    """A transaction that creates an encrypted table, with its first data where wanted."""
+
+    def __init__(self, table: StagedTable) -> None:
+        super().__init__(table)
+
+    def initial_update(self, update: TableUpdate) -> TableUpdate:
+        """Exchange the version update, which PyIceberg refuses for version 3."""
+        return UpgradeToVersion3Update() if isinstance(update, UpgradeFormatVersionUpdate) else update

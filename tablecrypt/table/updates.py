@@ -1,0 +1,109 @@
+"""The metadata updates that encryption adds to PyIceberg's, in the wire form of Iceberg's REST catalog.
+
+    add-encryption-key     {"action": "add-encryption-key", "encryption-key": { … EncryptedKey … }}
+    remove-encryption-key  {"action": "remove-encryption-key", "key-id": "…"}
+    add-snapshot           as PyIceberg's, with a snapshot that keeps key-id
+    upgrade-format-version as PyIceberg's, but version 3 is reached at creation
+
+Each is applied by a function registered with PyIceberg's own dispatch, which takes new update types without being changed itself.
+Iceberg REST catalog specification, "TableUpdate".
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AddSnapshotUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.typedef import IcebergBaseModel
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.table._pyiceberg import TableMetadataUpdateContext, apply_table_update
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+
+
+class AddEncryptionKeyUpdate(IcebergBaseModel):
+    """Adds one entry to `encryption-keys`."""
+
+    action: Literal["add-encryption-key"] = Field(default="add-encryption-key")
+    key: EncryptedKey = Field(alias="encryption-key")
+
+
+class RemoveEncryptionKeyUpdate(IcebergBaseModel):
+    """Removes one entry from `encryption-keys`."""
+
+    action: Literal["remove-encryption-key"] = Field(default="remove-encryption-key")
+    key_id: str = Field(alias="key-id")
+
+
+class AddEncryptedSnapshotUpdate(AddSnapshotUpdate):
+    """Adds a snapshot that keeps its key-id."""
+
+    snapshot: EncryptedSnapshot
+
+
+class UpgradeToVersion3Update(UpgradeFormatVersionUpdate):
+    """Sets format version 3 when a table is created. PyIceberg's own update refuses it."""
+
+    format_version: Literal[3] = Field(alias="format-version", default=3)
+
+
+def _encrypted(metadata: TableMetadata) -> EncryptedTableMetadata:
+    if not isinstance(metadata, EncryptedTableMetadata):
+        raise ConfigurationError("encryption keys belong to tables of format version 3 with encryption.key-id")
+    return metadata
+
+
+@apply_table_update.register(AddEncryptionKeyUpdate)  # type: ignore[misc]
+def _add_encryption_key(
+    update: AddEncryptionKeyUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+) -> EncryptedTableMetadata:
+    base = _encrypted(base_metadata)
+    known = {key.key_id: key for key in base.encryption_keys}.get(update.key.key_id)
+    if known == update.key:
+        return base
+    if known is not None:
+        raise FormatError(f"encryption key {update.key.key_id} is already in the metadata with another value")
+    context.add_update(update)  # type: ignore[arg-type]
+    return base.model_copy(update={"encryption_keys": [*base.encryption_keys, update.key]}).bind()
+
+
+@apply_table_update.register(RemoveEncryptionKeyUpdate)  # type: ignore[misc]
+def _remove_encryption_key(
+    update: RemoveEncryptionKeyUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+) -> EncryptedTableMetadata:
+    base = _encrypted(base_metadata)
+    remaining = [key for key in base.encryption_keys if key.key_id != update.key_id]
+    if len(remaining) == len(base.encryption_keys):
+        return base
+    context.add_update(update)  # type: ignore[arg-type]
+    return base.model_copy(update={"encryption_keys": remaining}).bind()
+
+
+@apply_table_update.register(AddEncryptedSnapshotUpdate)
+def _add_encrypted_snapshot(
+    update: AddEncryptedSnapshotUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+) -> EncryptedTableMetadata:
+    base = _encrypted(base_metadata)
+    sequence_number = update.snapshot.sequence_number
+    if sequence_number is None or (update.snapshot.parent_snapshot_id is not None and sequence_number <= base.last_sequence_number):
+        raise FormatError(
+            f"snapshot {update.snapshot.snapshot_id} has sequence number {sequence_number}, "
+            f"but the table is at {base.last_sequence_number} already"
+        )
+    if update.snapshot.first_row_id is None or update.snapshot.added_rows is None:
+        raise FormatError(f"snapshot {update.snapshot.snapshot_id} lacks first-row-id or added-rows, which version 3 requires")
+    add_snapshot = apply_table_update.dispatch(AddSnapshotUpdate)
+    return _encrypted(add_snapshot(update, base, context)).bind()
+
+
+@apply_table_update.register(UpgradeToVersion3Update)
+def _upgrade_to_version_3(
+    update: UpgradeToVersion3Update, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+) -> TableMetadata:
+    if base_metadata.format_version != update.format_version:
+        raise ConfigurationError("a table of format version 1 or 2 cannot be upgraded to an encrypted one in place: migrate it")
+    context.add_update(update)
+    return base_metadata

@@ -1,0 +1,80 @@
+"""tablecrypt keygen, run as a process of its own: what it makes, what it says, and what it never says."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tablecrypt.kms.factory import load_kms
+
+MAIN = "from tablecrypt.cli.main import main; main()"
+
+
+def _run(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", before + MAIN, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, umask=0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+def test_keygen_makes_a_file_that_the_local_kms_wraps_with(path: Path) -> None:
+    done = _run("keygen", "--key-file", str(path), "--key-id", "orders")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "orders" in done.stdout
+    assert str(path) in done.stdout
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    client = load_kms({"encryption.kms-type": "local", "kms.local.key-file": str(path)})
+    assert len(client.generate_key("orders", 32).key) == 32
+
+
+def test_keygen_never_says_the_key(path: Path) -> None:
+    done = _run("keygen", "--key-file", str(path), "--key-id", "orders", "--length", "24")
+    text = json.loads(path.read_text())["keys"]["orders"]["1"]
+    key = base64.b64decode(text)
+    assert len(key) == 24
+    assert not [shown for shown in (text, key.hex()) if shown in done.stdout + done.stderr]
+
+
+def test_keygen_adds_a_key_to_a_file_that_is_there(path: Path) -> None:
+    for key_id in ("orders", "people"):
+        assert _run("keygen", "--key-file", str(path), "--key-id", key_id).returncode == 0
+    assert sorted(json.loads(path.read_text())["keys"]) == ["orders", "people"]
+
+
+def test_a_refusal_is_one_line_on_stderr_and_code_2(path: Path) -> None:
+    _run("keygen", "--key-file", str(path), "--key-id", "orders")
+    before = path.read_bytes()
+    done = _run("keygen", "--key-file", str(path), "--key-id", "orders")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"tablecrypt: the key file {path} has a key 'orders' already\n"
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--key-file", "k"], ["--key-id", "orders"], ["--key-file", "k", "--key-id", "o", "--length", "17"]]
+)
+def test_wrong_arguments_are_code_2(arguments: list[str]) -> None:
+    done = _run("keygen", *arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_without_click_the_extra_is_named() -> None:
+    done = _run("keygen", before="import sys; sys.modules['click'] = None; ")
+    assert done.returncode == 2
+    assert done.stderr == 'tablecrypt: the tablecrypt command needs the package click: pip install "tablecrypt[cli]"\n'
+
+
+def test_help_lists_the_verbs() -> None:
+    done = _run("--help")
+    assert done.returncode == 0
+    assert "keygen" in done.stdout

@@ -1,0 +1,168 @@
+"""The key hierarchy: what opens what, what wraps new keys, and what no change to an entry survives."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tablecrypt.crypto.aes_gcm import AesGcm
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyNotFoundError
+from tablecrypt.keys.encrypted_key import KEY_TIMESTAMP, EncryptedKey
+from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+
+MASTER_KEY = "master"
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def kms() -> MemoryKeyManagementClient:
+    return MemoryKeyManagementClient({"kms.memory.name": "keys-tests"}, keys={MASTER_KEY: b"k" * 32, "other": b"o" * 32})
+
+
+def manager_at(kms: MemoryKeyManagementClient, clock: Callable[[], int] = lambda: START_MS, **options: int) -> EncryptionManager:
+    return EncryptionManager(kms, MASTER_KEY, now_ms=clock, **options)
+
+
+@given(length=st.sampled_from([16, 24, 32]), file_length=st.none() | st.integers(0, 2**62))
+def test_what_is_sealed_is_what_is_opened(length: int, file_length: int | None) -> None:
+    kms = MemoryKeyManagementClient({"kms.memory.name": "keys-roundtrip"}, keys={MASTER_KEY: b"k" * 32})
+    manager = manager_at(kms, data_key_length=length)
+    key_metadata = manager.new_key_metadata()
+    if file_length is not None:
+        key_metadata = key_metadata.with_file_length(file_length)
+    sealed = manager.seal_manifest_list_key(key_metadata, KeyRing())
+    opened = manager.open_manifest_list_key(KeyRing(sealed.added).chain(sealed.key_id))
+    assert opened.encode() == key_metadata.encode()
+    assert len(opened.encryption_key) == length
+
+
+def test_no_two_files_share_a_dek_or_an_aad_prefix(kms: MemoryKeyManagementClient) -> None:
+    manager = manager_at(kms)
+    made = [manager.new_key_metadata() for _ in range(500)]
+    assert len({metadata.encryption_key.reveal() for metadata in made}) == 500
+    assert len({metadata.aad_prefix for metadata in made}) == 500
+    assert {len(metadata.aad_prefix) for metadata in made} == {16}
+
+
+def test_the_first_seal_makes_a_kek_and_the_next_uses_it_again(kms: MemoryKeyManagementClient) -> None:
+    manager = manager_at(kms)
+    first = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    kek, list_key = first.added
+    assert kek.is_kek
+    assert not list_key.is_kek
+    assert (kek.encrypted_by_id, kek.properties) == (MASTER_KEY, {KEY_TIMESTAMP: str(START_MS)})
+    assert (list_key.encrypted_by_id, list_key.properties) == (kek.key_id, None)
+    assert first.key_id == list_key.key_id
+    second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(first.added))
+    assert [key.encrypted_by_id for key in second.added] == [kek.key_id]
+
+
+@pytest.mark.parametrize(("age_ms", "is_reused"), [(0, True), (999, True), (1000, False), (10**9, False)])
+def test_a_kek_wraps_nothing_new_from_its_lifespan_on(kms: MemoryKeyManagementClient, age_ms: int, is_reused: bool) -> None:
+    first = manager_at(kms, kek_lifespan_ms=1000)
+    ring = KeyRing(first.seal_manifest_list_key(first.new_key_metadata(), KeyRing()).added)
+    later = manager_at(kms, clock=lambda: START_MS + age_ms, kek_lifespan_ms=1000)
+    sealed = later.seal_manifest_list_key(later.new_key_metadata(), ring)
+    assert (len(sealed.added) == 1) is is_reused
+
+
+def test_an_expired_kek_still_opens_what_it_wrapped(kms: MemoryKeyManagementClient) -> None:
+    first = manager_at(kms)
+    key_metadata = first.new_key_metadata()
+    sealed = first.seal_manifest_list_key(key_metadata, KeyRing())
+    much_later = manager_at(kms, clock=lambda: START_MS + 10 * DEFAULT_KEK_LIFESPAN_MS)
+    assert much_later.open_manifest_list_key(KeyRing(sealed.added).chain(sealed.key_id)).encode() == key_metadata.encode()
+
+
+def test_a_kek_of_another_master_key_wraps_nothing_new(kms: MemoryKeyManagementClient) -> None:
+    other = EncryptionManager(kms, "other", now_ms=lambda: START_MS)
+    ring = KeyRing(other.seal_manifest_list_key(other.new_key_metadata(), KeyRing()).added)
+    manager = manager_at(kms)
+    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), ring)
+    assert sealed.added[0].encrypted_by_id == MASTER_KEY
+
+
+def test_of_two_usable_keks_the_newest_wraps(kms: MemoryKeyManagementClient) -> None:
+    old, new = (manager_at(kms, clock=lambda offset=offset: START_MS + offset) for offset in (0, 5))  # type: ignore[misc]
+    keys = [key for each in (new, old) for key in each.seal_manifest_list_key(each.new_key_metadata(), KeyRing()).added]
+    chosen = KeyRing(keys).current_kek(MASTER_KEY, START_MS + 10, DEFAULT_KEK_LIFESPAN_MS)
+    assert chosen is not None
+    assert chosen.created_at_ms == START_MS + 5
+
+
+@pytest.mark.parametrize("field", ["wrapped", "timestamp", "kek"])
+def test_any_change_to_an_entry_is_refused(kms: MemoryKeyManagementClient, field: str) -> None:
+    manager = manager_at(kms)
+    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    kek, list_key = sealed.added
+    if field == "wrapped":
+        changed = bytearray(list_key.wrapped_bytes())
+        changed[20] ^= 1
+        list_key = list_key.model_copy(update={"encrypted_key_metadata": base64.b64encode(changed).decode()})
+    elif field == "timestamp":
+        kek = kek.model_copy(update={"properties": {KEY_TIMESTAMP: str(START_MS + 1)}})
+    else:
+        other = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing()).added[0]
+        kek = other.model_copy(update={"key_id": kek.key_id})
+    with pytest.raises(AuthenticationError, match="does not open under KEK"):
+        manager.open_manifest_list_key(KeyRing([kek, list_key]).chain(sealed.key_id))
+
+
+def test_a_key_that_is_not_there_is_named(kms: MemoryKeyManagementClient) -> None:
+    manager = manager_at(kms)
+    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    with pytest.raises(KeyNotFoundError, match="encryption-keys"):
+        KeyRing().chain(sealed.key_id)
+    with pytest.raises(KeyNotFoundError, match="encryption-keys"):
+        KeyRing(sealed.added[1:]).chain(sealed.key_id)
+
+
+def test_the_sealed_form_is_nonce_ciphertext_tag_with_the_timestamp_as_aad(kms: MemoryKeyManagementClient) -> None:
+    manager = manager_at(kms)
+    key_metadata = manager.new_key_metadata()
+    kek, list_key = manager.seal_manifest_list_key(key_metadata, KeyRing()).added
+    key = Secret(kms.unwrap_key(kek.wrapped_bytes(), MASTER_KEY))
+    assert AesGcm(key).decrypt(list_key.wrapped_bytes(), str(START_MS).encode()) == key_metadata.encode()
+    assert len(base64.b64decode(kek.key_id)) == len(base64.b64decode(list_key.key_id)) == 16
+
+
+@pytest.mark.parametrize(
+    "options", [{"data_key_length": 15}, {"data_key_length": 0}, {"kek_lifespan_ms": 0}, {"kek_lifespan_ms": DEFAULT_KEK_LIFESPAN_MS + 1}]
+)
+def test_lengths_and_lifespans_outside_the_specification_are_refused(kms: MemoryKeyManagementClient, options: dict[str, int]) -> None:
+    with pytest.raises(ConfigurationError, match=r"encryption\."):
+        manager_at(kms, **options)
+
+
+def test_needed_keys_are_the_snapshots_own_and_the_keks_above_them(kms: MemoryKeyManagementClient) -> None:
+    manager = manager_at(kms)
+    first = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(first.added))
+    unrelated = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    ring = KeyRing([*first.added, *second.added, *unrelated.added])
+    assert ring.needed_by([second.key_id]) == {first.added[0].key_id, second.key_id}
+
+
+def test_no_key_bytes_show_in_a_manager_or_an_entry(kms: MemoryKeyManagementClient) -> None:
+    manager = manager_at(kms)
+    key_metadata: StandardKeyMetadata = manager.new_key_metadata()
+    sealed = manager.seal_manifest_list_key(key_metadata, KeyRing())
+    shown = f"{manager!r} {sealed!r} {key_metadata!r} {[key.model_dump_json() for key in sealed.added]}"
+    key = key_metadata.encryption_key.reveal()
+    for form in (key.hex(), base64.b64encode(key).decode(), repr(key)[2:-1]):
+        assert form not in shown
+
+
+def test_an_entry_keeps_the_names_that_java_writes() -> None:
+    entry = EncryptedKey(key_id="a", encrypted_key_metadata="YQ==", encrypted_by_id="b", properties={KEY_TIMESTAMP: "1"})
+    assert entry.model_dump_json() == (
+        '{"key-id":"a","encrypted-key-metadata":"YQ==","encrypted-by-id":"b","properties":{"KEY_TIMESTAMP":"1"}}'
+    )

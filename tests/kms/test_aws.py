@@ -1,0 +1,249 @@
+"""AWS KMS: what Java wrapped opens here, who asks, and what each refusal becomes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    KmsError,
+    KmsUnavailableError,
+    TablecryptError,
+)
+from tablecrypt.kms.aws import AwsKeyManagementClient
+from tests.kms.services.http_service import Answer, HttpService
+from tests.kms.services.http_service import Request as ServedRequest
+from tests.support.aws import AwsServer
+
+GOLDEN = Path(__file__).parents[1] / "vectors" / "golden"
+ROLE = "arn:aws:iam::123456789012:role/tablecrypt"
+
+
+@pytest.fixture
+def client(aws: AwsServer) -> Iterator[AwsKeyManagementClient]:
+    client = AwsKeyManagementClient(aws.kms_properties)
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize("table", ["orders", "people"])
+def test_keks_that_java_wrapped_open_the_manifest_list_keys_they_sealed(client: AwsKeyManagementClient, table: str) -> None:
+    newest = max((GOLDEN / "s3" / "golden-shared" / "db" / table / "metadata").glob("*.metadata.json"))
+    entries = {entry["key-id"]: entry for entry in json.loads(newest.read_text())["encryption-keys"]}
+    opened = 0
+    for entry in entries.values():
+        wrapper = entries.get(entry["encrypted-by-id"])
+        if wrapper is None:
+            continue
+        kek = client.unwrap_key(base64.b64decode(wrapper["encrypted-key-metadata"]), wrapper["encrypted-by-id"])
+        sealed = base64.b64decode(entry["encrypted-key-metadata"])
+        timestamp = wrapper["properties"]["KEY_TIMESTAMP"].encode()
+        assert AESGCM(kek).decrypt(sealed[:12], sealed[12:], timestamp)[0] == 1
+        opened += 1
+    assert opened == 3
+
+
+def test_a_blob_is_what_plain_boto3_decrypts_without_a_context(aws: AwsServer, client: AwsKeyManagementClient) -> None:
+    wrapped = client.wrap_key(b"sixteen byte key", "alias/orders")
+    assert aws.kms.decrypt(CiphertextBlob=wrapped)["Plaintext"] == b"sixteen byte key"
+
+
+def test_an_unknown_key_is_named_in_the_error(client: AwsKeyManagementClient) -> None:
+    with pytest.raises(KeyNotFoundError, match=r"'alias/nobody'.*encryption\.key-id"):
+        client.generate_key("alias/nobody")
+
+
+@pytest.fixture
+def access_keys(aws: AwsServer) -> Iterator[dict[str, str]]:
+    """Credentials of a user who may decrypt and nothing else, while the server checks permissions."""
+    iam = boto3.client("iam", endpoint_url=aws.endpoint, region_name=aws.region)
+    iam.create_user(UserName="reader")
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "kms:Decrypt", "Resource": "*"}]}
+    iam.put_user_policy(UserName="reader", PolicyName="read", PolicyDocument=json.dumps(policy))
+    made = iam.create_access_key(UserName="reader")["AccessKey"]
+    _check_permissions_after(aws, b"0")
+    yield {"client.access-key-id": made["AccessKeyId"], "client.secret-access-key": made["SecretAccessKey"]}
+    _check_permissions_after(aws, b"inf")
+    iam.delete_access_key(UserName="reader", AccessKeyId=made["AccessKeyId"])
+    iam.delete_user_policy(UserName="reader", PolicyName="read")
+    iam.delete_user(UserName="reader")
+
+
+def _check_permissions_after(aws: AwsServer, requests: bytes) -> None:
+    headers = {"Content-Type": "text/plain"}
+    with urlopen(Request(f"{aws.endpoint}/moto-api/reset-auth", data=requests, headers=headers, method="POST"), timeout=10) as answer:
+        assert answer.status == 200
+
+
+def test_a_caller_without_the_permission_is_told_which_one(
+    aws: AwsServer, client: AwsKeyManagementClient, request: pytest.FixtureRequest
+) -> None:
+    wrapped = client.wrap_key(bytes(16), "alias/orders")
+    access_keys = request.getfixturevalue("access_keys")
+    reader = AwsKeyManagementClient({**aws.kms_properties, **access_keys})
+    assert reader.unwrap_key(wrapped, "alias/orders") == bytes(16)
+    with pytest.raises(KmsAccessDeniedError, match="allow kms:Encrypt") as refusal:
+        reader.wrap_key(bytes(16), "alias/orders")
+    assert not refusal.value.retryable
+    stranger = AwsKeyManagementClient({**aws.kms_properties, **access_keys, "client.access-key-id": "AKIAIOSFODNN7EXAMPLE"})
+    with pytest.raises(KmsAccessDeniedError):
+        stranger.unwrap_key(wrapped, "alias/orders")
+
+
+# What moto does not produce: the service's own error codes, through boto3's parser and this client's mapping.
+@pytest.mark.parametrize(
+    ("code", "status", "expected", "retryable"),
+    [
+        ("DisabledException", 400, KmsAccessDeniedError, False),
+        ("KMSInvalidStateException", 400, KmsAccessDeniedError, False),
+        ("AccessDeniedException", 400, KmsAccessDeniedError, False),
+        ("ExpiredTokenException", 400, KmsAccessDeniedError, False),
+        ("InvalidCiphertextException", 400, AuthenticationError, False),
+        ("IncorrectKeyException", 400, AuthenticationError, False),
+        ("NotFoundException", 400, KeyNotFoundError, False),
+        ("InvalidKeyUsageException", 400, KmsError, False),
+        ("ThrottlingException", 400, KmsUnavailableError, True),
+        ("KMSInternalException", 500, KmsUnavailableError, True),
+        ("KeyUnavailableException", 500, KmsUnavailableError, True),
+        ("DependencyTimeoutException", 503, KmsUnavailableError, True),
+        ("SomethingNew", 503, KmsUnavailableError, True),
+    ],
+)
+def test_each_error_code_becomes_what_the_caller_can_do(
+    client: AwsKeyManagementClient, code: str, status: int, expected: type[TablecryptError], retryable: bool
+) -> None:
+    with Stubber(client._client.get()) as stubber:
+        stubber.add_client_error("decrypt", code, "the service's own words", http_status_code=status)
+        with pytest.raises(expected) as refusal:
+            client.unwrap_key(b"a blob", "alias/orders")
+    assert type(refusal.value) is expected
+    assert getattr(refusal.value, "retryable", False) is retryable
+    for said in ("kms:Decrypt", "alias/orders", code):
+        assert said in str(refusal.value)
+    assert "blob" not in str(refusal.value)
+    assert str(pickle.loads(pickle.dumps(refusal.value))) == str(refusal.value)
+
+
+def test_an_endpoint_that_is_not_there_is_unavailable(aws: AwsServer) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        client = AwsKeyManagementClient({**aws.kms_properties, "kms.endpoint": f"http://127.0.0.1:{port}"})
+        with pytest.raises(KmsUnavailableError) as failure:
+            client.generate_key("alias/orders")
+    assert failure.value.retryable
+
+
+class _Failing(HttpService):
+    def answer(self, request: ServedRequest) -> Answer:
+        return Answer(500, {"__type": "KMSInternalException"})
+
+
+def test_boto3_does_not_retry_by_itself(aws: AwsServer) -> None:
+    service = _Failing()
+    try:
+        with pytest.raises(KmsUnavailableError):
+            AwsKeyManagementClient({**aws.kms_properties, "kms.endpoint": service.url}).generate_key("alias/orders")
+        assert len(service.requests) == 1
+    finally:
+        service.stop()
+
+
+def test_missing_credentials_are_said_to_be_missing(aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    with pytest.raises(KmsAccessDeniedError, match="no usable AWS credentials"):
+        AwsKeyManagementClient(aws.kms_properties).generate_key("alias/orders")
+
+
+def test_a_missing_region_and_a_missing_profile_are_configuration(aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_REGION")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(ConfigurationError, match=r"client\.region"):
+        AwsKeyManagementClient({"encryption.kms-type": "aws"}).generate_key("alias/orders")
+    with pytest.raises(ConfigurationError, match=r"client\.profile-name"):
+        AwsKeyManagementClient({**aws.kms_properties, "client.profile-name": "nobody"}).generate_key("alias/orders")
+
+
+@pytest.mark.parametrize("spelling", ["client.assume-role.arn", "client.role-arn"])
+def test_an_assumed_role_keeps_the_kms_endpoint(aws: AwsServer, client: AwsKeyManagementClient, spelling: str) -> None:
+    wrapped = client.wrap_key(bytes(16), "alias/orders")
+    assumed = AwsKeyManagementClient({**aws.kms_properties, spelling: ROLE, "sts.endpoint": aws.endpoint})
+    assert assumed.unwrap_key(wrapped, "alias/orders") == bytes(16)
+    connection = assumed._client.get()
+    assert connection.meta.endpoint_url == aws.endpoint
+    credentials = connection._request_signer._credentials  # type: ignore[attr-defined]
+    assert credentials.method == "assume-role"
+    assert credentials.access_key.startswith("ASIA")
+
+
+def test_an_assumed_roles_credentials_refresh_before_they_expire(aws: AwsServer) -> None:
+    assumed = AwsKeyManagementClient({**aws.kms_properties, "client.assume-role.arn": ROLE, "sts.endpoint": aws.endpoint})
+    assumed.generate_key("alias/orders")
+    credentials = assumed._client.get()._request_signer._credentials  # type: ignore[attr-defined]
+    before = credentials.access_key
+    credentials._expiry_time = datetime.now(UTC)
+    assumed.generate_key("alias/orders")
+    assert credentials.access_key != before
+
+
+def test_a_role_is_asked_for_in_javas_words(aws: AwsServer) -> None:
+    client = AwsKeyManagementClient(
+        {
+            **aws.kms_properties,
+            "client.assume-role.arn": ROLE,
+            "client.assume-role.region": "eu-central-1",
+            "client.assume-role.session-name": "nightly",
+            "client.assume-role.external-id": "partner",
+            "client.assume-role.timeout-sec": "900",
+            "client.assume-role.tags.team": "data",
+        }
+    )
+    assert client._identity.region == "eu-central-1"
+    assert client._identity.role == {
+        "RoleArn": ROLE,
+        "RoleSessionName": "nightly",
+        "DurationSeconds": 900,
+        "ExternalId": "partner",
+        "Tags": [{"Key": "team", "Value": "data"}],
+    }
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"client.access-key-id": "a"},
+        {"client.secret-access-key": "a"},
+        {"client.session-token": "a"},
+        {"client.assume-role.arn": ROLE, "client.role-arn": ROLE + "2"},
+        {"client.assume-role.arn": ROLE, "client.assume-role.timeout-sec": "an hour"},
+        {"kms.encryption-algorithm-spec": "ROT13"},
+        {"kms.data-key-spec": "AES_512"},
+    ],
+)
+def test_a_contradiction_shows_before_the_first_call(properties: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError):
+        AwsKeyManagementClient(properties)
+
+
+def test_making_a_client_sends_nothing_and_its_repr_holds_no_credentials() -> None:
+    client = AwsKeyManagementClient(
+        {"client.access-key-id": "AKIDEXAMPLE", "client.secret-access-key": "wJalr", "client.session-token": "FQoG"}
+    )
+    shown = repr(client) + repr(client._identity)
+    assert not [secret for secret in ("AKIDEXAMPLE", "wJalr", "FQoG") if secret in shown]

@@ -1,0 +1,190 @@
+"""The strict container reader: authentic bytes that are not a well-formed Avro file."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import DoubleType, FixedType, LongType, NestedField, StringType, StructType, TimestampNanoType, UUIDType
+
+from tablecrypt.errors import FormatError
+from tablecrypt.manifests.avro_reader import AvroContainer, RecordTypes
+from tablecrypt.manifests.avro_schema import from_avro_json, to_avro_json
+
+SCHEMA = Schema(NestedField(1, "n", LongType(), required=True), NestedField(2, "s", StringType(), required=True))
+TYPES = RecordTypes[Record](SCHEMA, {-1: Record}, {})
+SYNC = b"0123456789abcdef"
+RECORDS = [(5, "five"), (-1, "x" * 100)]
+
+
+def varint(value: int) -> bytes:
+    zigzag = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while zigzag > 0x7F:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    return bytes([*out, zigzag])
+
+
+def text(value: str | bytes) -> bytes:
+    data = value.encode() if isinstance(value, str) else value
+    return varint(len(data)) + data
+
+
+def header(metadata: dict[str, str | bytes] | None = None) -> bytes:
+    entries = {"avro.schema": to_avro_json(SCHEMA, "r"), "avro.codec": "null"} if metadata is None else metadata
+    return b"Obj\x01" + varint(len(entries)) + b"".join(text(key) + text(value) for key, value in entries.items()) + varint(0) + SYNC
+
+
+def block(records: list[tuple[int, str]], count: int | None = None, sync: bytes = SYNC) -> bytes:
+    body = b"".join(varint(number) + text(string) for number, string in records)
+    return varint(len(records) if count is None else count) + text(body) + sync
+
+
+def read(data: bytes) -> list[tuple[Any, Any]]:
+    return [(record[0], record[1]) for record in AvroContainer(data, "s3://b/m.avro", TYPES)]
+
+
+def refused(data: bytes, message: str = "") -> None:
+    with pytest.raises(FormatError, match=rf"^s3://b/m\.avro: .*{message}"):
+        read(data)
+
+
+GOOD = header() + block(RECORDS) + block(RECORDS[:1])
+
+
+def test_a_good_file_is_read() -> None:
+    assert read(GOOD) == [*RECORDS, RECORDS[0]]
+
+
+def test_a_file_may_have_no_blocks() -> None:
+    assert read(header()) == []
+
+
+def test_an_empty_block_does_not_end_the_file() -> None:
+    assert read(header() + block([]) + block(RECORDS)) == RECORDS
+
+
+@given(st.integers(0, len(GOOD) - 1))
+def test_a_file_that_ends_anywhere_but_after_a_block_is_refused(length: int) -> None:
+    complete = {len(header()), len(header() + block(RECORDS))}
+    if length in complete:
+        assert len(read(GOOD[:length])) < 3
+    else:
+        refused(GOOD[:length])
+
+
+def test_the_metadata_map_may_come_in_parts() -> None:
+    entries = [text("avro.schema") + text(to_avro_json(SCHEMA, "r")), text("avro.codec") + text("null")]
+    in_parts = b"Obj\x01" + varint(1) + entries[0] + varint(-1) + varint(len(entries[1])) + entries[1] + varint(0) + SYNC
+    assert read(in_parts + block(RECORDS)) == RECORDS
+
+
+def test_another_magic_is_refused() -> None:
+    refused(b"Obj\x02" + GOOD[4:], "not an Avro file")
+
+
+def test_a_sync_marker_that_differs_is_refused() -> None:
+    refused(header() + block(RECORDS, sync=b"0" * 16) + block(RECORDS), "sync")
+
+
+@pytest.mark.parametrize("count", [3, 60, 10**6, -1, 2**62])
+def test_a_block_with_fewer_records_than_it_says_is_refused(count: int) -> None:
+    refused(header() + block(RECORDS, count=count))
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_block_with_more_bytes_than_its_records_is_refused(count: int) -> None:
+    refused(header() + block(RECORDS, count=count), "after its last record")
+
+
+def test_a_number_that_never_ends_is_refused() -> None:
+    refused(header() + b"\xff" * 100, "not a number")
+
+
+def test_a_block_of_negative_length_is_refused() -> None:
+    refused(header() + varint(1) + varint(-5) + SYNC)
+
+
+def test_a_block_that_does_not_decompress_is_refused() -> None:
+    deflated = header({"avro.schema": to_avro_json(SCHEMA, "r"), "avro.codec": "deflate"})
+    body = zlib.compress(varint(5) + text("five"))[2:-4]
+    assert read(deflated + varint(1) + text(body) + SYNC) == [(5, "five")]
+    refused(deflated + varint(1) + text(b"\xff" + body) + SYNC, "decompressed")
+
+
+def test_a_string_that_is_not_utf8_is_refused() -> None:
+    body = varint(5) + text(b"\xff\xfe")
+    refused(header() + varint(1) + text(body) + SYNC, "decoded")
+
+
+def test_an_unknown_codec_is_refused() -> None:
+    refused(header({"avro.schema": to_avro_json(SCHEMA, "r"), "avro.codec": "lzma"}), "lzma")
+
+
+def test_a_header_without_a_schema_is_refused() -> None:
+    refused(header({"avro.codec": "null"}), "no avro.schema")
+
+
+def test_metadata_that_is_not_utf8_is_refused() -> None:
+    refused(header({"avro.schema": b"\xff"}), "UTF-8")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "3",
+        '"string"',
+        '{"type": "record"}',
+        '{"type": "record", "name": "r", "fields": 5}',
+        '{"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}',
+        '{"type": "record", "name": "r", "fields": [{"name": "n", "type": "other", "field-id": 1}]}',
+        '{"type": "record", "name": "r", "fields": [{"name": "n", "type": ["long", "string"], "field-id": 1}]}',
+        '{"type": "record", "name": "r", "fields": [{"name": "n", "type": "string", "field-id": 1}]}',
+        '{"type": "record", "name": "r", "fields": [{"name": "x", "type": "long", "field-id": 9}]}',
+        '{"type": "record", "name": "r", "fields": [' + '{"name": "n", "field-id": 1, "type": {"type": "array", "items": ' * 500,
+    ],
+)
+def test_a_schema_that_does_not_fit_is_refused(schema: str) -> None:
+    refused(header({"avro.schema": schema, "avro.codec": "null"}))
+
+
+def test_a_schema_nested_beyond_reason_is_refused() -> None:
+    nested: Any = "long"
+    for _ in range(200):
+        nested = {"type": "array", "items": nested, "element-id": 1}
+    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "n", "field-id": 1, "type": nested}]})
+    refused(header({"avro.schema": schema, "avro.codec": "null"}), "deep")
+
+
+def test_doubles_keep_all_their_bits() -> None:
+    types = RecordTypes[Record](Schema(NestedField(1, "d", DoubleType(), required=True)), {-1: Record}, {})
+    schema = to_avro_json(types.schema, "r")
+    data = header({"avro.schema": schema, "avro.codec": "null"}) + varint(1) + text(bytes.fromhex("9a9999999999b93f")) + SYNC
+    assert [record[0] for record in AvroContainer(data, "m", types)] == [0.1]
+
+
+def test_a_named_type_is_defined_once_and_read_back_wherever_it_is_used() -> None:
+    inner = StructType(NestedField(5, "u", UUIDType()))
+    schema = Schema(
+        NestedField(1, "a", UUIDType()), NestedField(2, "b", UUIDType()), NestedField(3, "c", FixedType(4)), NestedField(4, "s", inner)
+    )
+    written = to_avro_json(schema, "r")
+    assert written.count('"name":"uuid_fixed"') == 1
+    assert written.count('"uuid_fixed"') == 3
+    assert from_avro_json(written).as_struct() == schema.as_struct()
+
+
+def test_nanosecond_timestamps_are_read_as_the_long_that_they_are() -> None:
+    schema = Schema(NestedField(1, "t", TimestampNanoType()))
+    assert from_avro_json(to_avro_json(schema, "r")).find_type(1) == LongType()

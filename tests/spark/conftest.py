@@ -1,0 +1,102 @@
+"""A Spark session of the tests' own, and encrypted tables whose keys executors get from the same KMS."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+
+from tests.support.aws import AwsServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG: Final = "sparktest"
+ROOT: Final = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class SparkRun:
+    """A session and the folder where its event log is written, uncompressed."""
+
+    session: SparkSession
+    event_log: Path
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A catalog of encrypted tables, and the properties with which Spark loads the same one."""
+
+    catalog: Catalog
+    properties: dict[str, str]
+    warehouse: Path
+
+    def identifier(self, name: str) -> str:
+        """The table's name as tablecrypt.spark takes it."""
+        return f"{CATALOG}.{name}"
+
+
+@pytest.fixture(scope="session")
+def spark_run(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRun]:
+    """A session with two cores that tries each task twice."""
+    from pyspark.sql import SparkSession
+
+    from tablecrypt.spark import check_java
+
+    check_java()
+
+    folder = tmp_path_factory.mktemp("spark")
+    event_log = folder / "events"
+    event_log.mkdir()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "Asia/Kolkata",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.dir": event_log.as_uri(),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]),
+    }
+    builder = SparkSession.builder.master("local[2,2]").appName("tablecrypt-tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield SparkRun(session, event_log)
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_run: SparkRun) -> SparkSession:
+    """The session."""
+    return spark_run.session
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def lake(aws: AwsServer, warehouse: Path) -> Lake:
+    """An empty catalog on SQLite with the namespace `db`, keys from moto, data under a folder that must hold ciphertext alone."""
+    properties = {
+        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+        "uri": f"sqlite:///{warehouse.parent}/{warehouse.name}-{next(_numbers)}.db",
+        "warehouse": warehouse.as_uri(),
+        **aws.kms_properties,
+    }
+    catalog = load_catalog(CATALOG, **properties)
+    catalog.create_namespace("db")
+    return Lake(catalog, properties, warehouse)

@@ -1,0 +1,127 @@
+"""Where tests run: Java tests on one worker, and no skipped test on a build machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.java_version import java_executable, java_problem, parse_version
+
+ROOT = Path(__file__).parents[2]
+SKIPPING_TEST = """
+import pytest
+
+def test_one():
+    pass
+
+def test_two():
+    pytest.skip("not here")
+"""
+JAVA_TEST = """
+import os, pathlib, pytest
+
+@pytest.mark.java
+@pytest.mark.parametrize("number", range(4))
+def test_java(number):
+    with open(pathlib.Path(__file__).with_name("workers"), "a") as workers:
+        workers.write(os.environ.get("PYTEST_XDIST_WORKER", "none") + " ")
+"""
+OTHER_TEST = """
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_other(number):
+    pass
+"""
+MARKING_CONFTEST = """
+import pytest
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.java)
+"""
+
+
+def _run(folder: Path, test: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a suite of its own, with the plugin, in another process."""
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = java: needs Java\n")
+    (folder / "test_inner.py").write_text(test)
+    (folder / "test_other.py").write_text(OTHER_TEST)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_") and name != "CI"}
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.selection", "--basetemp", str(folder / "basetemp"), *options]
+    environment = inherited | {"PYTHONPATH": str(ROOT)} | variables
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])
+def test_a_skipped_test_fails_the_run_on_a_build_machine(tmp_path: Path, options: tuple[str, ...]) -> None:
+    assert _run(tmp_path, SKIPPING_TEST, *options).returncode == pytest.ExitCode.OK
+
+    run = _run(tmp_path, SKIPPING_TEST, *options, CI="true")
+
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "1 skipped: on a build machine every test must run" in run.stdout
+
+
+def test_java_tests_of_all_files_share_one_worker(tmp_path: Path) -> None:
+    (tmp_path / "test_more_java.py").write_text(JAVA_TEST)
+
+    run = _run(tmp_path, JAVA_TEST, "-n", "2", "--dist", "loadgroup", CI="true")
+
+    assert run.returncode == pytest.ExitCode.OK, run.stdout
+    workers = (tmp_path / "workers").read_text().split()
+    assert len(workers) == 8
+    assert len(set(workers)) == 1
+
+
+def test_a_java_mark_that_the_file_does_not_show_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(MARKING_CONFTEST)
+
+    run = _run(tmp_path, JAVA_TEST)
+
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "test_other.py" in run.stderr + run.stdout
+
+
+def test_without_java_its_tests_are_skipped_except_on_a_build_machine(tmp_path: Path) -> None:
+    here = _run(tmp_path, JAVA_TEST, JAVA_HOME=str(tmp_path))
+    there = _run(tmp_path, JAVA_TEST, JAVA_HOME=str(tmp_path), CI="true")
+
+    assert "4 passed, 4 skipped" in here.stdout
+    assert "8 passed" in there.stdout
+
+
+@pytest.mark.parametrize(
+    ("banner", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('openjdk version "25-ea" 2025-09-16', 25),
+        ('java version "1.8.0_392"', 8),
+        ("bash: java: command not found", None),
+    ],
+)
+def test_the_version_of_java_is_read_from_its_banner(banner: str, version: int | None) -> None:
+    assert parse_version(banner) == version
+
+
+def test_a_home_without_java_is_named_as_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert java_executable() is None
+    assert "no java" in (java_problem() or "")
+
+
+@pytest.mark.parametrize(("version", "fits"), [("11.0.2", False), ("17.0.1", True), ("21.0.3", True)])
+def test_java_older_than_17_is_named_as_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, fits: bool) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert (java_problem() is None) == fits

@@ -1,0 +1,52 @@
+"""Encrypted Parquet files in memory, for tests that read or tamper with one."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.parquet.uniform import UniformParquetFile, UniformParquetWriter
+from tests.support.plaintext import CANARY
+
+LOCATION = "s3://bucket/data/00000-0.parquet"
+
+
+@dataclass(frozen=True)
+class SealedFile:
+    """The bytes of an encrypted Parquet file, its key metadata (with its length) and what it holds."""
+
+    data: bytes
+    key_metadata: StandardKeyMetadata
+    table: pa.Table
+
+
+def sample_table(rows: int = 60) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(range(rows), pa.int64()),
+            "text": pa.array([f"{CANARY} {number % 7}" for number in range(rows)], pa.string()),
+            "ratio": pa.array([number / 3 for number in range(rows)], pa.float64()),
+        }
+    )
+
+
+def seal(table: pa.Table, key_length: int = 16, row_group_size: int = 1_000_000, **options: Any) -> SealedFile:
+    key_metadata = StandardKeyMetadata.generate(key_length, secrets.token_bytes)
+    sink = pa.BufferOutputStream()
+    writer = UniformParquetWriter(sink, table.schema, key_metadata, **options)
+    writer.write(table, row_group_size)
+    _, length = writer.close()
+    data = sink.getvalue().to_pybytes()
+    assert length == len(data)
+    return SealedFile(data, key_metadata.with_file_length(length), table)
+
+
+def read(data: bytes, key_metadata: StandardKeyMetadata, columns: list[str] | None = None) -> pa.Table:
+    """Every row, through the reader that scans use."""
+    file = UniformParquetFile(pa.BufferReader(data), key_metadata, LOCATION)
+    names = file.schema.names if columns is None else columns
+    return pa.Table.from_batches(list(file.batches(names)), schema=pa.schema([file.schema.field(name) for name in names]))

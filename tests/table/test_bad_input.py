@@ -1,0 +1,334 @@
+"""What is wrong with a table's files, keys or metadata is said by name, and no row comes out of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update.snapshot import UpdateSnapshot
+from tablecrypt_catalog import EncryptedSqlCatalog
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    FormatError,
+    KeyIdChangedError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    KmsError,
+    PlaintextRefusedError,
+    TablecryptError,
+    TamperedFileError,
+)
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+
+ENCRYPTED = {"encryption.key-id": MASTER_KEY}
+ROWS = pa.table({"id": pa.array(range(200), pa.int64()), "text": [f"{CANARY} {i}" for i in range(200)]})
+
+
+@pytest.fixture
+def catalog(unwatched_warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
+    return encrypted_sql_catalog(unwatched_warehouse, aws)
+
+
+@pytest.fixture
+def table(catalog: EncryptedSqlCatalog) -> Table:
+    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    table.append(ROWS)
+    return table
+
+
+def path(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+def files(table: Table, kind: str) -> list[Path]:
+    """The files of the newest snapshot: its manifest list, its manifests, or its data files."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    manifests = snapshot.manifests(table.io)
+    if kind == "manifest list":
+        return [path(each.manifest_list) for each in table.snapshots()]
+    if kind == "manifest":
+        return [path(manifest.manifest_path) for manifest in manifests]
+    return [path(entry.data_file.file_path) for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
+
+
+def assert_unreadable(table: Table, error: type[TablecryptError], names: str) -> None:
+    """Every way to the rows raises this error, with the file or key named."""
+    table.refresh()
+    for read in (
+        lambda: table.scan().to_arrow(),
+        lambda: table.scan(row_filter="id = 3").to_arrow(),
+        lambda: list(table.scan().to_arrow_batch_reader()),
+    ):
+        with pytest.raises(error, match=names):
+            read()
+
+
+KINDS = ["manifest list", "manifest", "data"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.97])
+def test_a_flipped_bit_is_refused_and_its_file_named(table: Table, kind: str, share: float) -> None:
+    victim = files(table, kind)[-1]
+    content = bytearray(victim.read_bytes())
+    content[int(len(content) * share)] ^= 0x10
+    victim.write_bytes(content)
+    assert_unreadable(table, TablecryptError, victim.name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kept", [0, 3, 8, 40, -1])
+def test_a_cut_file_is_refused_and_named(table: Table, kind: str, kept: int) -> None:
+    victim = files(table, kind)[-1]
+    victim.write_bytes(victim.read_bytes()[:kept])
+    assert_unreadable(table, TamperedFileError, victim.name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_swapped_files_are_refused(table: Table, kind: str) -> None:
+    first, second = files(table, kind)[:2]
+    content = first.read_bytes(), second.read_bytes()
+    first.write_bytes(content[1])
+    second.write_bytes(content[0])
+    assert_unreadable(table, TamperedFileError, r"\.(avro|parquet)")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_file_is_an_error_and_not_fewer_rows(table: Table, kind: str) -> None:
+    files(table, kind)[-1].unlink()
+    with pytest.raises(FileNotFoundError):
+        table.scan().to_arrow()
+
+
+def test_a_plaintext_parquet_file_in_place_of_an_encrypted_one_is_refused(table: Table) -> None:
+    victim = files(table, "data")[0]
+    pq.write_table(ROWS, victim)
+    assert_unreadable(table, (TamperedFileError, PlaintextRefusedError), victim.name)  # type: ignore[arg-type]
+
+
+def test_a_plaintext_head_on_an_encrypted_parquet_file_is_refused(table: Table) -> None:
+    victim = files(table, "data")[0]
+    victim.write_bytes(b"PAR1" + victim.read_bytes()[4:])
+    assert_unreadable(table, TamperedFileError, victim.name)
+
+
+@pytest.mark.parametrize("kind", ["manifest list", "manifest"])
+def test_a_plaintext_avro_file_in_place_of_an_encrypted_one_is_refused(table: Table, kind: str) -> None:
+    victim = files(table, kind)[-1]
+    victim.write_bytes(b"Obj\x01" + victim.read_bytes()[4:])
+    assert_unreadable(table, PlaintextRefusedError, victim.name)
+
+
+@pytest.mark.parametrize("kind", ["manifest list", "manifest"])
+def test_another_block_length_is_refused(table: Table, kind: str) -> None:
+    victim = files(table, kind)[-1]
+    content = victim.read_bytes()
+    victim.write_bytes(content[:4] + (65536).to_bytes(4, "little") + content[8:])
+    assert_unreadable(table, FormatError, victim.name)
+
+
+Edit = Callable[[dict[str, Any]], None]
+
+
+def edited(catalog: EncryptedSqlCatalog, table: Table, edit: Edit) -> Table:
+    """The table as the catalog loads it after its metadata.json was edited in place."""
+    location = path(table.metadata_location)
+    metadata = json.loads(location.read_text())
+    edit(metadata)
+    location.write_text(json.dumps(metadata))
+    return catalog.load_table("db.t")
+
+
+def test_a_removed_key_id_property_does_not_make_a_plaintext_table(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    with pytest.raises(KeyIdChangedError, match=r"encryption\.key-id"):
+        edited(catalog, table, lambda metadata: metadata["properties"].pop("encryption.key-id"))
+
+
+def test_a_snapshot_without_key_id_is_refused(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    changed = edited(catalog, table, lambda metadata: metadata["snapshots"][-1].pop("key-id"))
+    assert_unreadable(changed, PlaintextRefusedError, "key-id")
+
+
+def test_a_snapshot_whose_key_is_gone_is_refused_and_the_key_named(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    key_id = table.metadata.snapshots[-1].key_id  # type: ignore[attr-defined]
+    changed = edited(catalog, table, lambda metadata: metadata["encryption-keys"].pop())
+    assert_unreadable(changed, KeyNotFoundError, key_id.replace("+", r"\+"))
+
+
+def test_a_missing_kek_is_refused(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    with pytest.raises(KeyNotFoundError):
+        edited(catalog, table, lambda metadata: metadata["encryption-keys"].pop(0)).scan().to_arrow()
+
+
+def test_a_changed_key_timestamp_is_refused(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    def backdate(metadata: dict[str, Any]) -> None:
+        metadata["encryption-keys"][0]["properties"]["KEY_TIMESTAMP"] = "1"
+
+    assert_unreadable(edited(catalog, table, backdate), AuthenticationError, "KEY_TIMESTAMP")
+
+
+@pytest.mark.parametrize("field", ["sequence-number", "first-row-id"])
+def test_snapshot_facts_that_contradict_the_authenticated_list_are_refused(
+    catalog: EncryptedSqlCatalog, table: Table, field: str
+) -> None:
+    def lie(metadata: dict[str, Any]) -> None:
+        metadata["snapshots"][-1][field] += 1
+
+    assert_unreadable(edited(catalog, table, lie), TamperedFileError, field)
+
+
+def test_a_snapshot_that_points_to_anothers_list_is_refused(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    def point_back(metadata: dict[str, Any]) -> None:
+        old, new = metadata["snapshots"]
+        new["manifest-list"], new["key-id"] = old["manifest-list"], old["key-id"]
+
+    assert_unreadable(edited(catalog, table, point_back), TamperedFileError, "snapshot-id")
+
+
+def test_metadata_that_is_no_metadata_is_a_format_error(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    def break_keys(metadata: dict[str, Any]) -> None:
+        metadata["encryption-keys"] = [{"key-id": 7}]
+
+    with pytest.raises(FormatError, match=r"metadata\.json"):
+        edited(catalog, table, break_keys)
+
+
+def test_a_denied_master_key_stops_reading_and_writing_and_leaves_the_table_as_it_was(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    alias, own, foreign = "alias/denied", aws.new_key(), aws.new_key()
+    aws.kms.create_alias(AliasName=alias, TargetKeyId=own)
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
+    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": alias})
+    table.append(ROWS)
+    # Whoever may use only the alias is denied what the key behind it wrapped once the alias names another key. The other cache lifetime makes
+    # a client of its own, with nothing in its cache.
+    aws.kms.update_alias(AliasName=alias, TargetKeyId=foreign)
+    denied = encrypted_sql_catalog(unwatched_warehouse, aws, {"encryption.kms.cache-ttl-ms": "60000"}).load_table("db.t")
+    for use in (lambda: denied.scan().to_arrow(), lambda: denied.append(ROWS)):
+        with pytest.raises(KmsAccessDeniedError, match=alias):
+            use()
+    aws.kms.update_alias(AliasName=alias, TargetKeyId=own)
+    assert denied.refresh().metadata_location == table.metadata_location
+    assert denied.scan().to_arrow().num_rows == ROWS.num_rows
+
+
+def test_an_unknown_master_key_fails_the_first_append_and_commits_nothing(catalog: EncryptedSqlCatalog) -> None:
+    table = catalog.create_table("db.unknown", ROWS.schema, properties={"encryption.key-id": "alias/nobody"})
+    with pytest.raises((KmsError, KeyNotFoundError), match="alias/nobody"):
+        table.append(ROWS)
+    assert catalog.load_table("db.unknown").current_snapshot() is None
+
+
+def test_a_catalog_without_kms_properties_says_what_to_set(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws, {"encryption.kms-type": ""})
+    with pytest.raises(ConfigurationError, match=r"encryption\.kms-type"):
+        catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_versions_1_and_2_cannot_be_encrypted(catalog: EncryptedSqlCatalog, version: str) -> None:
+    with pytest.raises(ConfigurationError, match="format-version"):
+        catalog.create_table("db.old", ROWS.schema, properties={**ENCRYPTED, "format-version": version})
+    assert not catalog.table_exists("db.old")
+
+
+@pytest.mark.parametrize("length", ["15", "0", "sixteen", "64"])
+def test_a_data_key_length_that_is_none_is_refused_at_creation(catalog: EncryptedSqlCatalog, length: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"encryption\.data-key-length"):
+        catalog.create_table("db.odd", ROWS.schema, properties={**ENCRYPTED, "encryption.data-key-length": length})
+
+
+def test_the_master_key_id_is_neither_changed_nor_removed(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    for change in (
+        lambda: table.transaction().set_properties({"encryption.key-id": "alias/other"}).commit_transaction(),
+        lambda: table.transaction().remove_properties("encryption.key-id").commit_transaction(),
+        lambda: Transaction(table).set_properties({"encryption.key-id": "alias/other"}).commit_transaction(),
+        lambda: Transaction(table).remove_properties("encryption.key-id").commit_transaction(),
+    ):
+        with pytest.raises(KeyIdChangedError, match=r"encryption\.key-id"):
+            change()
+    assert catalog.load_table("db.t").properties["encryption.key-id"] == MASTER_KEY
+
+
+def test_a_plaintext_table_does_not_become_encrypted_by_a_property(catalog: EncryptedSqlCatalog) -> None:
+    plain = catalog.create_table("db.plain", ROWS.schema)
+    plain.append(ROWS)
+    with pytest.raises(PlaintextRefusedError, match="migrate"):
+        plain.transaction().set_properties(ENCRYPTED).commit_transaction()
+    assert catalog.load_table("db.plain").scan().to_arrow().num_rows == ROWS.num_rows
+
+
+def test_pyicebergs_own_writers_are_refused_before_a_byte_is_written(table: Table) -> None:
+    folder = path(table.location())
+    before = sorted(each.name for each in folder.rglob("*"))
+    with pytest.raises(PlaintextRefusedError):
+        Transaction(table).append(ROWS)
+    with pytest.raises(PlaintextRefusedError):
+        table.io.new_output(f"{table.location()}/data/mine.parquet")
+    with pytest.raises(PlaintextRefusedError), UpdateSnapshot(Transaction(table), table.io).fast_append() as producer:
+        producer.append_data_file(_any_data_file(table))
+    assert sorted(each.name for each in folder.rglob("*")) == before
+
+
+def test_files_are_added_only_with_the_key_that_opens_them(catalog: EncryptedSqlCatalog, table: Table, tmp_path: Path) -> None:
+    plaintext = tmp_path / "plain.parquet"
+    pq.write_table(ROWS, plaintext)
+    with pytest.raises(PlaintextRefusedError, match="key_metadata"):
+        table.add_files([f"file://{plaintext}"])
+    data_file = _any_data_file(table)
+    key = StandardKeyMetadata.decode(data_file.key_metadata)
+    without_length = StandardKeyMetadata(key.encryption_key, key.aad_prefix)
+    with pytest.raises(PlaintextRefusedError, match=r"plain\.parquet"):
+        table.add_files([f"file://{plaintext}"], key_metadata={f"file://{plaintext}": without_length})
+    copy = path(table.location()) / "data" / "copy.parquet"
+    shutil.copy(path(data_file.file_path), copy)
+    wrong = StandardKeyMetadata(key.encryption_key, b"another prefix!!")
+    with pytest.raises(TamperedFileError, match=r"copy\.parquet"):
+        table.add_files([f"file://{copy}"], key_metadata={f"file://{copy}": wrong})
+    assert len(catalog.load_table("db.t").snapshots()) == 2
+    table.add_files([f"file://{copy}"], key_metadata={f"file://{copy}": without_length.encode()})
+    assert table.scan().to_arrow().num_rows == 3 * ROWS.num_rows
+    with pytest.raises(ValueError, match="already referenced"):
+        table.add_files([f"file://{copy}"], key_metadata={f"file://{copy}": without_length})
+
+
+def test_rows_that_do_not_fit_the_schema_are_refused_before_anything_is_written(table: Table) -> None:
+    before = sorted(each.name for each in path(table.location()).rglob("*"))
+    with pytest.raises(ValueError, match="Mismatch in fields"):
+        table.append(pa.table({"id": ["not a number"]}))
+    assert sorted(each.name for each in path(table.location()).rglob("*")) == before
+
+
+def test_statistics_files_are_refused(table: Table) -> None:
+    with pytest.raises(PlaintextRefusedError, match="statistics"):
+        table.update_statistics()
+
+
+def test_a_lost_commit_leaves_no_key_of_the_abandoned_attempt(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    behind = catalog.load_table("db.t")
+    behind.metadata.properties["commit.retry.num-retries"] = "0"
+    table.append(ROWS)
+    with pytest.raises(CommitFailedException):
+        behind.append(ROWS)
+    metadata = catalog.load_table("db.t").metadata
+    keys = {key.key_id for key in metadata.encryption_keys}  # type: ignore[union-attr]
+    assert keys == metadata.key_ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots)  # type: ignore[union-attr]
+
+
+def _any_data_file(table: Table) -> Any:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return snapshot.manifests(table.io)[0].fetch_manifest_entry(table.io)[0].data_file

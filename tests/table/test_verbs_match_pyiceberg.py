@@ -1,0 +1,157 @@
+"""Whatever a user does to an encrypted table, its rows are those of a plain PyIceberg table that the same was done to."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+from tablecrypt_catalog import EncryptedInMemoryCatalog
+
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tests.support.catalogs import CANARY
+from tests.support.compare import assert_same_rows
+
+KMS = {"encryption.kms-type": "memory", "kms.memory.name": "verbs"}
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "group", StringType()),
+    NestedField(3, "value", LongType()),
+    NestedField(4, "text", StringType()),
+)
+BY_GROUP = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "group"))
+GROUPS = ["a", "b", None]
+
+Operation = Callable[[Table], None]
+
+
+def rows(keys: list[int], value: int) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(keys, pa.int64()),
+            "group": pa.array([GROUPS[key % 3] for key in keys], pa.string()),
+            "value": pa.array([None if key % 5 == 0 else value for key in keys], pa.int64()),
+            "text": pa.array([f"{CANARY} {key}" for key in keys], pa.string()),
+        }
+    )
+
+
+keys = st.lists(st.integers(0, 20), min_size=0, max_size=6, unique=True)
+filters = st.one_of(
+    st.integers(0, 20).map(lambda key: f"id = {key}"),
+    st.integers(0, 20).map(lambda key: f"id < {key}"),
+    st.sampled_from(["group = 'a'", "group is null", "value is null", "value > 3 and id > 4", "id in (1, 2, 3) or group = 'b'"]),
+)
+operations: st.SearchStrategy[Operation] = st.one_of(
+    st.builds(lambda k, v: lambda table: table.append(rows(k, v)), keys, st.integers(0, 9)),
+    st.builds(lambda f: lambda table: table.delete(f), filters),
+    st.builds(lambda k, v, f: lambda table: table.overwrite(rows(k, v), overwrite_filter=f), keys, st.integers(0, 9), filters),
+    st.builds(lambda k, v: lambda table: table.overwrite(rows(k, v)), keys, st.integers(0, 9)),
+    st.builds(lambda k, v: lambda table: upsert_where_keys_are_unique(table, rows(k, v)), keys.filter(bool), st.integers(0, 9)),
+    st.builds(lambda k, v, f: lambda table: together(table, rows(k, v), f), keys, st.integers(0, 9), filters),
+)
+
+
+def upsert_where_keys_are_unique(table: Table, new: pa.Table) -> None:
+    ids = table.scan(selected_fields=("id",)).to_arrow().column("id").to_pylist()
+    if len(ids) == len(set(ids)):
+        table.upsert(new, join_cols=["id"])
+
+
+def together(table: Table, new: pa.Table, row_filter: str) -> None:
+    with table.transaction() as transaction:
+        transaction.append(new)
+        transaction.delete(row_filter)
+        transaction.append(new)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Callable[[PartitionSpec], tuple[Table, Table]]:
+    MemoryKeyManagementClient({"kms.memory.name": "verbs"}).create_key("master")
+    folder: Path = tmp_path_factory.mktemp("verbs")
+    encrypted = EncryptedInMemoryCatalog("encrypted", warehouse=f"file://{folder}/encrypted", **KMS)
+    plain = InMemoryCatalog("plain", warehouse=f"file://{folder}/plain")
+    encrypted.create_namespace("db")
+    plain.create_namespace("db")
+    made = iter(range(10**6))
+
+    def make(spec: PartitionSpec) -> tuple[Table, Table]:
+        name = f"db.t{next(made)}"
+        return (
+            encrypted.create_table(name, SCHEMA, partition_spec=spec, properties={"encryption.key-id": "master"}),
+            plain.create_table(name, SCHEMA, partition_spec=spec),
+        )
+
+    return make
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(steps=st.lists(operations, min_size=1, max_size=6), row_filter=filters, is_partitioned=st.booleans())
+def test_rows_filters_projections_and_counts_equal_those_of_a_plain_table(
+    tables: Callable[[PartitionSpec], tuple[Table, Table]], steps: list[Operation], row_filter: str, is_partitioned: bool
+) -> None:
+    encrypted, plain = tables(BY_GROUP if is_partitioned else PartitionSpec())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for step in steps:
+            step(plain)
+            step(encrypted)
+    assert_same_rows(encrypted.scan().to_arrow(), plain.scan().to_arrow())
+    selected = ("text", "id")
+    ours = encrypted.scan(row_filter=row_filter, selected_fields=selected)
+    theirs = plain.scan(row_filter=row_filter, selected_fields=selected)
+    assert_same_rows(ours.to_arrow(), theirs.to_arrow())
+    assert ours.count() == theirs.count()
+    assert_same_rows(ours.to_arrow_batch_reader().read_all(), theirs.to_arrow())
+    assert [s.summary.operation for s in encrypted.snapshots()] == [s.summary.operation for s in plain.snapshots()]  # type: ignore[union-attr]
+    ids = encrypted.scan(selected_fields=("_row_id",)).to_arrow().column("_row_id").to_pylist()
+    assert None not in ids
+    assert len(ids) == len(set(ids))
+
+
+def test_every_reader_returns_the_rows(tables: Callable[[PartitionSpec], tuple[Table, Table]]) -> None:
+    table, _ = tables(BY_GROUP)
+    written = rows([1, 2, 3, 4], 7)
+    table.append(written)
+    scan = table.scan()
+    assert_same_rows(pa.Table.from_pandas(scan.to_pandas(), schema=written.schema, preserve_index=False), written)
+    assert_same_rows(scan.to_polars().to_arrow(), written)
+    assert_same_rows(table.to_polars().collect().to_arrow(), written)
+    assert scan.to_duckdb("t").sql("select sum(id) from t").fetchall() == [(10,)]
+    assert table.scan(limit=3).to_arrow().num_rows == 3
+    assert table.scan(limit=2, row_filter="id > 2").to_arrow_batch_reader().read_all().num_rows == 2
+    first = table.snapshots()[0].snapshot_id
+    table.append(rows([5], 1))
+    assert_same_rows(table.scan(snapshot_id=first).to_arrow(), written)
+
+
+def test_a_lazy_polars_frame_projects_filters_and_limits(tables: Callable[[PartitionSpec], tuple[Table, Table]]) -> None:
+    import polars as pl
+
+    table, _ = tables(PartitionSpec())
+    table.append(rows([1, 2, 3, 4, 6], 7))
+    frame = table.to_polars()
+    assert frame.filter(pl.col("id") > 2).select("id", "value").sort("id").collect().to_dict(as_series=False) == {
+        "id": [3, 4, 6],
+        "value": [7, 7, 7],
+    }
+    assert frame.select("text").head(2).collect().height == 2
+    assert frame.select(pl.len()).collect().item() == 5
+
+
+def test_a_record_batch_reader_streams_into_one_snapshot(tables: Callable[[PartitionSpec], tuple[Table, Table]]) -> None:
+    table, _ = tables(PartitionSpec())
+    written = rows(list(range(21)), 3)
+    table.append(pa.RecordBatchReader.from_batches(written.schema, written.to_batches(max_chunksize=4)))
+    assert len(table.snapshots()) == 1
+    assert_same_rows(table.scan().to_arrow(), written)

@@ -1,0 +1,220 @@
+"""The rules of the house that a reader could break without noticing, read from the source itself.
+
+The doors between rooms are import contracts in pyproject.toml (import-linter); the rest is looked up in the syntax trees here.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+LIBRARY: Final = ROOT / "tablecrypt"
+PACKAGES: Final = (LIBRARY, ROOT / "catalog" / "tablecrypt_catalog")
+MODULES: Final = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
+LONGEST_MODULE: Final = 400
+
+# The one file that may use private names of PyIceberg.
+SEAM: Final = LIBRARY / "table" / "_pyiceberg.py"
+
+# No file, network, clock or randomness of their own: what they need comes in as an argument.
+PURE: Final = (*sorted((LIBRARY / "crypto").rglob("*.py")), *(LIBRARY / "keys").glob("key_ring.py"))
+IMPURE_MODULES: Final = {
+    *(
+        "asyncio",
+        "datetime",
+        "io",
+        "mmap",
+        "os",
+        "pathlib",
+        "random",
+        "secrets",
+        "shutil",
+        "socket",
+        "subprocess",
+        "tempfile",
+        "threading",
+        "time",
+    ),
+    *("uuid", "urllib", "http", "requests", "boto3", "fsspec"),
+}
+
+WORK_LEFT_OPEN: Final = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b")
+TEXT_SUFFIXES: Final = {".cfg", ".ini", ".md", ".py", ".sh", ".toml", ".yaml", ".yml"}
+TEXT_NAMES: Final = {"Makefile", "run"}
+FOREIGN_FOLDERS: Final = {"build", "demo", "dist", "node_modules", "spark-warehouse", "vectors"}
+MARKDOWN_LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)[^)]*\)")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def _own_files() -> Iterator[Path]:
+    """Every file of the project that people write: no generated or vendored folder, no hidden one but .ci."""
+    for parent, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name == ".ci" or not (name.startswith(".") or name in FOREIGN_FOLDERS)]
+        yield from (Path(parent) / name for name in names)
+
+
+def _imported_modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
+
+
+def _is_pyiceberg(module: str | None) -> bool:
+    return module is not None and module.split(".")[0] == "pyiceberg"
+
+
+def _names_from_pyiceberg(tree: ast.Module) -> set[str]:
+    """What this module calls PyIceberg's modules, classes and functions."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.asname or alias.name.split(".")[0] for alias in node.names if _is_pyiceberg(alias.name)}
+        elif isinstance(node, ast.ImportFrom) and _is_pyiceberg(node.module):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+def _root_name(node: ast.expr) -> str | None:
+    """`a` of `a.b.c`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _private_names_of_pyiceberg(tree: ast.Module) -> Iterator[str]:
+    foreign = _names_from_pyiceberg(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if _is_pyiceberg(alias.name) and any(map(_is_private, alias.name.split("."))))
+        elif isinstance(node, ast.ImportFrom) and _is_pyiceberg(node.module):
+            imported = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name for name in imported if any(map(_is_private, name.split("."))))
+        elif isinstance(node, ast.Attribute) and _is_private(node.attr) and _root_name(node) in foreign:
+            yield ast.unparse(node)
+
+
+def test_doors_between_rooms_open_one_way() -> None:
+    search_path = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_logo=True, no_cache=True))",
+    ]
+    run = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": search_path}, capture_output=True, text=True, check=False)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_every_room_has_a_place_among_the_layers() -> None:
+    configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = {contract["id"]: contract for contract in configuration["tool"]["importlinter"]["contracts"]}
+    placed = set(re.findall(r"[\w.]+", " ".join(contracts["layers"]["layers"])))
+    rooms = {f"tablecrypt.{path.stem}" for path in LIBRARY.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+
+    assert rooms - {"tablecrypt.__init__"} <= placed
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path != SEAM], ids=_name)
+def test_private_names_of_pyiceberg_stay_in_one_file(path: Path) -> None:
+    assert not list(_private_names_of_pyiceberg(_tree(path))), f"these belong into {_name(SEAM)}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from pyiceberg.table.update.snapshot import _SnapshotProducer",
+        "from pyiceberg._private import thing",
+        "import pyiceberg._private",
+        "import pyiceberg.manifest\npyiceberg.manifest._manifests",
+        "import pyiceberg.manifest as m\nm._manifests()",
+        "from pyiceberg import manifest\nmanifest.ManifestFile._data",
+        "from pyiceberg.table import Table\nTable._do_commit",
+    ],
+)
+def test_the_look_for_private_names_sees_every_way_to_use_one(source: str) -> None:
+    assert list(_private_names_of_pyiceberg(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source", ["from pyiceberg.table import Table\nTable.__init__", "from tablecrypt.table import _pyiceberg\n_pyiceberg.x"]
+)
+def test_the_look_for_private_names_lets_public_ones_through(source: str) -> None:
+    assert not list(_private_names_of_pyiceberg(ast.parse(source)))
+
+
+@pytest.mark.parametrize("path", PURE, ids=_name)
+def test_formats_and_key_rules_do_no_input_or_output(path: Path) -> None:
+    tree = _tree(path)
+    imported = {module.split(".")[0] for module in _imported_modules(tree)}
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+
+    assert not imported & IMPURE_MODULES
+    assert not called & {"open", "print", "input", "exec", "eval", "__import__"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(_tree(path))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_modules_stay_small(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_MODULE
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_no_error_is_swallowed_in_silence(path: Path) -> None:
+    handlers = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.ExceptHandler)]
+
+    assert not [node.lineno for node in handlers if all(_does_nothing(statement) for statement in node.body)]
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Pass) or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+
+
+def test_no_work_is_left_open_in_the_tree() -> None:
+    left = []
+    for path in _own_files():
+        if path.suffix not in TEXT_SUFFIXES and path.name not in TEXT_NAMES:
+            continue
+        lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        left += [f"{_name(path)}:{number}" for number, line in lines if WORK_LEFT_OPEN.search(line)]
+
+    assert not left
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    broken = []
+    for path in _own_files():
+        if path.suffix != ".md":
+            continue
+        for target in MARKDOWN_LINK.findall(path.read_text(encoding="utf-8")):
+            file, _, _ = target.partition("#")
+            if file and "://" not in file and not file.startswith("mailto:") and not (path.parent / file).exists():
+                broken.append(f"{_name(path)} → {target}")
+
+    assert not broken

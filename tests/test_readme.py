@@ -1,0 +1,97 @@
+"""README.md holds: its commands and Python run as they stand, from top to bottom, in an empty folder; what it names exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+
+import tablecrypt_catalog
+from tablecrypt.cli.main import run
+from tablecrypt.kms.factory import load_kms
+from tests.support.plaintext import FolderStore, findings
+
+ROOT: Final = Path(__file__).parents[1]
+README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTHON: Final = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SHELL: Final = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+
+
+def _cells(heading: str) -> list[str]:
+    """The names in the first column of the table under a heading."""
+    section = README.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.partition("\n|---")[2].splitlines() if line.startswith("| `")]
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
+
+
+@pytest.fixture
+def readme_folder(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(warehouse)
+    for line in SHELL:
+        if line.startswith("tablecrypt "):
+            with pytest.raises(SystemExit) as finished:
+                run(shlex.split(line, comments=True)[1:])
+            assert finished.value.code == 0
+    return warehouse
+
+
+def test_the_python_of_the_readme_runs_and_leaves_only_ciphertext(readme_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    assert PYTHON
+    for block in PYTHON:
+        exec(compile(block, "README.md", "exec"), names)
+
+    assert "desk" in capsys.readouterr().out
+    table = load_catalog("prod", **_catalog_properties()).load_table("db.orders")
+    assert table.scan().to_arrow().sort_by("id") == pa.table({"id": [1, 2], "item": ["lamp", "desk"]})
+    store = FolderStore(readme_folder / "warehouse")
+    files = list(store.locations())
+    assert len(files) > 5
+    assert not [found for location in files for found in findings(location, store.read(location))]
+
+
+def _catalog_properties() -> dict[str, str]:
+    found = re.search(r"load_catalog\(\"prod\", \*\*(\{.*?\})\)", PYTHON[0], re.DOTALL)
+    assert found
+    properties = eval(found.group(1), {})
+    assert isinstance(properties, dict)
+    return properties
+
+
+def test_the_example_has_no_more_lines_than_promised() -> None:
+    statements = PYTHON[0].partition("\n\n")[2].strip().splitlines()
+
+    assert len(statements) <= 10
+
+
+def test_the_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = [line.split()[1] for line in SHELL if line.startswith("make ")]
+
+    assert {"demo", "test", "demo-spark"} <= set(named)
+    assert not [target for target in named if not re.search(rf"^{target}:", makefile, re.MULTILINE)]
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+
+    assert set(_cells("Install")) == set(declared)
+
+
+def test_the_catalogs_are_those_of_the_plugin() -> None:
+    classes = {f"tablecrypt_catalog.{name}" for name in tablecrypt_catalog.__all__ if name.startswith("Encrypted")}
+
+    assert set(_cells("Catalogs")) == classes
+
+
+@pytest.mark.parametrize("kms_type", _cells("Key services"))
+def test_every_kms_type_has_a_client(kms_type: str, tmp_path: Path) -> None:
+    properties = {"kms.local.key-file": str(tmp_path / "keys"), "azure.keyvault.url": "https://example.vault.azure.net"}
+
+    load_kms({"encryption.kms-type": kms_type, **properties}).close()
