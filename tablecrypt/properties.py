@@ -55,7 +55,7 @@ KMS_DATA_KEY_SPEC: Final = Property(
     "AES_128 or AES_256: the length that Java generates. Checked only: here the caller names the length of each key.",
 )
 STS_ENDPOINT: Final = Property("sts.endpoint", "catalog", None, "tablecrypt.kms.aws", "URL of the STS that gives the assumed role's credentials.")
-CLIENT_REGION: Final = Property("client.region", "catalog", None, "tablecrypt.kms.aws", "AWS region; else the profile's or AWS_REGION.")
+CLIENT_REGION: Final = Property("client.region", "catalog", None, "tablecrypt.kms.aws", "AWS region; else AWS_REGION, AWS_DEFAULT_REGION or the profile's.")
 CLIENT_PROFILE_NAME: Final = Property("client.profile-name", "catalog", None, "tablecrypt.kms.aws", "A profile of the AWS configuration files.")
 CLIENT_ACCESS_KEY_ID: Final = Property("client.access-key-id", "catalog", None, "tablecrypt.kms.aws", "Static AWS credentials, with the next two.")
 CLIENT_SECRET_ACCESS_KEY: Final = Property("client.secret-access-key", "catalog", None, "tablecrypt.kms.aws", "The secret of client.access-key-id.")

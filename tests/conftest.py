@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.support.plaintext_scan", "tests.support.selection"]
 
-# Set before any SDK reads them: no test may find a developer's real profile, instance role or endpoint. tests/live is for those who want it to.
+# Set before any SDK reads them: no test may find a developer's real profile, instance role or endpoint, but for those of tests/live.
 if not any(name.startswith("TABLECRYPT_LIVE_") for name in os.environ):
     os.environ.update(CREDENTIALS)
     os.environ.update(AWS_REGION=REGION, AWS_DEFAULT_REGION=REGION, AWS_EC2_METADATA_DISABLED="true")

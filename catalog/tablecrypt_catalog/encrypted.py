@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.catalog import METADATA, Catalog, MetastoreCatalog, delete_files
-from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CreateTableTransaction, StagedTable, Table, TableProperties
+from pyiceberg.table import CreateTableTransaction, StagedTable, Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -21,16 +20,14 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
-from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
-from tablecrypt.kms.factory import shared_kms
-from tablecrypt.table._pyiceberg import MetastoreCatalogSeam, table_identifier
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.table._pyiceberg import MetastoreCatalogSeam
 from tablecrypt.table.commit_rules import check_commit
 from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata, has_encryption_traces, read_encrypted_metadata
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import UpgradeToVersion3Update
+from tablecrypt_catalog.table_encryption import creation_properties, opened_table, refuse_key_id_without_encryption, table_file_io
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,15 +43,15 @@ class EncryptionMixin(MetastoreCatalogSeam):
             KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
         """
-        return self._with_encryption(super().load_table(identifier))  # type: ignore[safe-super]
+        return opened_table(self, super().load_table(identifier))  # type: ignore[safe-super]
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file."""
-        return self._with_encryption(super().register_table(identifier, metadata_location, overwrite))  # type: ignore[safe-super]
+        return opened_table(self, super().register_table(identifier, metadata_location, overwrite))  # type: ignore[safe-super]
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table."""
-        return self._with_encryption(super().rename_table(from_identifier, to_identifier))  # type: ignore[safe-super]
+        return opened_table(self, super().rename_table(from_identifier, to_identifier))  # type: ignore[safe-super]
 
     def create_table(
         self,
@@ -70,8 +67,8 @@ class EncryptionMixin(MetastoreCatalogSeam):
         Raises:
             ConfigurationError: format-version 1 or 2 was asked for, or the encryption properties cannot be used.
         """
-        creation = self._creation_properties(properties)
-        return self._with_encryption(super().create_table(identifier, schema, location, partition_spec, sort_order, creation))  # type: ignore[safe-super]
+        creation = creation_properties(self.properties, properties)
+        return opened_table(self, super().create_table(identifier, schema, location, partition_spec, sort_order, creation))  # type: ignore[safe-super]
 
     def create_table_transaction(
         self,
@@ -85,10 +82,10 @@ class EncryptionMixin(MetastoreCatalogSeam):
         """Return a transaction that creates a table together with its first data."""
         if names.KEY_ID.name not in properties:
             return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, properties)
-        creation = self._creation_properties(properties)
+        creation = creation_properties(self.properties, properties)
         staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
         staged.metadata = encrypted_metadata(staged.metadata)
-        staged.io = self._table_io(staged.io, staged.metadata)
+        staged.io = table_file_io(self.properties, staged.io, staged.metadata)
         return EncryptedCreateTransaction(staged)
 
     def purge_table(self, identifier: str | Identifier) -> None:
@@ -118,12 +115,12 @@ class EncryptionMixin(MetastoreCatalogSeam):
         """Return the table as a commit will leave it, after checking what must hold for every commit to an encrypted table."""
         if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in updates):
             return self._stage_creation(identifier, requirements, updates)
-        current = self._with_encryption(current) if current is not None else None
+        current = opened_table(self, current) if current is not None else None
         staged = self.stage_as_pyiceberg(current, identifier, requirements, updates)
         if isinstance(current, EncryptedTable):
             check_commit(current.metadata, staged.metadata)
         else:
-            _refuse_key_id_without_encryption(identifier, staged.metadata)
+            refuse_key_id_without_encryption(identifier, staged.metadata)
         return staged
 
     @staticmethod
@@ -132,53 +129,6 @@ class EncryptionMixin(MetastoreCatalogSeam):
         if isinstance(metadata, EncryptedTableMetadata) or names.KEY_ID.name not in metadata.properties:
             return metadata
         return encrypted_metadata(metadata)
-
-    def _with_encryption(self, table: Table) -> Table:
-        if isinstance(table, EncryptedTable):
-            return table
-        if table.metadata.format_version != 3:
-            _refuse_key_id_without_encryption(table.name(), table.metadata)
-            return table
-        metadata = read_encrypted_metadata(table.io.new_input(table.metadata_location))
-        if names.KEY_ID.name not in metadata.properties:
-            if has_encryption_traces(metadata):
-                raise KeyIdChangedError(
-                    f"{'.'.join(table.name())}: {table.metadata_location} holds encryption keys but no {names.KEY_ID.name}: "
-                    "the property was removed, and the table must not be read or written as plaintext"
-                )
-            return table
-        return EncryptedTable(
-            identifier=table_identifier(table),
-            metadata=metadata,
-            metadata_location=table.metadata_location,
-            io=self._table_io(table.io, metadata),
-            catalog=cast(Catalog, self),
-            config=table.config,
-        )
-
-    def _table_io(self, inner: FileIO, metadata: TableMetadata) -> TableFileIO:
-        return TableFileIO(inner, self._manager(metadata.properties))
-
-    def _manager(self, table_properties: Properties) -> EncryptionManager:
-        return EncryptionManager(
-            shared_kms(cast("dict[str, str]", self.properties)),
-            str(table_properties[names.KEY_ID.name]),
-            data_key_length=_integer(table_properties, names.DATA_KEY_LENGTH.name, 16),
-            kek_lifespan_ms=_integer(table_properties, names.KEK_LIFESPAN_MS.name, DEFAULT_KEK_LIFESPAN_MS),
-        )
-
-    def _creation_properties(self, properties: Properties) -> Properties:
-        creation = dict(properties)
-        if names.KEY_ID.name not in creation:
-            return creation
-        version = str(creation.setdefault(TableProperties.FORMAT_VERSION, "3"))
-        if version != "3":
-            raise ConfigurationError(
-                f"{TableProperties.FORMAT_VERSION}={version} cannot hold encryption keys: "
-                f"leave it out, or set 3, when {names.KEY_ID.name} is given"
-            )
-        self._manager(creation)
-        return creation
 
     def _stage_creation(
         self, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -223,19 +173,3 @@ def encrypted(catalog_class: type[MetastoreCatalog]) -> type[MetastoreCatalog]:
         "type[MetastoreCatalog]",
         type(name, (EncryptionMixin, catalog_class), {"__doc__": f"{catalog_class.__name__} with encrypted tables."}),
     )
-
-
-def _refuse_key_id_without_encryption(identifier: Identifier, metadata: TableMetadata) -> None:
-    if names.KEY_ID.name in metadata.properties:
-        raise PlaintextRefusedError(
-            metadata.location,
-            f"table {'.'.join(identifier)} has {names.KEY_ID.name} but is not encrypted (format version {metadata.format_version}); "
-            "setting the property does not encrypt what is there: migrate the table",
-        )
-
-
-def _integer(properties: Properties, name: str, default: int) -> int:
-    value = str(properties.get(name, default))
-    if not (value.isascii() and value.isdigit()):
-        raise ConfigurationError(f"{name} is {value!r}; it must be a whole number")
-    return int(value)

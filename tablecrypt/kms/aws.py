@@ -53,7 +53,7 @@ class AwsKeyManagementClient:
     `client.profile-name`; boto3's own chain (environment variables, shared files, container and instance roles). With
     `client.assume-role.arn` these open a session of that role, whose credentials refresh by themselves.
 
-    Region: `client.region`, else the profile's, else AWS_REGION or AWS_DEFAULT_REGION. `kms.endpoint` replaces the region's endpoint,
+    Region: `client.region`, else AWS_REGION, AWS_DEFAULT_REGION, or the profile's. `kms.endpoint` replaces the region's endpoint,
     under an assumed role as well. Every property is listed in tablecrypt/properties.py.
 
     The boto3 client is made at the first call, once in each process, and serves all threads.

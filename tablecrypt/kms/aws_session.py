@@ -6,6 +6,7 @@ ConfigurationError. Reading the properties sends nothing: the role is assumed wh
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,8 @@ class AwsIdentity:
             aws_access_key_id=self.access_key_id,
             aws_secret_access_key=self.secret_access_key,
             aws_session_token=self.session_token,
-            region_name=self.region,
+            # boto3 reads AWS_DEFAULT_REGION alone; Java's SDK and the AWS CLI take AWS_REGION, and before it.
+            region_name=self.region or os.environ.get("AWS_REGION"),
             profile_name=self.profile_name,
         )
         if self.role is None:

@@ -59,20 +59,31 @@ def load_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
 def shared_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
     """The client of these properties in this process: the same object for everyone who passes the same KMS-relevant properties.
 
-    Closing it empties it for all; whoever goes on using it opens it again. A forked child gets a client of its own.
+    Closing it empties it for all; whoever goes on using it opens it again. A forked child gets a client of its own. Pickled, it is its
+    properties alone: whoever unpickles it gets the shared client of their own process, without a key in it.
     """
     registry = _registry.get()
     name = _relevant(properties)
     with registry.lock:
         client = registry.clients.get(name)
         if client is None:
-            client = registry.clients[name] = load_kms(properties)
+            client = registry.clients[name] = _SharedClient.from_properties(_constructor(properties)(properties), properties)
+            client.properties = dict(name)
         return client
+
+
+class _SharedClient(ResilientKeyManagementClient):
+    """The one client of these properties in a process."""
+
+    properties: Mapping[str, str]
+
+    def __reduce__(self) -> tuple[Callable[[Mapping[str, str]], ResilientKeyManagementClient], tuple[Mapping[str, str]]]:  # type: ignore[override]
+        return shared_kms, (self.properties,)
 
 
 @dataclass
 class _Registry:
-    clients: dict[tuple[tuple[str, str], ...], ResilientKeyManagementClient] = field(default_factory=dict)
+    clients: dict[tuple[tuple[str, str], ...], _SharedClient] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
@@ -65,7 +65,7 @@ class ResilientKeyManagementClient:
         self._state = PerProcess(lambda: _State(KeyCache(cache_ttl_seconds, cache_max_keys, clock)))
 
     @classmethod
-    def from_properties(cls, inner: KeyManagementClient, properties: Mapping[str, str]) -> ResilientKeyManagementClient:
+    def from_properties(cls, inner: KeyManagementClient, properties: Mapping[str, str]) -> Self:
         """Reads `encryption.kms.cache-ttl-ms`, `encryption.kms.cache-max-keys` and `encryption.kms.retry-budget-ms`."""
         return cls(
             inner,

@@ -7,7 +7,7 @@ The header is authenticated with the file, the same numbers in the table's metad
 
 Raises:
     AuthenticationError, TamperedFileError: from the AGS1 layer, naming the file.
-    FormatError: the decrypted bytes are not a version 3 manifest list (naming the file).
+    FormatError: the decrypted bytes are not a manifest list of version 2 or 3 (naming the file).
 
 Specification: "Manifest Lists" of the Iceberg table specification.
 """
@@ -39,6 +39,9 @@ _MANIFEST_TYPES: Final = RecordTypes[EncryptedManifestFile](
     structs={ROOT_STRUCT: EncryptedManifestFile, PARTITION_SUMMARY_ELEMENT_ID: PartitionFieldSummary},
     enums={MANIFEST_CONTENT_FIELD_ID: ManifestContent},
 )
+VERSION_WITHOUT_ROW_IDS: Final = 2
+"""Snapshots from before a table's upgrade to version 3 keep lists of version 2, which Java encrypts alike."""
+
 _NO_PARENT: Final = "null"
 _MAX_LONG: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})", re.ASCII)
@@ -51,7 +54,7 @@ class ManifestListHeader:
     snapshot_id: int
     parent_snapshot_id: int | None
     sequence_number: int
-    first_row_id: int
+    first_row_id: int | None
     format_version: int
 
 
@@ -72,18 +75,16 @@ def read_manifest_list(io: EncryptingFileIO, location: str, key_metadata: Standa
 
 
 def _header(metadata: Mapping[str, str], location: str) -> ManifestListHeader:
-    header = ManifestListHeader(
+    format_version = _number(metadata, "format-version", location)
+    if format_version not in (VERSION_WITHOUT_ROW_IDS, FORMAT_VERSION):
+        raise FormatError(f"{location}: a manifest list of format version {format_version}, which is not read here")
+    return ManifestListHeader(
         snapshot_id=_number(metadata, "snapshot-id", location),
         parent_snapshot_id=_parent(metadata, location),
         sequence_number=_count(metadata, "sequence-number", location),
-        first_row_id=_count(metadata, "first-row-id", location),
-        format_version=_number(metadata, "format-version", location),
+        first_row_id=None if format_version == VERSION_WITHOUT_ROW_IDS else _count(metadata, "first-row-id", location),
+        format_version=format_version,
     )
-    if header.format_version != FORMAT_VERSION:
-        raise FormatError(
-            f"{location}: a manifest list of format version {header.format_version}; only version {FORMAT_VERSION} is encrypted"
-        )
-    return header
 
 
 def _parent(metadata: Mapping[str, str], location: str) -> int | None:

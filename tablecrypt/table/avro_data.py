@@ -22,11 +22,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, cast
 
 import fastavro
+import fastavro.schema
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,7 +38,20 @@ from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table.avro_columns import Column, record_columns
 
 _BATCH_ROWS: Final = 65536
-_DECODING_ERRORS: Final = (ArithmeticError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError, pa.ArrowException)
+_DECODING_ERRORS: Final = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    fastavro.schema.SchemaParseException,
+    fastavro.schema.UnknownType,
+    pa.ArrowException,
+    struct.error,
+    zlib.error,
+)
 
 
 class AvroDataFile:

@@ -56,8 +56,8 @@ def _encrypted(metadata: TableMetadata) -> EncryptedTableMetadata:
     return metadata
 
 
-@apply_table_update.register(AddEncryptionKeyUpdate)  # type: ignore[misc]
-def _add_encryption_key(
+@apply_table_update.register(AddEncryptionKeyUpdate)
+def _add_encryption_key(  # type: ignore[misc]
     update: AddEncryptionKeyUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
 ) -> EncryptedTableMetadata:
     base = _encrypted(base_metadata)
@@ -70,8 +70,8 @@ def _add_encryption_key(
     return base.model_copy(update={"encryption_keys": [*base.encryption_keys, update.key]}).bind()
 
 
-@apply_table_update.register(RemoveEncryptionKeyUpdate)  # type: ignore[misc]
-def _remove_encryption_key(
+@apply_table_update.register(RemoveEncryptionKeyUpdate)
+def _remove_encryption_key(  # type: ignore[misc]
     update: RemoveEncryptionKeyUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
 ) -> EncryptedTableMetadata:
     base = _encrypted(base_metadata)

@@ -180,6 +180,17 @@ def test_a_missing_region_and_a_missing_profile_are_configuration(aws: AwsServer
         AwsKeyManagementClient({**aws.kms_properties, "client.profile-name": "nobody"}).generate_key("alias/orders")
 
 
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_region_comes_from_either_variable_when_no_property_says_it(
+    aws: AwsServer, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(variable, aws.region)
+    client = AwsKeyManagementClient({"kms.endpoint": aws.endpoint})
+    assert len(client.generate_key("alias/orders").key) == 16
+
+
 @pytest.mark.parametrize("spelling", ["client.assume-role.arn", "client.role-arn"])
 def test_an_assumed_role_keeps_the_kms_endpoint(aws: AwsServer, client: AwsKeyManagementClient, spelling: str) -> None:
     wrapped = client.wrap_key(bytes(16), "alias/orders")

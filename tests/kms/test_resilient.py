@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -40,7 +41,7 @@ class Service:
     """The memory client behind a door that can be shut, slowed or broken."""
 
     def __init__(self) -> None:
-        self._inner = MemoryKeyManagementClient({"kms.memory.name": f"resilient-{id(self)}"})
+        self._inner = MemoryKeyManagementClient({"kms.memory.name": f"resilient-{uuid.uuid4()}"})
         self._inner.create_key("orders")
         self.failures: list[Exception] = []
         self.before_unwrap: Callable[[], None] = lambda: None

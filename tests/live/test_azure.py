@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.azure import AzureKeyManagementClient
+from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.testing.kms_contract import KeyManagementClientContract
 
 

@@ -6,7 +6,7 @@ import io as python_io
 import math
 import tempfile
 import uuid
-from datetime import date, datetime, time, timezone
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
@@ -24,6 +24,7 @@ from pyiceberg.transforms import (
     HourTransform,
     IdentityTransform,
     MonthTransform,
+    Transform,
     TruncateTransform,
     VoidTransform,
     YearTransform,
@@ -49,9 +50,9 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from tests.support.manifests import SNAPSHOT_ID, data_file, entry, local_io, new_key, unseal, write_manifest
 
-from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile
+from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile, ManifestWriterV3
+from tests.support.manifests import SNAPSHOT_ID, data_file, entry, file_of, local_io, new_key, unseal, write_manifest
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -62,7 +63,7 @@ MAPS_OF_COUNTS = st.none() | st.dictionaries(FIELD_IDS, COUNTS, max_size=5)
 MAPS_OF_BOUNDS = st.none() | st.dictionaries(FIELD_IDS, st.binary(max_size=40), max_size=5)
 
 # Each partition field: its source type, its transform, and the values that it may have.
-PARTITION_FIELDS = [
+PARTITION_FIELDS: list[tuple[PrimitiveType, Transform[Any, Any], st.SearchStrategy[Any]]] = [
     (LongType(), BucketTransform(16), st.integers(0, 15)),
     (TimestampType(), YearTransform(), INTS),
     (TimestamptzType(), MonthTransform(), INTS),
@@ -98,6 +99,9 @@ PARTITIONS = st.tuples(*(st.none() | values for _, _, values in PARTITION_FIELDS
 @st.composite
 def data_files(draw: st.DrawFn, content: DataFileContent = DataFileContent.DATA) -> EncryptedDataFile:
     deletes = content != DataFileContent.DATA
+    counts: dict[str, Any] = {
+        name: draw(MAPS_OF_COUNTS) for name in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+    }
     return data_file(
         content=content,
         file_path="s3://bucket/data/" + draw(TEXT),
@@ -105,7 +109,7 @@ def data_files(draw: st.DrawFn, content: DataFileContent = DataFileContent.DATA)
         partition=Record(*draw(PARTITIONS)),
         record_count=draw(COUNTS),
         file_size_in_bytes=draw(COUNTS),
-        **{name: draw(MAPS_OF_COUNTS) for name in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")},
+        **counts,
         lower_bounds=draw(MAPS_OF_BOUNDS),
         upper_bounds=draw(MAPS_OF_BOUNDS),
         key_metadata=draw(st.binary(min_size=1, max_size=80)),
@@ -144,7 +148,7 @@ def test_entries_are_read_as_they_were_written(data: st.DataObject, content: Man
 
 
 def test_an_independent_avro_reader_reads_the_same_partition_values(tmp_path: Path) -> None:
-    aware = datetime(2024, 2, 29, 13, 5, 7, 123456, tzinfo=timezone.utc)
+    aware = datetime(2024, 2, 29, 13, 5, 7, 123456, tzinfo=UTC)
     cases: list[tuple[PrimitiveType, Any, Any]] = [
         (BooleanType(), True, True),
         (IntegerType(), -5, -5),
@@ -195,20 +199,20 @@ def test_two_partition_fields_of_one_named_avro_type_are_read_back(tmp_path: Pat
 
 def test_a_data_file_of_version_2_is_written_with_the_new_fields_null(tmp_path: Path) -> None:
     version_2 = data_file().values()[:16]
-    made_by_pyiceberg = EncryptedDataFile(*version_2)
+    made_by_pyiceberg = DataFile(*version_2)
     row = write_manifest(
         local_io(), tmp_path / "m.avro", [ManifestEntry(ManifestEntryStatus.ADDED, SNAPSHOT_ID, None, None, made_by_pyiceberg)]
     )
     (read,) = row.fetch_manifest_entry(local_io())
-    assert read.data_file.values()[16:] == [None, None, None, None]
+    assert file_of(read).values()[16:] == [None, None, None, None]
 
 
 def test_row_ids_are_not_written_for_delete_files(tmp_path: Path) -> None:
     deletes = entry(content=DataFileContent.POSITION_DELETES, first_row_id=5)
     row = write_manifest(local_io(), tmp_path / "m.avro", [deletes], content=ManifestContent.DELETES)
     (read,) = row.fetch_manifest_entry(local_io())
-    assert read.data_file.first_row_id is None
-    assert deletes.data_file.first_row_id == 5
+    assert file_of(read).first_row_id is None
+    assert file_of(deletes).first_row_id == 5
 
 
 @pytest.mark.parametrize("length", [16, 24, 32])
@@ -219,8 +223,6 @@ def test_a_manifest_opens_under_each_key_length(tmp_path: Path, length: int) -> 
 
 
 def _row_under_key(location: Path, length: int) -> EncryptedManifestFile:
-    from tablecrypt.manifests import ManifestWriterV3
-
     output = local_io().encrypting_output(str(location), new_key(length))
     with ManifestWriterV3(PartitionSpec(), SCHEMA, output, SNAPSHOT_ID, "gzip") as writer:
         writer.add_entry(entry())
@@ -239,7 +241,7 @@ def _inherited(fields: list[Any], written: ManifestEntry) -> list[Any]:
 
 
 def _fields(each: ManifestEntry) -> list[Any]:
-    file = each.data_file
+    file = file_of(each)
     partition = [_comparable(file.partition[position]) for position in range(len(file.partition))]
     values = [partition if value is file.partition else _comparable(value) for value in file.values()]
     return [each.status, each.snapshot_id, each.sequence_number, each.file_sequence_number, *values]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io as python_io
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ import pytest
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from tests.support.golden import TABLES, GoldenTable
-from tests.support.manifests import local_io, new_key, unseal
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.manifests import EncryptedManifestFile, ManifestList, ManifestListWriterV3, ManifestWriterV3, read_manifest_list
+from tests.support.golden import TABLES, GoldenTable
+from tests.support.manifests import file_of, local_io, new_key, unseal
 
 
 def _lists(table: GoldenTable) -> list[tuple[dict[str, Any], ManifestList]]:
@@ -78,19 +79,19 @@ def test_live_rows_add_up_to_what_java_read(table: GoldenTable) -> None:
 def test_row_ids_of_a_snapshot_are_disjoint_and_below_the_tables_next_row_id(table: GoldenTable) -> None:
     for _, manifest_list in _lists(table):
         ranges = sorted(
-            (entry.data_file.first_row_id, entry.data_file.first_row_id + entry.data_file.record_count)
+            (file_of(entry).first_row_id or 0, (file_of(entry).first_row_id or 0) + entry.data_file.record_count)
             for manifest in manifest_list.manifests
             if manifest.content == ManifestContent.DATA
             for entry in manifest.fetch_manifest_entry(table.io)
         )
-        assert all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:], strict=False))
+        assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
         assert ranges[-1][1] <= table.metadata["next-row-id"]
 
 
 def test_row_ids_are_those_that_the_manifest_leads_to() -> None:
     orders = GoldenTable("orders")
     by_snapshot = [
-        [entry.data_file.first_row_id for manifest in manifest_list.manifests for entry in manifest.fetch_manifest_entry(orders.io)]
+        [file_of(entry).first_row_id for manifest in manifest_list.manifests for entry in manifest.fetch_manifest_entry(orders.io)]
         for _, manifest_list in _lists(orders)
     ]
     assert by_snapshot == [[0, 238, 467, 729], [1000, 1208, 1397, 1621], [1857, 1000, 1208, 1397, 1621]]
@@ -108,14 +109,14 @@ def test_removed_files_are_listed_as_deleted_with_the_numbers_of_their_own_snaps
     assert [(entry.snapshot_id, entry.sequence_number, entry.file_sequence_number) for entry in removed] == [
         (snapshot["snapshot-id"], 1, 1)
     ] * 4
-    assert [entry.data_file.first_row_id for entry in removed] == [0, 238, 467, 729]
+    assert [file_of(entry).first_row_id for entry in removed] == [0, 238, 467, 729]
 
 
 def test_deletion_vectors_name_their_data_file_and_their_place() -> None:
     people = GoldenTable("people")
     manifests = _lists(people)[-1][1].manifests
     (vector,) = (
-        entry.data_file
+        file_of(entry)
         for manifest in manifests
         if manifest.content == ManifestContent.DELETES
         for entry in manifest.fetch_manifest_entry(people.io)
@@ -248,7 +249,7 @@ def _named_fields(entry: ManifestEntry) -> dict[str, Any]:
 
 def _plain_maps(record: dict[str, Any], left_out: set[str]) -> dict[str, Any]:
     """Turn Avro's lists of key and value into dicts, and the partition into its values."""
-    plain = {}
+    plain: dict[str, Any] = {}
     for name, value in record.items():
         if name in left_out:
             continue

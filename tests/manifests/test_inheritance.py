@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus
-from tests.support.manifests import SNAPSHOT_ID, data_file, entry, local_io, write_manifest
 
 from tablecrypt.errors import PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.inheritance import inherit
+from tests.support.manifests import SNAPSHOT_ID, data_file, entry, local_io, write_manifest
 
 ADDED, EXISTING, DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
 

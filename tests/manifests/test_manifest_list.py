@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, PartitionFieldSummary
-from tests.support.manifests import SNAPSHOT_ID, entry, local_io, new_key, seal, unseal, write_manifest, write_manifest_list
 
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile, ManifestList, ManifestListHeader, ManifestListWriterV3, read_manifest_list
+from tests.support.manifests import SNAPSHOT_ID, entry, file_of, local_io, new_key, seal, unseal, write_manifest, write_manifest_list
 
 
 def row(path: str = "s3://bucket/metadata/m.avro", **fields: Any) -> EncryptedManifestFile:
@@ -69,7 +69,7 @@ def test_new_manifests_get_the_commits_sequence_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["sequence_number", "min_sequence_number"])
 def test_a_manifest_of_another_snapshot_must_have_its_sequence_number(tmp_path: Path, field: str) -> None:
-    numbers = {"sequence_number": 1, "min_sequence_number": 1, field: UNASSIGNED_SEQ}
+    numbers: dict[str, Any] = {"sequence_number": 1, "min_sequence_number": 1, field: UNASSIGNED_SEQ}
     with pytest.raises(ConfigurationError, match="another snapshot"):
         _written(tmp_path, [row(added_snapshot_id=1, **numbers)])
 
@@ -133,10 +133,15 @@ def test_a_manifest_whose_key_metadata_cannot_be_read_back_is_refused(tmp_path: 
         _written(tmp_path, [row(key_metadata=b"\x01\x02")])
 
 
+def _without(field: str) -> EncryptedManifestFile:
+    fields: dict[str, Any] = {field: None}
+    return row(**fields)
+
+
 @pytest.mark.parametrize("field", ["added_rows_count", "existing_rows_count"])
 def test_row_counts_are_needed_to_give_row_ids(tmp_path: Path, field: str) -> None:
     with pytest.raises(ConfigurationError, match="row counts"):
-        _written(tmp_path, [row(**{field: None})])
+        _written(tmp_path, [_without(field)])
 
 
 def test_manifests_survive_the_way_through_a_list(tmp_path: Path) -> None:
@@ -147,7 +152,7 @@ def test_manifests_survive_the_way_through_a_list(tmp_path: Path) -> None:
     again = write_manifest_list(io, tmp_path / "snap2.avro", [second, kept], sequence_number=2, first_row_id=10, parent_snapshot_id=1)
     rows = read_manifest_list(io, str(tmp_path / "snap2.avro"), again).manifests
     assert [each.first_row_id for each in rows] == [10, 0]
-    assert [[each.data_file.first_row_id for each in manifest.fetch_manifest_entry(io)] for manifest in rows] == [[10], [0, 4]]
+    assert [[file_of(each).first_row_id for each in manifest.fetch_manifest_entry(io)] for manifest in rows] == [[10], [0, 4]]
     assert [[each.sequence_number for each in manifest.fetch_manifest_entry(io)] for manifest in rows] == [[2], [1, 1]]
 
 
@@ -183,7 +188,7 @@ def test_a_header_that_is_not_exact_is_refused_naming_the_file(tmp_path: Path, k
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("sequence-number", "-1"), ("first-row-id", "-1"), ("snapshot-id", "null"), ("format-version", "2"), ("format-version", "4")],
+    [("sequence-number", "-1"), ("first-row-id", "-1"), ("snapshot-id", "null"), ("format-version", "1"), ("format-version", "4")],
 )
 def test_a_header_that_makes_no_sense_is_refused(tmp_path: Path, key: str, value: str) -> None:
     with pytest.raises(FormatError, match=r"good\.avro: "):

@@ -16,11 +16,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IntegerType, NestedField, StringType
-from tests.support.manifests import SCHEMA, SNAPSHOT_ID, UNPARTITIONED, data_file, entry, local_io, new_key, unseal, write_manifest
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingOutputFile
 from tablecrypt.manifests import ManifestWriterV3
+from tests.support.manifests import SCHEMA, SNAPSHOT_ID, UNPARTITIONED, data_file, entry, local_io, new_key, unseal, write_manifest
 
 ADDED, EXISTING, DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
 

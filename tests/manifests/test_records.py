@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestEntryStatus, ManifestFile
-from tests.support.manifests import data_file, entry, local_io, new_key, write_manifest
 
 from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile
+from tests.support.manifests import data_file, entry, local_io, new_key, write_manifest
 
 Bearing = EncryptedDataFile | EncryptedManifestFile
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestContent
-from tests.support.golden import GOLDEN, GoldenTable
-from tests.support.manifests import entry, local_io, seal, unseal, write_manifest, write_manifest_list
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, PlaintextRefusedError, TablecryptError
 from tablecrypt.manifests import EncryptedManifestFile, read_manifest_list
+from tests.support.golden import GOLDEN, GoldenTable
+from tests.support.manifests import entry, local_io, seal, unseal, write_manifest, write_manifest_list
 
 
 @pytest.fixture

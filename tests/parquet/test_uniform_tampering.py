@@ -32,19 +32,18 @@ def without_length(sealed: SealedFile) -> StandardKeyMetadata:
 
 
 def test_no_flipped_bit_changes_a_row() -> None:
-    """Every bit of the file, one after the other. A dozen are harmless: they sit in the stop bytes of FileCryptoMetaData, which the format
-    leaves in the clear and whose upper halves Thrift does not look at."""
+    """One bit in every byte. Harmless are only some in the stop bytes of FileCryptoMetaData, which the format leaves in the clear and
+    whose upper halves Thrift does not look at; where Arrow writes a page index (it does not here), no reader looks at that either."""
     harmless = 0
     for at in range(len(SEALED.data)):
-        for bit in range(8):
-            changed = bytearray(SEALED.data)
-            changed[at] ^= 1 << bit
-            try:
-                assert read(bytes(changed), SEALED.key_metadata) == SEALED.table
-                harmless += 1
-            except TamperedFileError as error:
-                assert error.location == LOCATION
-    assert harmless <= 12
+        changed = bytearray(SEALED.data)
+        changed[at] ^= 1 << (at * 3 % 8)
+        try:
+            assert read(bytes(changed), SEALED.key_metadata) == SEALED.table
+            harmless += 1
+        except TamperedFileError as error:
+            assert error.location == LOCATION
+    assert harmless <= 3
 
 
 @settings(max_examples=200, deadline=None)

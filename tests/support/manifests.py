@@ -59,6 +59,11 @@ def entry(
     return ManifestEntry(status, snapshot_id, sequence_number, file_sequence_number, data_file(**fields))
 
 
+def file_of(each: ManifestEntry) -> EncryptedDataFile:
+    """The entry's data file, typed with the fields of version 3."""
+    return EncryptedDataFile.of(each.data_file)
+
+
 def write_manifest(
     io: EncryptingFileIO,
     location: Path | str,

@@ -1,0 +1,132 @@
+"""What every encrypting catalog does with a table, however the catalog loads and commits it.
+
+A table is encrypted when its property encryption.key-id names a master key. These functions tell such a table from a plain one, open it
+with our metadata and a FileIO that refuses plaintext, and check what was asked for when one is created. They fail closed: metadata that
+holds keys, or a key id on a table that is not encrypted, is an error and never a plaintext table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier, Properties
+
+from tablecrypt import properties as names
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
+from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
+from tablecrypt.kms.factory import shared_kms
+from tablecrypt.table._pyiceberg import table_identifier
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces, read_encrypted_metadata
+from tablecrypt.table.table_file_io import TableFileIO
+
+
+def opened_table(catalog: Catalog, table: Table) -> Table:
+    """Return a table that a catalog loaded as an EncryptedTable where it is encrypted, else as it is.
+
+    Raises:
+        KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
+        PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
+        ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
+    """
+    if isinstance(table, EncryptedTable):
+        return table
+    if table.metadata.format_version != 3:
+        refuse_key_id_without_encryption(table.name(), table.metadata)
+        return table
+    metadata = read_encrypted_metadata(table.io.new_input(table.metadata_location))
+    if not is_encrypted(table.name(), metadata):
+        return table
+    return encrypted_table(catalog, table, metadata)
+
+
+def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bool:
+    """Whether version 3 metadata is that of an encrypted table.
+
+    Raises:
+        KeyIdChangedError: it holds keys or names them, but has no encryption.key-id.
+    """
+    if names.KEY_ID.name in metadata.properties:
+        return True
+    if has_encryption_traces(metadata):
+        raise KeyIdChangedError(
+            f"{'.'.join(identifier)}: its metadata holds encryption keys but no {names.KEY_ID.name}: the property was removed, "
+            "and the table must not be read or written as plaintext"
+        )
+    return False
+
+
+def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMetadata) -> EncryptedTable:
+    """Return the encrypted table that a catalog loaded as a plain one, with the metadata that keeps its keys."""
+    return EncryptedTable(
+        identifier=table_identifier(table),
+        metadata=metadata,
+        metadata_location=table.metadata_location,
+        io=table_file_io(catalog.properties, table.io, metadata),
+        catalog=catalog,
+        config=table.config,
+    )
+
+
+def table_file_io(catalog_properties: Properties, inner: FileIO, metadata: TableMetadata) -> TableFileIO:
+    """Return a table's fail-closed FileIO with its encryption manager."""
+    return TableFileIO(inner, encryption_manager(catalog_properties, metadata.properties))
+
+
+def encryption_manager(catalog_properties: Properties, table_properties: Mapping[str, str]) -> EncryptionManager:
+    """Return the manager of a table's key hierarchy: the KMS as the catalog says, key id and lengths as the table says.
+
+    Raises:
+        ConfigurationError: a property cannot be used.
+    """
+    return EncryptionManager(
+        shared_kms(cast("Mapping[str, str]", catalog_properties)),
+        str(table_properties[names.KEY_ID.name]),
+        data_key_length=_whole_number(table_properties, names.DATA_KEY_LENGTH.name, 16),
+        kek_lifespan_ms=_whole_number(table_properties, names.KEK_LIFESPAN_MS.name, DEFAULT_KEK_LIFESPAN_MS),
+    )
+
+
+def creation_properties(catalog_properties: Properties, table_properties: Properties) -> Properties:
+    """Return a new table's properties, with format version 3 chosen where encryption.key-id is among them.
+
+    Raises:
+        ConfigurationError: format-version 1 or 2 was asked for, or an encryption property cannot be used.
+    """
+    creation = dict(table_properties)
+    if names.KEY_ID.name not in creation:
+        return creation
+    version = str(creation.setdefault(TableProperties.FORMAT_VERSION, "3"))
+    if version != "3":
+        raise ConfigurationError(
+            f"{TableProperties.FORMAT_VERSION}={version} cannot hold encryption keys: "
+            f"leave it out, or set 3, when {names.KEY_ID.name} is given"
+        )
+    encryption_manager(catalog_properties, cast("Mapping[str, str]", creation))
+    return creation
+
+
+def refuse_key_id_without_encryption(identifier: Identifier, metadata: TableMetadata) -> None:
+    """Refuse encryption.key-id on a table that is not encrypted.
+
+    Raises:
+        PlaintextRefusedError: the property is there.
+    """
+    if names.KEY_ID.name in metadata.properties:
+        raise PlaintextRefusedError(
+            metadata.location,
+            f"table {'.'.join(identifier)} has {names.KEY_ID.name} but is not encrypted (format version {metadata.format_version}); "
+            "setting the property does not encrypt what is there: migrate the table",
+        )
+
+
+def _whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
+    value = str(properties.get(name, default))
+    if not (value.isascii() and value.isdigit()):
+        raise ConfigurationError(f"{name} is {value!r}; it must be a whole number")
+    return int(value)

@@ -1,0 +1,157 @@
+"""Files as bytes, for the inside of a sealed message: nothing that reading or committing needs is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType, TimestampType
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError, FormatError
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.spark.file_entries import FileEntryCodec
+from tablecrypt.spark.sealed_tasks import JobKey, Role
+from tablecrypt.spark.write import opened_results
+from tablecrypt.table.plan import EncryptedFileScanTask
+
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "at", TimestampType()))
+SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), PartitionField(3, 1001, DayTransform(), "day"))
+KEY_METADATA = StandardKeyMetadata(Secret(bytes(range(16))), bytes(range(16, 32)), 1234).encode()
+
+
+def metadata() -> TableMetadata:
+    return new_table_metadata(SCHEMA, SPEC, UNSORTED_SORT_ORDER, "file:///table", {"format-version": "3"})
+
+
+def data_file(path: str = "file:///table/data/a.parquet", **changed: Any) -> EncryptedDataFile:
+    fields: dict[str, Any] = {
+        "content": DataFileContent.DATA,
+        "file_path": path,
+        "file_format": FileFormat.PARQUET,
+        "partition": Record("eu", 19000),
+        "record_count": 10,
+        "file_size_in_bytes": 1234,
+        "value_counts": {1: 10},
+        "lower_bounds": {1: b"\x00"},
+        "upper_bounds": {1: b"\xff"},
+        "key_metadata": KEY_METADATA,
+        "first_row_id": 77,
+    }
+    file = EncryptedDataFile.from_args(**(fields | changed))
+    file.spec_id = 0
+    return file
+
+
+def vector(path: str = "file:///table/data/d.puffin") -> EncryptedDataFile:
+    return data_file(
+        path,
+        content=DataFileContent.POSITION_DELETES,
+        file_format=FileFormat.PUFFIN,
+        referenced_data_file="file:///table/data/a.parquet",
+        content_offset=4,
+        content_size_in_bytes=40,
+        first_row_id=None,
+    )
+
+
+def test_a_written_file_comes_back_whole() -> None:
+    codec = FileEntryCodec(metadata())
+    files = [data_file(), data_file("file:///table/data/b.parquet", partition=Record(None, None))]
+
+    back = codec.decode_files(codec.encode_files(files))
+
+    assert [list(_comparable(file)) for file in back] == [list(_comparable(file)) for file in files]
+    assert [file.spec_id for file in back] == [0, 0]
+
+
+def test_a_scan_task_keeps_its_deletes_its_keys_and_its_sequence_number() -> None:
+    codec = FileEntryCodec(metadata())
+    tasks = [
+        EncryptedFileScanTask(data_file(), {vector()}, data_sequence_number=5),
+        EncryptedFileScanTask(data_file("file:///table/data/b.parquet"), set(), data_sequence_number=None),
+    ]
+
+    first, second = codec.decode_tasks(codec.encode_tasks(tasks))
+
+    assert first.data_sequence_number == 5
+    assert second.data_sequence_number is None
+    assert second.delete_files == set()
+    [delete] = first.delete_files
+    assert isinstance(delete, EncryptedDataFile)
+    assert isinstance(first.file, EncryptedDataFile)
+    assert (delete.content_offset, delete.content_size_in_bytes, delete.referenced_data_file) == (4, 40, first.file.file_path)
+    assert first.file.first_row_id == 77
+    assert bytes(first.file.key_metadata or b"") == KEY_METADATA
+    assert (first.file.partition[0], first.file.partition[1]) == ("eu", 19000)
+
+
+def test_the_planned_task_keeps_its_statistics() -> None:
+    task = EncryptedFileScanTask(data_file(), set())
+
+    FileEntryCodec(metadata()).encode_tasks([task])
+
+    assert task.file.lower_bounds == {1: b"\x00"}
+
+
+@given(length=st.integers(0, 200))
+def test_cut_entries_are_a_format_error(length: int) -> None:
+    codec = FileEntryCodec(metadata())
+    content = codec.encode_files([data_file()])
+
+    with pytest.raises(FormatError):
+        codec.decode_files(content[: min(length, len(content) - 1)])
+
+
+@given(content=st.binary(min_size=1, max_size=200))
+def test_other_bytes_are_a_format_error_or_entries(content: bytes) -> None:
+    codec = FileEntryCodec(metadata())
+    try:
+        codec.decode_tasks(content)
+    except FormatError as error:
+        assert str(error)
+
+
+def test_bytes_after_the_last_entry_are_refused() -> None:
+    codec = FileEntryCodec(metadata())
+
+    with pytest.raises(FormatError):
+        codec.decode_files(codec.encode_files([data_file()]) + b"\x00")
+
+
+def test_an_answer_that_came_twice_is_refused() -> None:
+    codec = FileEntryCodec(metadata())
+    key = JobKey(bytes(16), Secret(bytes(32)))
+    sealed = key.seal(Role.RESULT, 3, codec.encode_files([data_file()]))
+
+    assert [file.file_path for file in opened_results(key, codec, [(3, sealed)])] == ["file:///table/data/a.parquet"]
+    with pytest.raises(AuthenticationError, match="answered twice"):
+        opened_results(key, codec, [(3, sealed), (3, sealed)])
+    with pytest.raises(AuthenticationError):
+        opened_results(key, codec, [(4, sealed)])
+
+
+def test_sealed_entries_show_no_key() -> None:
+    codec = FileEntryCodec(metadata())
+    content = codec.encode_files([data_file()])
+    dek = bytes(range(16))
+
+    assert dek in content
+    assert dek not in JobKey(bytes(16), Secret(bytes(32))).seal(Role.RESULT, 0, content)
+
+
+def _comparable(file: Any) -> list[Any]:
+    return [
+        tuple(value[position] for position in range(len(value))) if isinstance(value, Record) else value
+        for value in EncryptedDataFile.of(file).values()
+    ]

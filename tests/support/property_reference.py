@@ -1,0 +1,46 @@
+"""The reference of properties in docs/operations.md, made from tablecrypt/properties.py.
+
+Run `python -m tests.support.property_reference` after a change of the properties; a test fails until it was run.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from tablecrypt import properties
+from tablecrypt.properties import Property
+
+DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "operations.md"
+BLOCK: Final = re.compile(r"(?<=<!-- properties: begin -->\n).*?(?=<!-- properties: end -->)", re.DOTALL)
+
+
+def all_properties() -> list[Property]:
+    """Every property of the registry, in its order."""
+    return [value for value in vars(properties).values() if isinstance(value, Property)]
+
+
+def rendered() -> str:
+    """One table for each scope, in Markdown."""
+    return "\n".join(_table(scope) for scope in ("table", "catalog"))
+
+
+def _table(scope: str) -> str:
+    rows = [
+        f"| `{each.name}` | {f'`{each.default}`' if each.default is not None else '–'} | {each.meaning} |"
+        for each in all_properties()
+        if each.scope == scope
+    ]
+    head = [f"Of the {scope}:", "", "| property | default | meaning |", "|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
+
+
+def main() -> None:
+    """Write the tables into the document."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    DOCUMENT.write_text(BLOCK.sub(lambda _: rendered(), text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Data and delete files of an encrypted table, written one by one, and the manifests that list them: for tests of plan and scan.
+
+A real writer makes only some of these (this package writes no deletes), so they are put together here: the rows as a table of their own
+would have them, and the entry as its writer would have committed it.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import struct
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.typedef import Record
+from pyroaring import BitMap64
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile
+from tablecrypt.parquet.uniform import UniformParquetWriter
+from tablecrypt.table.deletion_vector import MAGIC
+from tablecrypt.table.write import write_data_files
+from tests.support.manifests import SNAPSHOT_ID, new_key, seal, write_manifest
+
+PUFFIN_MAGIC = b"PFA1"
+PATH_ID, POSITION_ID = 2147483546, 2147483545
+
+
+class Keys:
+    """Fresh keys, as an EncryptionManager makes them."""
+
+    def new_key_metadata(self) -> StandardKeyMetadata:
+        return new_key()
+
+
+class TableFiles:
+    """One table's metadata, its FileIO, and writers of its files. `folder` is its location."""
+
+    def __init__(
+        self,
+        folder: Path,
+        schema: Schema,
+        spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        properties: dict[str, str] | None = None,
+        inner: FileIO | None = None,
+    ) -> None:
+        self.folder = folder
+        self.io = EncryptingFileIO(inner or PyArrowFileIO())
+        self.metadata: TableMetadata = new_table_metadata(
+            schema, spec, UNSORTED_SORT_ORDER, str(folder), {"format-version": "3", **(properties or {})}
+        )
+        # new_table_metadata numbers the fields anew; tests give files by the ids that they chose.
+        kept = schema.model_copy(update={"schema_id": self.metadata.current_schema_id})
+        self.metadata = self.metadata.model_copy(update={"schemas": [kept]})
+        self._numbers = itertools.count()
+
+    def data(self, rows: pa.Table, first_row_id: int | None = None) -> EncryptedDataFile:
+        """One Parquet data file."""
+        (file,) = write_data_files(self.metadata, rows, self.io, Keys())
+        return self.committed(file, first_row_id)
+
+    def avro_data(
+        self, avro_schema: dict[str, Any], records: list[dict[str, Any]], codec: str = "deflate", declared: dict[str, Any] | None = None
+    ) -> EncryptedDataFile:
+        """One Avro data file. `declared` is the schema in its header, where that says more of the same bytes than `avro_schema`."""
+        path, plain = self._path("avro"), io.BytesIO()
+        fastavro.writer(plain, avro_schema, records, codec=codec, metadata=None)
+        content = plain.getvalue() if declared is None else _redeclared(plain.getvalue(), declared)
+        return self.file(DataFileContent.DATA, FileFormat.AVRO, path, len(records), seal(self.io, path, content))
+
+    def position_deletes(self, targets: Iterable[tuple[str, int]], **fields: Any) -> EncryptedDataFile:
+        """A Parquet position delete file of (path, position)."""
+        paths, positions = zip(*targets, strict=True)
+        schema = pa.schema([_field("file_path", pa.string(), PATH_ID), _field("pos", pa.int64(), POSITION_ID)])
+        return self._deletes(DataFileContent.POSITION_DELETES, pa.table([paths, positions], schema=schema), **fields)
+
+    def equality_deletes(self, rows: pa.Table, equality_ids: list[int], **fields: Any) -> EncryptedDataFile:
+        """A Parquet equality delete file; columns are named as the table's."""
+        ids = {field.name: field.field_id for field in self.metadata.schema().fields}
+        schema = pa.schema([_field(field.name, field.type, ids[field.name]) for field in rows.schema])
+        return self._deletes(DataFileContent.EQUALITY_DELETES, rows.cast(schema), equality_ids=equality_ids, **fields)
+
+    def deletion_vector(self, target: str, positions: Iterable[int], before: bytes = b"", **fields: Any) -> EncryptedDataFile:
+        """A Puffin file with a deletion vector, after `before` other bytes, which readers have no business with."""
+        bitmap = BitMap64(positions)
+        blob = deletion_vector_blob(bitmap.serialize())
+        path = self._path("puffin")
+        key_metadata = seal(self.io, path, PUFFIN_MAGIC + before + blob + b"a footer that is not read")
+        place = {"content_offset": len(PUFFIN_MAGIC + before), "content_size_in_bytes": len(blob), "referenced_data_file": target}
+        return self.file(
+            DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, path, len(bitmap), key_metadata, **{**place, **fields}
+        )
+
+    def file(
+        self, content: DataFileContent, file_format: FileFormat, path: str, records: int, key: StandardKeyMetadata, **fields: Any
+    ) -> EncryptedDataFile:
+        """The entry's data file for any file."""
+        file = EncryptedDataFile.from_args(
+            **{
+                "content": content,
+                "file_path": path,
+                "file_format": file_format,
+                "partition": Record(),
+                "record_count": records,
+                "file_size_in_bytes": key.file_length,
+                "key_metadata": key.encode(),
+                **fields,
+            }
+        )
+        file.spec_id = self.metadata.default_spec_id
+        return file
+
+    def committed(self, file: DataFile, first_row_id: int | None = None) -> EncryptedDataFile:
+        """The file as it is in a manifest of a committed snapshot."""
+        copy = EncryptedDataFile(*(file[at] for at in range(16)), first_row_id)
+        copy.spec_id = file.spec_id
+        return copy
+
+    def manifests(self, *entries: tuple[int, DataFile]) -> list[EncryptedManifestFile]:
+        """Manifests of (data sequence number, file), one for each sequence number and content."""
+        rows = []
+        groups = itertools.groupby(
+            sorted(entries, key=lambda each: (each[0], _content(each[1]).value)), lambda each: (each[0], _content(each[1]))
+        )
+        for (number, content), group in groups:
+            listed = [ManifestEntry(ManifestEntryStatus.ADDED, SNAPSHOT_ID, number, number, file) for _, file in group]
+            spec = self.metadata.specs()[listed[0].data_file.spec_id]
+            row = write_manifest(
+                self.io, self.folder / f"manifest-{next(self._numbers)}.avro", listed, spec, self.metadata.schema(), content
+            )
+            row.sequence_number = row.min_sequence_number = number
+            row.first_row_id = 1000 * number if content == ManifestContent.DATA else None
+            rows.append(row)
+        return rows
+
+    def _deletes(self, content: DataFileContent, rows: pa.Table, **fields: Any) -> EncryptedDataFile:
+        path, key_metadata = self._path("parquet"), new_key()
+        with self.io.sealed_output(path).create() as sink:
+            writer = UniformParquetWriter(sink, rows.schema, key_metadata)
+            writer.write(rows, 1_000_000)
+            _, length = writer.close()
+        return self.file(content, FileFormat.PARQUET, path, rows.num_rows, key_metadata.with_file_length(length), **fields)
+
+    def _path(self, extension: str) -> str:
+        return str(self.folder / f"{next(self._numbers)}.{extension}")
+
+
+def deletion_vector_blob(bitmap: bytes) -> bytes:
+    """A deletion-vector-v1 blob around a serialized bitmap."""
+    framed = MAGIC + bitmap
+    return struct.pack(">I", len(framed)) + framed + struct.pack(">I", zlib.crc32(framed))
+
+
+def _content(file: DataFile) -> ManifestContent:
+    return ManifestContent.DATA if file.content == DataFileContent.DATA else ManifestContent.DELETES
+
+
+def _field(name: str, data_type: pa.DataType, field_id: int) -> pa.Field:
+    return pa.field(name, data_type, metadata={b"PARQUET:field_id": str(field_id).encode()})
+
+
+_HEADER = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "org.apache.avro.file.Header",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+        ],
+    }
+)
+
+
+def _redeclared(content: bytes, declared: dict[str, Any]) -> bytes:
+    source, sink = io.BytesIO(content), io.BytesIO()
+    header: Any = fastavro.schemaless_reader(source, _HEADER, None)
+    header["meta"]["avro.schema"] = json.dumps(declared).encode()
+    fastavro.schemaless_writer(sink, _HEADER, header)
+    return sink.getvalue() + source.read()

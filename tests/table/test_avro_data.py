@@ -1,0 +1,294 @@
+"""Avro data files are read as their rows, column for column by field id, whatever type a column has."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import fastavro
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.expressions import EqualTo
+from pyiceberg.schema import Schema
+from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.table.avro_data import AvroDataFile
+from tablecrypt.table.lineage import with_lineage
+from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.task_reader import TaskReader
+from tests.support.plaintext import CANARY
+from tests.support.table_files import TableFiles
+
+DAY_MICROS = 86_400_000_000
+
+
+def optional(avro: Any) -> list[Any]:
+    return ["null", avro]
+
+
+def field(field_id: int, name: str, avro: Any) -> dict[str, Any]:
+    return {"name": name, "type": optional(avro), "default": None, "field-id": field_id}
+
+
+def logical(name: str, avro: str, **more: Any) -> dict[str, Any]:
+    return {"type": avro, "logicalType": name, **more}
+
+
+# Each column: Iceberg type, Avro type without its logical name (which fastavro would convert), that name, stored value, Arrow value.
+COLUMNS: list[tuple[str, Any, Any, dict[str, Any], Any, Any]] = [
+    ("flag", BooleanType(), "boolean", {}, True, True),
+    ("small", IntegerType(), "int", {}, -(2**31), -(2**31)),
+    ("big", LongType(), "long", {}, 2**63 - 1, 2**63 - 1),
+    ("ratio", FloatType(), "float", {}, 0.5, 0.5),
+    ("exact", DoubleType(), "double", {}, 1e300, 1e300),
+    ("text", StringType(), "string", {}, CANARY, CANARY),
+    ("bytes", BinaryType(), "bytes", {}, b"\x00\xff", b"\x00\xff"),
+    ("day", DateType(), "int", {"logicalType": "date"}, -719162, -719162),
+    ("time", TimeType(), "long", {"logicalType": "time-micros"}, DAY_MICROS - 1, DAY_MICROS - 1),
+    ("local", TimestampType(), "long", {"logicalType": "timestamp-micros", "adjust-to-utc": False}, -(2**60), -(2**60)),
+    ("instant", TimestamptzType(), "long", {"logicalType": "timestamp-micros", "adjust-to-utc": True}, 2**60, 2**60),
+    ("local_ns", TimestampNanoType(), "long", {"logicalType": "timestamp-nanos", "adjust-to-utc": False}, 2**62 + 1, 2**62 + 1),
+    ("instant_ns", TimestamptzNanoType(), "long", {"logicalType": "timestamp-nanos", "adjust-to-utc": True}, -1, -1),
+    ("fixed", FixedType(3), {"type": "fixed", "size": 3, "name": "fixed_3"}, {}, b"abc", b"abc"),
+    ("key", UUIDType(), {"type": "fixed", "size": 16, "name": "uuid_fixed"}, {"logicalType": "uuid"}, UUID(int=7).bytes, UUID(int=7)),
+    (
+        "price",
+        DecimalType(9, 2),
+        {"type": "fixed", "size": 4, "name": "decimal_9_2"},
+        {"logicalType": "decimal", "precision": 9, "scale": 2},
+        (-12345).to_bytes(4, "big", signed=True),
+        Decimal("-123.45"),
+    ),
+    (
+        "large",
+        DecimalType(38, 10),
+        {"type": "fixed", "size": 16, "name": "decimal_38_10"},
+        {"logicalType": "decimal", "precision": 38, "scale": 10},
+        (10**38 - 1).to_bytes(16, "big", signed=True),
+        Decimal(f"{'9' * 28}.{'9' * 10}"),
+    ),
+]
+
+
+def avro_type(avro: Any, logical_name: dict[str, Any]) -> Any:
+    plain = avro if isinstance(avro, dict) else {"type": avro}
+    return {**plain, **logical_name} if logical_name or isinstance(avro, dict) else avro
+
+
+def sealed(files: TableFiles, fields: list[dict[str, Any]], records: list[dict[str, Any]]) -> EncryptedFileScanTask:
+    """A task for an Avro file whose header says `fields`; the records are written by the plain types underneath."""
+    header = {"type": "record", "name": "table", "fields": fields}
+    plain = {"type": "record", "name": "table", "fields": [without_logical(each) for each in fields]}
+    return EncryptedFileScanTask(files.avro_data(plain, records, declared=header), data_sequence_number=5)
+
+
+def without_logical(avro: Any) -> Any:
+    if isinstance(avro, dict):
+        return {name: without_logical(value) for name, value in avro.items() if name != "logicalType"}
+    return [without_logical(each) for each in avro] if isinstance(avro, list) else avro
+
+
+def read(files: TableFiles, task: EncryptedFileScanTask, schema: Schema, row_filter: Any = ALWAYS_TRUE) -> pa.Table:
+    reader = TaskReader(files.metadata, files.io, schema, row_filter)
+    return pa.Table.from_batches(list(reader.batches(task)))
+
+
+@pytest.mark.parametrize(("name", "iceberg", "avro", "logical_name", "stored", "expected"), COLUMNS, ids=[each[0] for each in COLUMNS])
+def test_every_primitive_type_is_read(
+    tmp_path: Path, name: str, iceberg: Any, avro: Any, logical_name: dict[str, Any], stored: Any, expected: Any
+) -> None:
+    files = TableFiles(tmp_path, Schema(NestedField(1, name, iceberg)))
+    task = sealed(files, [field(1, name, avro_type(avro, logical_name))], [{name: stored}, {name: None}])
+    column = read(files, task, files.metadata.schema()).column(name).combine_chunks()
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+    assert column.to_pylist() == [expected, None]
+
+
+NESTED = Schema(
+    NestedField(1, "pair", StructType(NestedField(2, "left", IntegerType()), NestedField(3, "right", StringType()))),
+    NestedField(4, "many", ListType(5, DecimalType(9, 2), element_required=False)),
+    NestedField(6, "lookup", MapType(7, StringType(), 8, LongType(), value_required=False)),
+    NestedField(9, "pairs", MapType(10, IntegerType(), 11, ListType(12, StringType(), False), value_required=False)),
+)
+DECIMAL = {"type": "fixed", "size": 4, "name": "decimal_9_2", "logicalType": "decimal", "precision": 9, "scale": 2}
+NESTED_FIELDS = [
+    field(1, "pair", {"type": "record", "name": "r1", "fields": [field(2, "left", "int"), field(3, "right", "string")]}),
+    field(4, "many", {"type": "array", "element-id": 5, "items": optional(DECIMAL)}),
+    field(6, "lookup", {"type": "map", "key-id": 7, "value-id": 8, "values": optional("long")}),
+    field(
+        9,
+        "pairs",
+        {
+            "type": "array",
+            "logicalType": "map",
+            "items": {
+                "type": "record",
+                "name": "k10_v11",
+                "fields": [
+                    {"name": "key", "type": "int", "field-id": 10},
+                    field(11, "value", {"type": "array", "element-id": 12, "items": optional("string")}),
+                ],
+            },
+        },
+    ),
+]
+NESTED_RECORDS: list[dict[str, Any]] = [
+    {
+        "pair": {"left": 1, "right": CANARY},
+        "many": [(125).to_bytes(4, "big"), None],
+        "lookup": {"a": 1, "b": None},
+        "pairs": [{"key": 1, "value": ["x", None]}, {"key": 2, "value": None}],
+    },
+    {"pair": {"left": None, "right": None}, "many": [], "lookup": {}, "pairs": []},
+    {"pair": None, "many": None, "lookup": None, "pairs": None},
+]
+
+
+def test_nested_types_are_read(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, NESTED)
+    rows = read(files, sealed(files, NESTED_FIELDS, NESTED_RECORDS), files.metadata.schema()).to_pydict()
+    assert rows == {
+        "pair": [{"left": 1, "right": CANARY}, {"left": None, "right": None}, None],
+        "many": [[Decimal("1.25"), None], [], None],
+        "lookup": [[("a", 1), ("b", None)], [], None],
+        "pairs": [[(1, ["x", None]), (2, None)], [], None],
+    }
+
+
+def test_a_named_type_may_be_defined_once_and_named_afterwards(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, Schema(NestedField(1, "one", DecimalType(9, 2)), NestedField(2, "two", DecimalType(9, 2))))
+    value = (125).to_bytes(4, "big")
+    task = sealed(files, [field(1, "one", DECIMAL), field(2, "two", "decimal_9_2")], [{"one": value, "two": value}])
+    assert read(files, task, files.metadata.schema()).to_pylist() == [{"one": Decimal("1.25"), "two": Decimal("1.25")}]
+
+
+TWO = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
+TWO_FIELDS = [field(1, "id", "long"), field(2, "text", "string")]
+TWO_RECORDS = [{"id": each, "text": f"{CANARY} {each}"} for each in range(100)]
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_rows_are_filtered_deleted_and_numbered(tmp_path: Path, codec: str) -> None:
+    files = TableFiles(tmp_path, TWO)
+    data = files.avro_data({"type": "record", "name": "table", "fields": TWO_FIELDS}, TWO_RECORDS, codec)
+    vector = files.deletion_vector(data.file_path, [0, 1])
+    task = EncryptedFileScanTask(files.committed(data, first_row_id=1000), {vector}, data_sequence_number=5)
+    rows = read(files, task, with_lineage(TWO), EqualTo("text", f"{CANARY} 7"))
+    assert rows.to_pylist() == [{"id": 7, "text": f"{CANARY} 7", "_row_id": 1007, "_last_updated_sequence_number": 5}]
+    assert read(files, task, TWO).num_rows == 98
+
+
+def test_columns_are_found_by_field_id(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, TWO)
+    task = sealed(files, [field(2, "id", "string"), field(1, "old_name", "int")], [{"id": CANARY, "old_name": 5}])
+    wanted = Schema(*TWO.fields, NestedField(3, "added", StringType()))
+    assert read(files, task, wanted).to_pylist() == [{"id": 5, "text": CANARY, "added": None}]
+
+
+def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, TWO)
+    reader = TaskReader(files.metadata, files.io, TWO, ALWAYS_TRUE)
+    assert list(reader.batches(sealed(files, TWO_FIELDS, []))) == []
+
+
+def test_a_changed_file_is_refused(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, TWO)
+    task = sealed(files, TWO_FIELDS, TWO_RECORDS)
+    stored = bytearray(Path(task.file.file_path).read_bytes())
+    stored[-30] ^= 1
+    Path(task.file.file_path).write_bytes(stored)
+    with pytest.raises(TamperedFileError) as refused:
+        read(files, task, TWO)
+    assert refused.value.location == task.file.file_path
+
+
+def avro_bytes() -> bytes:
+    sink = io.BytesIO()
+    fastavro.writer(sink, {"type": "record", "name": "table", "fields": TWO_FIELDS}, TWO_RECORDS[:3])
+    return sink.getvalue()
+
+
+AVRO = avro_bytes()
+
+
+def rows_of(data: bytes) -> int:
+    file = AvroDataFile(io.BytesIO(data), "loc")
+    return sum(len(batch) for batch in file.batches(file.schema.names))
+
+
+@given(st.integers(0, len(AVRO) - 1), st.binary(min_size=1, max_size=40))
+def test_malformed_avro_is_a_format_error_that_names_the_file(at: int, noise: bytes) -> None:
+    try:
+        rows_of(AVRO[:at] + noise + AVRO[at + len(noise) :])
+    except FormatError as error:
+        assert "loc" in str(error)
+
+
+@given(st.integers(0, len(AVRO) - 1))
+def test_cut_avro_gives_no_rows_of_the_cut_block(kept: int) -> None:
+    try:
+        assert rows_of(AVRO[:kept]) == 0
+    except FormatError as error:
+        assert "loc" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("avro", "message"),
+    [
+        ({"name": "id", "type": "long"}, "field-id"),
+        ({"name": "id", "type": ["null", "long", "string"], "field-id": 1}, "union"),
+        ({"name": "id", "type": {"type": "enum", "name": "e", "symbols": ["a"]}, "field-id": 1}, "enum"),
+        ({"name": "id", "type": {"type": "array", "items": "long"}, "field-id": 1}, "element-id"),
+    ],
+)
+def test_a_schema_that_iceberg_does_not_write_is_refused(avro: dict[str, Any], message: str) -> None:
+    sink = io.BytesIO()
+    fastavro.writer(sink, {"type": "record", "name": "table", "fields": [avro]}, [])
+    with pytest.raises(FormatError, match=message):
+        rows_of(sink.getvalue())
+
+
+def test_a_file_of_many_blocks_is_read_in_batches() -> None:
+    sink = io.BytesIO()
+    records = [{"id": each, "text": "x"} for each in range(70_000)]
+    fastavro.writer(sink, {"type": "record", "name": "table", "fields": TWO_FIELDS}, records, sync_interval=1000)
+    file = AvroDataFile(io.BytesIO(sink.getvalue()), "loc")
+    batches = list(file.batches(["id"], pc.field("id") >= 0))
+    assert len(batches) == 2
+    assert [each for batch in batches for each in batch.column("id").to_pylist()] == list(range(70_000))
+
+
+def test_the_schema_in_the_header_is_json() -> None:
+    with pytest.raises(FormatError, match="loc"):
+        rows_of(AVRO.replace(json.dumps("record").encode(), json.dumps("rekord").encode()))
