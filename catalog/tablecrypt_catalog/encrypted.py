@@ -21,7 +21,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table._pyiceberg import MetastoreCatalogSeam
+from tablecrypt.table._pyiceberg.metastore import MetastoreCatalogSeam
 from tablecrypt.table.commit_rules import check_commit
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata

@@ -20,7 +20,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
 from tablecrypt.kms.factory import shared_kms
-from tablecrypt.table._pyiceberg import table_identifier
+from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces, read_encrypted_metadata
 from tablecrypt.table.table_file_io import TableFileIO

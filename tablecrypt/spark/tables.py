@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.io import FileIO
+from pyiceberg.utils.config import Config
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
@@ -41,7 +42,7 @@ class LocatedTable:
         catalog_name, _, name = identifier.partition(".")
         if not catalog_name or "." not in name:
             raise ConfigurationError(f"{identifier!r} does not name a table: write catalog.namespace.table")
-        catalog = load_catalog(catalog_name, **cast("dict[str, Any]", dict(catalog_properties or {})))
+        catalog = load_configured_catalog(catalog_name, catalog_properties or {})
         return cls(catalog, name, load_encrypted_table(catalog, name))
 
     def reloaded(self) -> EncryptedTable:
@@ -59,6 +60,16 @@ class LocatedTable:
         check_credentials_stay_private(properties, spark.conf.get)
         manager = cast(TableFileIO, self.table.io).manager
         return issue_job(manager.kms, manager.table_key_id, properties)
+
+
+def load_configured_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
+    """Load a catalog by its name in .pyiceberg.yaml or the environment, with `properties` on top.
+
+    PyIceberg looks for py-catalog-impl only among the properties that it is called with, so what it finds in its configuration is handed
+    to it once more.
+    """
+    configured = cast("dict[str, Any]", Config().get_catalog_config(name) or {})
+    return load_catalog(name, **{**configured, **properties})
 
 
 def load_encrypted_table(catalog: Catalog, name: str) -> EncryptedTable:

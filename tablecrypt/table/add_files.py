@@ -15,7 +15,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.parquet.uniform import UniformParquetFile
-from tablecrypt.table._pyiceberg import check_pyarrow_schema_compatible
+from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table.metadata import EncryptedTableMetadata
 
 

@@ -109,8 +109,10 @@ class AvroDataFile:
     def _decoding(self) -> Iterator[None]:
         try:
             yield
-        except (FormatError, AuthenticationError):
+        except AuthenticationError:
             raise
+        except FormatError as error:
+            raise FormatError(f"{self.location}: {error}") from error
         except _DECODING_ERRORS as error:
             raise FormatError(f"{self.location}: cannot be read as an Avro data file: {error}") from error
 

@@ -12,7 +12,7 @@ from typing import cast
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.manifest import DataFile
 
-from tablecrypt.table._pyiceberg import expression_to_complementary_pyarrow
+from tablecrypt.table._pyiceberg.arrow import expression_to_complementary_pyarrow
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.write import write_data_files

@@ -25,7 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table._pyiceberg import to_requested_schema
+from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.content_files import is_deletion_vector
 from tablecrypt.table.delete_index import FILE_PATH_FIELD_ID
 from tablecrypt.table.deleted_positions import DeletedPositions

@@ -14,7 +14,7 @@ from pyiceberg.typedef import Properties
 from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table._pyiceberg import parquet_writer_kwargs
+from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
 
 PAGE_VERSION: Final = "write.parquet.page-version"
 _PAGE_VERSION_1: Final = frozenset({"v1", "1", "1.0"})

@@ -26,7 +26,7 @@ from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.properties import property_as_bool
 
-from tablecrypt.table._pyiceberg import InclusiveMetricsEvaluator
+from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 from tablecrypt.table.content_files import refuse_plaintext
 from tablecrypt.table.delete_index import DeleteIndex, partition_values, sequence_number_of
 

@@ -28,7 +28,14 @@ from tablecrypt.keys.manager import SealedKey
 from tablecrypt.manifests.manifest_list_writer import ManifestListWriterV3
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table._pyiceberg import DeleteFiles, FastAppendFiles, MergeAppendFiles, OverwriteFiles, ProducerSeam, UpdateSnapshotSeam
+from tablecrypt.table._pyiceberg.producers import (
+    DeleteFiles,
+    FastAppendFiles,
+    MergeAppendFiles,
+    OverwriteFiles,
+    ProducerSeam,
+    UpdateSnapshotSeam,
+)
 from tablecrypt.table.content_files import refuse_plaintext
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table_file_io import TableFileIO

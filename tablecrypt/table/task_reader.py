@@ -30,7 +30,7 @@ from pyiceberg.types import ListType, MapType
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import PositionedBatch
-from tablecrypt.table._pyiceberg import column_projection_values, to_requested_schema
+from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.opened_file import OpenedFile, opened_file

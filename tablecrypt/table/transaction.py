@@ -27,7 +27,8 @@ from pyiceberg.utils.config import Config
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
-from tablecrypt.table._pyiceberg import CreateTransactionSeam, TransactionSeam, check_pyarrow_schema_compatible, parse_row_filter
+from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
+from tablecrypt.table._pyiceberg.transactions import CreateTransactionSeam, TransactionSeam, parse_row_filter
 from tablecrypt.table.add_files import encrypted_files_to_data_files
 from tablecrypt.table.commit_rules import check_properties_keep_key_id
 from tablecrypt.table.copy_on_write import rewrite_without

@@ -20,7 +20,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.table._pyiceberg import TableMetadataUpdateContext, apply_table_update
+from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 
 

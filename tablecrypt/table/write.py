@@ -48,7 +48,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
-from tablecrypt.table._pyiceberg import determine_partitions, to_requested_schema
+from tablecrypt.table._pyiceberg.arrow import determine_partitions, to_requested_schema
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, lineage_columns, with_lineage, without_lineage
 from tablecrypt.table.parquet_properties import parquet_writer_options, row_group_limit, target_file_size
 

@@ -24,10 +24,11 @@ ROOT: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class SparkRun:
-    """A session and the folder where its event log is written, uncompressed."""
+    """A session, the folder of its event log (uncompressed) and the one of its local files (shuffles, broadcasts)."""
 
     session: SparkSession
     event_log: Path
+    local_files: Path
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ def spark_run(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "spark.sql.session.timeZone": "Asia/Kolkata",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.shuffle.compress": "false",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
@@ -75,7 +78,7 @@ def spark_run(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    yield SparkRun(session, event_log)
+    yield SparkRun(session, event_log, folder / "local")
     session.stop()
 
 

@@ -20,7 +20,7 @@ def test_every_task_is_in_one_partition_and_loads_differ_by_one_task_at_most(siz
     assert sorted(task for part in parts for task in part) == tasks
     assert all(parts)
     loads = [sum(max(size, 1) for _, size in part) for part in parts]
-    assert max(loads) - min(loads) <= max(max(sizes), 1)
+    assert max(loads) - min(loads) <= max(*sizes, 1)
 
 
 @given(sizes=SIZES, cores=st.integers(1, 64))

@@ -360,6 +360,16 @@ def test_a_table_that_is_not_encrypted_is_refused(spark: SparkSession, lake: Lak
             act()
 
 
+def test_the_catalog_may_be_configured_in_the_environment(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.catalog.create_table("db.orders", ORDERS, properties=KEY)
+    for name, value in lake.properties.items():
+        monkeypatch.setenv("PYICEBERG_CATALOG__CONFIGURED__" + name.replace(".", "__").replace("-", "_").upper(), value)
+
+    tcs.write_table(frame(spark, 0, 10), "configured.db.orders")
+
+    assert ids(tcs.read_table(spark, "configured.db.orders")) == list(range(10))
+
+
 def test_an_unknown_mode_and_a_name_without_catalog_are_refused(spark: SparkSession, lake: Lake) -> None:
     lake.catalog.create_table("db.orders", ORDERS, properties=KEY)
 

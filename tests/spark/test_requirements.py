@@ -36,7 +36,7 @@ def test_an_old_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     fake_java(tmp_path, banner)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    with pytest.raises(ConfigurationError, match="needs Java 17 or newer, and .*java is"):
+    with pytest.raises(ConfigurationError, match=r"needs Java 17 or newer, and .*java is"):
         check_java()
 
 

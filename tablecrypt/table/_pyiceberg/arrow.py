@@ -1,0 +1,101 @@
+"""Arrow data in PyIceberg's terms: schema evolution, defaults, partitions and filters as PyIceberg reads and writes them.
+
+ArrowProjectionVisitor: _cast_if_needed, _construct_field
+_check_pyarrow_schema_compatible                     what PyIceberg accepts as a DataFrame, we accept
+_expression_to_complementary_pyarrow                 the rows that a delete leaves
+_get_column_projection_values                        identity-partition columns
+_determine_partitions, _get_parquet_writer_kwargs    the same partitions and write.parquet.* options as PyIceberg's writer
+_InclusiveMetricsEvaluator                           which data files a filter's statistics rule out
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as InclusiveMetricsEvaluator
+from pyiceberg.io.fileformat import FileFormatModel
+from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor
+from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible as check_pyarrow_schema_compatible
+from pyiceberg.io.pyarrow import _determine_partitions as determine_partitions
+from pyiceberg.io.pyarrow import _expression_to_complementary_pyarrow as expression_to_complementary_pyarrow
+from pyiceberg.io.pyarrow import _get_column_projection_values as column_projection_values
+from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs as parquet_writer_kwargs
+from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.types import ListType, MapType
+
+__all__ = [
+    "InclusiveMetricsEvaluator",
+    "check_pyarrow_schema_compatible",
+    "column_projection_values",
+    "determine_partitions",
+    "expression_to_complementary_pyarrow",
+    "parquet_writer_kwargs",
+    "to_requested_schema",
+]
+
+
+class NullKeepingProjection(ArrowProjectionVisitor):
+    """PyIceberg's projection of Arrow data onto a schema, except that a null list or map of structs stays null and does not become empty."""
+
+    def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
+        """Return the list array with its elements projected."""
+        if value_array is None or not isinstance(list_array, (pa.ListArray, pa.LargeListArray)):
+            return super().list(list_type, list_array, value_array)
+        values = self._cast_if_needed(list_type.element_field, value_array)
+        element = self._construct_field(list_type.element_field, values.type)
+        is_large = isinstance(list_array, pa.LargeListArray)
+        return (pa.LargeListArray if is_large else pa.ListArray).from_arrays(
+            _offsets_from_zero(list_array),
+            values,
+            type=pa.large_list(element) if is_large else pa.list_(element),
+            mask=list_array.is_null(),
+        )
+
+    def map(
+        self, map_type: MapType, map_array: pa.Array | None, key_result: pa.Array | None, value_result: pa.Array | None
+    ) -> pa.Array | None:
+        """Return the map array with its keys and values projected."""
+        if not isinstance(map_array, pa.MapArray) or key_result is None or value_result is None:
+            return None
+        keys = self._cast_if_needed(map_type.key_field, key_result)
+        values = self._cast_if_needed(map_type.value_field, value_result)
+        key, value = self._construct_field(map_type.key_field, keys.type), self._construct_field(map_type.value_field, values.type)
+        return pa.MapArray.from_arrays(_offsets_from_zero(map_array), keys, values, type=pa.map_(key, value), mask=map_array.is_null())
+
+
+def _offsets_from_zero(array: pa.Array) -> pa.Array:
+    # Arrow takes no null mask beside a slice of offsets, so the offsets of a sliced array are copied.
+    return array.offsets if array.offset == 0 else pa.array(array.offsets.to_numpy())
+
+
+def to_requested_schema(
+    requested_schema: Schema,
+    file_schema: Schema,
+    batch: pa.RecordBatch,
+    downcast_ns_timestamp_to_us: bool = False,
+    include_field_ids: bool = False,
+    projected_missing_fields: dict[int, Any] = EMPTY_DICT,
+    allow_timestamp_tz_mismatch: bool = False,
+    format_model: FileFormatModel | None = None,
+) -> pa.RecordBatch:
+    """Return a batch read from a file, or given to be written, in the columns and types of another schema, matched by field id.
+
+    Args:
+        requested_schema: what comes out: columns missing in the batch become their default or null.
+        file_schema: the batch's own columns with their field ids.
+        downcast_ns_timestamp_to_us: whether nanoseconds may be cut to microseconds.
+        include_field_ids: whether the Arrow fields carry their ids, as a file writer needs them; then with `format_model`.
+        projected_missing_fields: values of columns that only the file's partition gives.
+        allow_timestamp_tz_mismatch: whether UTC timestamps may be read as timestamps without zone.
+    """
+    visitor = NullKeepingProjection(
+        file_schema,
+        downcast_ns_timestamp_to_us,
+        include_field_ids,
+        projected_missing_fields=projected_missing_fields,
+        allow_timestamp_tz_mismatch=allow_timestamp_tz_mismatch,
+        format_model=format_model,
+    )
+    return pa.RecordBatch.from_struct_array(visit_with_partner(requested_schema, batch, visitor, ArrowAccessor(file_schema)))

@@ -1,0 +1,70 @@
+"""Catalogs of PyIceberg that commit by MetastoreCatalog's staging: their compare-and-swap stays theirs, what is swapped in is ours.
+
+MetastoreCatalog: _update_and_stage_table, _write_metadata, _empty_table_metadata, _load_file_io, _create_staged_table
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.table import StagedTable, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier, Properties
+
+
+class MetastoreCatalogSeam(MetastoreCatalog):
+    """A catalog that keeps its own compare-and-swap while the metadata that it swaps in is ours."""
+
+    @abstractmethod
+    def stage_commit(
+        self,
+        current: Table | None,
+        identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        """Return the table as the commit will leave it."""
+
+    @staticmethod
+    @abstractmethod
+    def metadata_to_write(metadata: TableMetadata) -> TableMetadata:
+        """Return the metadata in the class that is written to metadata.json."""
+
+    def stage_as_pyiceberg(
+        self,
+        current: Table | None,
+        identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        """Stage a commit the way PyIceberg's own catalog does."""
+        return super()._update_and_stage_table(current, identifier, requirements, updates)
+
+    def stage_new_table(self, *args: Any, **kwargs: Any) -> StagedTable:
+        """Return a new table as PyIceberg makes it, not committed."""
+        return self._create_staged_table(*args, **kwargs)
+
+    def load_file_io(self, properties: Properties, location: str) -> FileIO:
+        """Return the catalog's FileIO for a location."""
+        return self._load_file_io(properties=properties, location=location)
+
+    def empty_metadata_fields(self) -> dict[str, Any]:
+        """Return the fields of metadata from which a table is built by updates alone."""
+        return dict(self._empty_table_metadata())
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        return self.stage_commit(current_table, table_identifier, requirements, updates)
+
+    @classmethod
+    def _write_metadata(cls, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        MetastoreCatalog._write_metadata(cls.metadata_to_write(metadata), io, metadata_path)

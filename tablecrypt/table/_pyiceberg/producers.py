@@ -1,0 +1,143 @@
+"""Snapshot producers of PyIceberg: which manifests a snapshot keeps, rewrites or drops is theirs to decide, how they are written is ours.
+
+_DeleteFiles, _FastAppendFiles, _MergeAppendFiles, _OverwriteFiles, _SnapshotProducer     the producers
+_new_manifest_list_file_name                                                             the same file names as PyIceberg's
+_SnapshotProducer: _commit, _manifests, _process_manifests, _io, _transaction, _snapshot_id, _parent_snapshot_id, _target_branch,
+  _compression, _operation, _written_manifest_lists, _written_manifests, _added_data_files, _deleted_data_files, _isolation_operation,
+  _starting_snapshot_id, _manifest_num_counter;  Transaction: _table
+UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, TypeVar
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import UpdatesAndRequirements
+from pyiceberg.table.update.snapshot import UpdateSnapshot, _SnapshotProducer
+from pyiceberg.table.update.snapshot import _DeleteFiles as DeleteFiles
+from pyiceberg.table.update.snapshot import _FastAppendFiles as FastAppendFiles
+from pyiceberg.table.update.snapshot import _MergeAppendFiles as MergeAppendFiles
+from pyiceberg.table.update.snapshot import _new_manifest_list_file_name as new_manifest_list_file_name
+from pyiceberg.table.update.snapshot import _OverwriteFiles as OverwriteFiles
+
+__all__ = ["DeleteFiles", "FastAppendFiles", "MergeAppendFiles", "OverwriteFiles", "ProducerSeam", "UpdateSnapshotSeam"]
+
+
+class ProducerSeam(_SnapshotProducer[Any]):
+    """A snapshot producer whose private hooks have public names: `produce` and `finish_manifests` are ours to fill in."""
+
+    @abstractmethod
+    def produce(self) -> UpdatesAndRequirements:
+        """Write manifests and manifest list of one attempt and return what the catalog has to do."""
+
+    def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Change the list of manifests before it is written."""
+        return manifests
+
+    def _commit(self) -> UpdatesAndRequirements:
+        if isinstance(self, DeleteFiles) and not self.files_affected:
+            return (), ()
+        return self.produce()
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        return super()._process_manifests(self.finish_manifests(manifests))
+
+    def collect_manifests(self) -> list[ManifestFile]:
+        """Return every manifest of the new snapshot, new ones written."""
+        return self._manifests()
+
+    def next_manifest_location(self) -> str:
+        """Return the location of the next manifest, remembered for removal should the attempt be abandoned."""
+        location = self.transaction_table.location_provider().new_metadata_location(
+            f"{self.commit_uuid}-m{next(self._manifest_num_counter)}.avro"
+        )
+        self._written_manifests.append(location)
+        return location
+
+    def next_manifest_list_location(self) -> str:
+        """Return the location of this attempt's manifest list, remembered likewise."""
+        name = new_manifest_list_file_name(snapshot_id=self._snapshot_id, attempt=0, commit_uuid=self.commit_uuid)
+        location = self.transaction_table.location_provider().new_metadata_location(name)
+        self._written_manifest_lists.append(location)
+        return location
+
+    def continue_from(self, other: ProducerSeam) -> None:
+        """Validate this change from where another one of the same transaction began."""
+        self._starting_snapshot_id = other._starting_snapshot_id
+
+    def isolate_as(self, operation: Operation) -> None:
+        """Check concurrent changes as this operation's isolation level says."""
+        self._isolation_operation = operation
+
+    @property
+    def transaction_table(self) -> Table:
+        """The table that is being changed."""
+        return self._transaction._table
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with what the transaction has staged so far."""
+        return self._transaction.table_metadata
+
+    @property
+    def io(self) -> FileIO:
+        """The table's FileIO."""
+        return self._io
+
+    @property
+    def parent_snapshot_id(self) -> int | None:
+        """The snapshot that the new one follows."""
+        return self._parent_snapshot_id
+
+    @property
+    def target_branch(self) -> str | None:
+        """The branch to move, or None for a snapshot that no branch points to."""
+        return self._target_branch
+
+    @property
+    def compression(self) -> str:
+        """Avro codec of manifests and manifest lists, as write.avro.compression-codec names it."""
+        return self._compression
+
+    @property
+    def operation(self) -> Operation:
+        """What the snapshot's summary says was done."""
+        return self._operation
+
+    @property
+    def added_data_files(self) -> list[DataFile]:
+        """Files that the new snapshot adds."""
+        return self._added_data_files
+
+    @property
+    def deleted_data_files(self) -> set[DataFile]:
+        """Data files that the new snapshot drops."""
+        return self._deleted_data_files
+
+
+P = TypeVar("P", bound=ProducerSeam)
+
+
+class UpdateSnapshotSeam(UpdateSnapshot):
+    """Hands out snapshot producers of our own classes."""
+
+    def producer(self, producer_class: type[P], operation: Operation) -> P:
+        """Return a producer for the transaction, branch and properties that this was made for."""
+        return producer_class(
+            operation=operation,
+            transaction=self._transaction,
+            io=self._io,
+            branch=self._branch,
+            snapshot_properties=self._snapshot_properties,
+        )
+
+    @property
+    def is_first_snapshot(self) -> bool:
+        """Whether the branch has no snapshot yet."""
+        return self._transaction.table_metadata.snapshot_by_name(self._branch) is None

@@ -1,0 +1,90 @@
+"""Transactions of PyIceberg: staging, the commit loop with its retries, and conflict checks are theirs.
+
+Transaction: _apply, _rebuild_snapshot_updates, _scan, _table, _updates, _append_snapshot_producer, _build_partition_predicate,
+  _find_referenced_data_files
+CreateTableTransaction: _initial_changes, _updates
+_apply_table_update, _TableMetadataUpdateContext     registering our update types with PyIceberg's dispatch
+_parse_row_filter                                    what PyIceberg accepts as a filter, we accept
+Table: _identifier
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, Table, Transaction
+from pyiceberg.table import _parse_row_filter as parse_row_filter
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import _apply_table_update as apply_table_update
+from pyiceberg.table.update import _TableMetadataUpdateContext as TableMetadataUpdateContext
+from pyiceberg.typedef import Identifier, Record
+
+from tablecrypt.table._pyiceberg.producers import FastAppendFiles
+
+__all__ = [
+    "CreateTransactionSeam",
+    "TableMetadataUpdateContext",
+    "TransactionSeam",
+    "apply_table_update",
+    "parse_row_filter",
+    "table_identifier",
+]
+
+
+class TransactionSeam(Transaction):
+    """A transaction whose private hooks have public names."""
+
+    @abstractmethod
+    def new_scan(self, row_filter: str | BooleanExpression, case_sensitive: bool) -> DataScan:
+        """Return a scan of the table as the transaction has staged it."""
+
+    @abstractmethod
+    def belongs_to_attempt(self, update: TableUpdate) -> bool:
+        """Whether a staged update goes when a commit attempt is abandoned, beside those that PyIceberg drops itself."""
+
+    def _scan(self, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True) -> DataScan:
+        return self.new_scan(row_filter, case_sensitive)
+
+    def _rebuild_snapshot_updates(self) -> None:
+        self._updates = tuple(update for update in self._updates if not self.belongs_to_attempt(update))
+        super()._rebuild_snapshot_updates()
+
+    def apply(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
+        """Stage updates, and commit them at once where the transaction commits by itself."""
+        return self._apply(updates, requirements)
+
+    def append_producer(self, snapshot_properties: dict[str, str], branch: str | None) -> FastAppendFiles:
+        """Return a fast or a merge append, as the table's properties say."""
+        return self._append_snapshot_producer(snapshot_properties, branch=branch)
+
+    def partition_predicate(self, partitions: set[Record], fields: list[str]) -> BooleanExpression:
+        """Return a filter that matches exactly these partitions."""
+        return self._build_partition_predicate(partition_records=partitions, partition_fields=fields)
+
+    def already_referenced(self, file_paths: list[str]) -> list[str]:
+        """Return those of the paths that the current snapshot references."""
+        return self._find_referenced_data_files(file_paths)
+
+    @property
+    def table(self) -> Table:
+        """The table that is being changed."""
+        return self._table
+
+
+class CreateTransactionSeam(CreateTableTransaction):
+    """A creating transaction that may exchange the updates which PyIceberg stages first."""
+
+    def initial_update(self, update: TableUpdate) -> TableUpdate:
+        """Return the update to stage in place of one of PyIceberg's own."""
+        return update
+
+    def _initial_changes(self, table_metadata: TableMetadata) -> None:
+        super()._initial_changes(table_metadata)
+        self._updates = tuple(self.initial_update(update) for update in self._updates)
+
+
+def table_identifier(table: Table) -> Identifier:
+    """Return the identifier under which a table was loaded."""
+    return table._identifier

@@ -1,0 +1,149 @@
+"""Tasks that fail: once, and the rows are exact; for good, and nothing was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField, StringType
+
+import tablecrypt.spark as tcs
+from tablecrypt.errors import AuthenticationError, ConfigurationError
+from tests.spark.conftest import Lake
+from tests.support.plaintext import CANARY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
+# Small enough for several files per task, so that a task fails with files written and others begun.
+PROPERTIES = {"encryption.key-id": "alias/orders", "write.target-file-size-bytes": "200000"}
+
+
+def failing(df: DataFrame, fails: Callable[[Any], bool]) -> DataFrame:
+    """The same rows, but a task that `fails` says of raises after some of them."""
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        for number, batch in enumerate(batches):
+            if number == 3 and fails(TaskContext.get()):
+                raise RuntimeError("this task fails on purpose")
+            yield batch
+
+    return df.mapInArrow(rows, df.schema)
+
+
+def source(spark: SparkSession) -> DataFrame:
+    return spark.range(0, 100_000, 1, 2).selectExpr("id", f"'{CANARY}' AS note")
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    return lake.catalog.create_table("db.rows", SCHEMA, properties=PROPERTIES)
+
+
+def test_a_task_that_fails_once_leaves_exact_rows(spark: SparkSession, lake: Lake, table: Table) -> None:
+    rows = failing(source(spark), lambda context: context.attemptNumber() == 0)
+
+    tcs.write_table(rows, lake.identifier("db.rows"), catalog_properties=lake.properties)
+
+    back = table.refresh().scan().to_arrow()
+    assert sorted(back["id"].to_pylist()) == list(range(100_000))
+    files = [task.file for task in table.scan().plan_files()]
+    assert len(files) > 2
+    assert len({file.file_path.rpartition("/")[2].split("-")[1] for file in files}) == 2
+
+
+def test_a_reader_that_fails_once_yields_exact_rows(spark: SparkSession, lake: Lake, table: Table) -> None:
+    tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
+
+    rows = failing(tcs.read_table(spark, lake.identifier("db.rows"), catalog_properties=lake.properties), lambda c: c.attemptNumber() == 0)
+
+    assert sorted(row["id"] for row in rows.collect()) == list(range(100_000))
+
+
+def test_a_job_that_fails_commits_nothing(spark: SparkSession, lake: Lake, table: Table) -> None:
+    before = sorted(lake.warehouse.rglob("*.metadata.json"))
+
+    with pytest.raises(Exception, match="this task fails on purpose"):
+        tcs.write_table(
+            failing(source(spark), lambda context: context.partitionId() == 1),
+            lake.identifier("db.rows"),
+            "overwrite",
+            catalog_properties=lake.properties,
+        )
+
+    assert table.refresh().current_snapshot() is None
+    assert sorted(lake.warehouse.rglob("*.metadata.json")) == before
+
+
+def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
+    spark: SparkSession, lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tablecrypt.spark import write
+
+    original = write.opened_results
+
+    def change_meanwhile(*arguments: Any) -> Any:
+        with lake.catalog.load_table("db.rows").update_schema() as change:
+            change.add_column("later", StringType())
+        return original(*arguments)
+
+    monkeypatch.setattr(write, "opened_results", change_meanwhile)
+
+    with pytest.raises(ConfigurationError, match="its schema was changed while the rows were written"):
+        tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
+
+    assert table.refresh().current_snapshot() is None
+    assert not list(lake.warehouse.rglob("*.parquet"))
+
+
+def test_a_commit_beside_the_job_keeps_its_rows(spark: SparkSession, lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tablecrypt.spark import write
+
+    original = write._commit
+
+    def commit_after_another(*arguments: Any) -> None:
+        lake.catalog.load_table("db.rows").append(pa.table({"id": [-1], "note": [CANARY]}, schema=SCHEMA.as_arrow()))
+        original(*arguments)
+
+    monkeypatch.setattr(write, "_commit", commit_after_another)
+
+    tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
+
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(-1, 100_000))
+
+
+def test_a_task_that_was_tampered_with_is_refused_by_the_executor(
+    spark: SparkSession, lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tablecrypt.spark.sealed_tasks import JobKey, Role
+
+    tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
+    original = JobKey.seal
+
+    def swapped(self: JobKey, role: Role, number: int, plaintext: bytes) -> bytes:
+        return original(self, role, 1 - number if role is Role.TASK else number, plaintext)
+
+    monkeypatch.setattr(JobKey, "seal", swapped)
+    rows = tcs.read_table(spark, lake.identifier("db.rows"), catalog_properties=lake.properties)
+
+    with pytest.raises(Exception, match=f"{AuthenticationError.__name__}.*the TASK message of task"):
+        rows.collect()
+
+
+def test_a_file_that_was_tampered_with_yields_no_rows(spark: SparkSession, lake: Lake, table: Table) -> None:
+    tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
+    victim = sorted(lake.warehouse.rglob("*.parquet"))[0]
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 2] ^= 1
+    victim.write_bytes(content)
+
+    with pytest.raises(Exception, match=rf"TamperedFileError.*{victim.name}"):
+        tcs.read_table(spark, lake.identifier("db.rows"), catalog_properties=lake.properties).collect()

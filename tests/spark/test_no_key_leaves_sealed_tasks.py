@@ -1,0 +1,132 @@
+"""A whole job, searched for the keys that it used: plans, event log, closures, Spark's local files, shuffles and answers."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+import tablecrypt.spark as tcs
+from tablecrypt.kms.factory import shared_kms
+from tablecrypt.spark.sealed_tasks import JobTicket
+from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tests.spark.conftest import Lake, SparkRun
+from tests.support.plaintext import CANARY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
+
+
+def forms(key: bytes) -> Iterator[bytes]:
+    """The key as it is, in hexadecimal, and the part of its base64 that does not depend on what stands before and after it."""
+    yield from (key, key.hex().encode(), key.hex().upper().encode())
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + key)
+        yield encoded[(0, 2, 3)[before] : len(encoded) - 4]
+        yield base64.urlsafe_b64encode(bytes(before) + key)[(0, 2, 3)[before] : len(encoded) - 4]
+
+
+def found(keys: list[bytes], haystacks: dict[str, bytes]) -> list[str]:
+    return [name for name, content in haystacks.items() if any(form in content for key in keys for form in forms(key))]
+
+
+def file_keys(table: EncryptedTable) -> list[bytes]:
+    """The DEK of every data file and manifest of the table."""
+    keys = []
+    for snapshot in table.snapshots():
+        for manifest in snapshot.manifests(table.io):
+            keys.append(manifest.open_key_metadata().encryption_key.reveal())  # type: ignore[attr-defined]
+            entries = manifest.fetch_manifest_entry(table.io)
+            keys.extend(key_metadata_of(entry.data_file).encryption_key.reveal() for entry in entries)
+    return keys
+
+
+@pytest.fixture
+def closures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, JobTicket]]:
+    """What Spark pickles for the executors, and the ticket in it. The jobs run as they would anyway."""
+    from pyspark import cloudpickle
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    recorded: list[tuple[bytes, JobTicket]] = []
+    original: Callable[..., DataFrame] = ClassicDataFrame.mapInArrow
+
+    def recording(self: DataFrame, function: Any, *arguments: Any, **named: Any) -> DataFrame:
+        ticket = next(cell.cell_contents for cell in function.__closure__ if isinstance(cell.cell_contents, JobTicket))
+        recorded.append((cloudpickle.dumps(function), ticket))
+        return original(self, function, *arguments, **named)
+
+    monkeypatch.setattr(ClassicDataFrame, "mapInArrow", recording)
+    return recorded
+
+
+def test_the_search_finds_a_key_in_every_form() -> None:
+    key = bytes(range(7, 23))
+
+    for content in (key, key.hex().encode(), *(base64.b64encode(bytes(shift) + key + bytes(shift)) for shift in range(5))):
+        assert found([key], {"here": b"before" + content + b"after"}) == ["here"]
+    assert not found([key], {"here": bytes(1000)})
+
+
+def test_no_key_is_in_plan_event_log_closure_shuffle_or_answer(
+    spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark = spark_run.session
+    lake.catalog.create_table("db.secrets", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    name = lake.identifier("db.secrets")
+
+    source = spark.range(0, 2000, 1, 3).selectExpr("id", f"'{CANARY}' AS note")
+    tcs.write_table(source.repartition(2), name, catalog_properties=lake.properties)
+    table = lake.catalog.load_table("db.secrets")
+    assert isinstance(table, EncryptedTable)
+    table.delete("id = 5")
+    rows = tcs.read_table(spark, name, row_filter="id < 1500", catalog_properties=lake.properties)
+    assert rows.repartition(3, "id").groupBy("id").count().count() == 1499
+    capsys.readouterr()
+    for mode in ("extended", "formatted", "codegen", "cost"):
+        rows.explain(mode=mode)
+
+    keys = file_keys(lake.catalog.load_table("db.secrets"))  # type: ignore[arg-type]
+    keys += [shared_kms(ticket.kms_properties).unwrap_key(ticket.wrapped_key, ticket.key_id) for _, ticket in closures]
+    haystacks = {f"closure {number}": pickled for number, (pickled, _) in enumerate(closures)}
+    haystacks["plan"] = capsys.readouterr().out.encode()
+    haystacks |= {str(path): path.read_bytes() for path in spark_run.event_log.rglob("*") if path.is_file()}
+    haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
+
+    assert len(keys) >= 6
+    assert len(closures) == 2
+    assert b"MapInArrow" in haystacks["plan"]
+    assert any(b"SparkListenerJobEnd" in content for content in haystacks.values())
+    assert any(path.endswith(".data") for path in haystacks), "no shuffle file was searched"
+    assert found(keys, haystacks) == []
+
+
+def test_store_and_table_facts_travel_sealed_too(spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]]) -> None:
+    lake.catalog.create_table("db.facts", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    properties = lake.properties | {"s3.secret-access-key": "a-store-credential"}
+
+    tcs.write_table(spark_run.session.range(5).selectExpr("id"), lake.identifier("db.facts"), catalog_properties=properties)
+    tcs.read_table(spark_run.session, lake.identifier("db.facts"), row_filter="id > 3", catalog_properties=properties).collect()
+
+    for pickled, _ in closures:
+        assert b"a-store-credential" not in pickled
+        assert b".parquet" not in pickled
+
+
+def test_a_job_asks_the_kms_once_on_the_driver(spark_run: SparkRun, lake: Lake) -> None:
+    lake.catalog.create_table("db.counted", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    kms = shared_kms(lake.properties)
+    rows = spark_run.session.range(0, 100, 1, 4).selectExpr("id")
+    tcs.write_table(rows, lake.identifier("db.counted"), catalog_properties=lake.properties)
+    before = kms.calls
+
+    tcs.read_table(spark_run.session, lake.identifier("db.counted"), catalog_properties=lake.properties).collect()
+
+    assert kms.calls - before == {"wrap_key": 1}
