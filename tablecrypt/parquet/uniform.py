@@ -75,6 +75,7 @@ class UniformParquetFile:
         dictionary_columns: tuple[str, ...] = (),
     ) -> None:
         self.location = location
+        self._head_is_right = False
         self._file = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
         self._length = _check_length(self._file, key_metadata, location)
         if self._length <= SMALL_FILE_LENGTH:
@@ -83,16 +84,24 @@ class UniformParquetFile:
             self._fragment = _format(key_metadata, dictionary_columns).make_fragment(self._file)
             self.schema: pa.Schema = self._fragment.physical_schema
 
-    def batches(self, columns: list[str], row_filter: pc.Expression | None = None, **scan_options: Any) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass the filter. Row groups whose statistics rule them out are not read.
+
+        Args:
+            columns: names of stored columns.
+            row_filter: on stored columns.
+            read_ahead: how many bytes of row groups (uncompressed, at least one row group) may be fetched ahead; None: all of the file.
 
         Raises:
             TamperedFileError: a module does not authenticate. Batches yielded before are authentic.
         """
-        yield from self._scan(self._fragment, columns, row_filter, scan_options)
+        for portion in self._portions(self._fragment, row_filter, read_ahead):
+            yield from self._scan(portion, columns, row_filter)
 
     def positioned_batches(
-        self, columns: list[str], prune_by: pc.Expression | None = None, **scan_options: Any
+        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None
     ) -> Iterator[PositionedBatch]:
         """Yield every row of the row groups that the filter's statistics leave, each with its position in the file.
 
@@ -100,13 +109,10 @@ class UniformParquetFile:
         """
         with self._translated("the footer"):
             starts = _row_group_starts(self._fragment)
-            fragment = self._fragment if prune_by is None else self._fragment.subset(filter=prune_by, schema=self.schema)
-            spans = [(starts[group.id], group.num_rows) for group in fragment.row_groups]
-        if not spans:
-            return
-        positions = _Positions(spans)
-        for batch in self._scan(fragment, columns, None, scan_options):
-            yield PositionedBatch(positions.take(len(batch)), batch)
+        for portion in self._portions(self._fragment, prune_by, read_ahead):
+            positions = _Positions([(starts[group.id], group.num_rows) for group in portion.row_groups])
+            for batch in self._scan(portion, columns, None):
+                yield PositionedBatch(positions.take(len(batch)), batch)
 
     def footer(self) -> pq.FileMetaData:
         """Return row counts and column statistics. The object keeps a decryptor of the file: treat it like its key."""
@@ -115,14 +121,21 @@ class UniformParquetFile:
         self._check_head()
         return footer
 
-    def _scan(
-        self, fragment: ds.Fragment, columns: list[str], row_filter: pc.Expression | None, scan_options: dict[str, Any]
-    ) -> Iterator[pa.RecordBatch]:
+    def _portions(
+        self, fragment: ds.ParquetFileFragment, prune_by: pc.Expression | None, read_ahead: int | None
+    ) -> list[ds.ParquetFileFragment]:
+        with self._translated("the footer"):
+            pruned = fragment if prune_by is None else fragment.subset(filter=prune_by, schema=self.schema)
+            if not pruned.row_groups:
+                return []
+            if read_ahead is None:
+                return [pruned]
+            return [pruned.subset(row_group_ids=ids) for ids in _packed(pruned.row_groups, read_ahead)]
+
+    def _scan(self, fragment: ds.Fragment, columns: list[str], row_filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         with self._translated("a column's modules"):
             # Arrow begins to fetch here, in its own threads, so the head is read beside that and not before it.
-            batches = ds.Scanner.from_fragment(
-                fragment, schema=self.schema, columns=columns, filter=row_filter, **scan_options
-            ).to_batches()
+            batches = ds.Scanner.from_fragment(fragment, schema=self.schema, columns=columns, filter=row_filter).to_batches()
             self._check_head()
         while True:
             with self._translated("a column's modules"):
@@ -132,8 +145,11 @@ class UniformParquetFile:
             yield batch
 
     def _check_head(self) -> None:
+        if self._head_is_right:
+            return
         head = self._file.read_at(len(MAGIC), 0)
         if head == MAGIC:
+            self._head_is_right = True
             return
         shown = "the magic of a plaintext Parquet file" if head == PLAINTEXT_MAGIC else f"{head!r}"
         raise TamperedFileError(self.location, f"begins with {shown}, not with {MAGIC!r}, though its footer is encrypted")
@@ -233,6 +249,19 @@ def _row_group_starts(fragment: ds.ParquetFileFragment) -> dict[int, int]:
         starts[group.id] = position
         position += group.num_rows
     return starts
+
+
+def _packed(row_groups: list[ds.RowGroupInfo], length: int) -> list[list[int]]:
+    """Return ids of consecutive row groups, packed to at least `length` bytes."""
+    packed: list[list[int]] = []
+    filled = length
+    for group in row_groups:
+        if filled >= length:
+            packed.append([])
+            filled = 0
+        packed[-1].append(group.id)
+        filled += group.total_byte_size
+    return packed
 
 
 class _Positions:

@@ -153,7 +153,8 @@ def _partitions(spark: SparkSession, tasks: Sequence[EncryptedFileScanTask]) -> 
 
 
 def _cores(spark: SparkSession) -> int:
-    context = getattr(spark, "_sc", None)
+    # A session of Spark Connect has no context.
+    context = getattr(spark, "sparkContext", None)
     return int(context.defaultParallelism) if context is not None else 1
 
 

@@ -96,12 +96,17 @@ def write_table(
     results = df.mapInArrow(write_encrypted_files, _RESULT_SCHEMA).collect()
     answers = [(int(row["task"]), bytes(row["sealed"])) for row in results]
     files = opened_results(job_key, FileEntryCodec(located.table.metadata), answers)
+    io = cast(EncryptingFileIO, located.table.io)
+    # Files are deleted only where it is certain that nothing was committed: after a lost connection they may be the table's.
     try:
         current = _unchanged(located)
+    except TablecryptError:
+        _delete(io, files)
+        raise
+    try:
         _commit(current, files, mode, dict(snapshot_properties or {}))
-    except (CommitFailedException, TablecryptError):
-        # Only where it is certain that nothing was committed: after a lost connection the files may be the table's.
-        _delete(cast(EncryptingFileIO, located.table.io), files)
+    except CommitFailedException:
+        _delete(io, files)
         raise
 
 

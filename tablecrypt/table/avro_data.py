@@ -71,13 +71,15 @@ class AvroDataFile:
             self._plain_schema = fastavro.parse_schema(without_logical_types(stored))
         self.schema = pa.schema([column.field for column in self._columns])
 
-    def batches(self, columns: list[str], row_filter: pc.Expression | None = None, **scan_options: Any) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass the filter, which may name only `columns`."""
         for batch in self._batches(self._selected(columns)):
             yield batch if row_filter is None else batch.filter(row_filter)
 
     def positioned_batches(
-        self, columns: list[str], prune_by: pc.Expression | None = None, **scan_options: Any
+        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None
     ) -> Iterator[PositionedBatch]:
         """Yield every row with its position in the file. Avro has no statistics to prune by."""
         start = 0

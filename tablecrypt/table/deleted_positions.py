@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,9 @@ class DeletedPositions:
 
     def __len__(self) -> int:
         return len(self._positions)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._positions)
 
     def last(self) -> int:
         """Return the greatest position; -1 if there is none."""

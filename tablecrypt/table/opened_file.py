@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,11 +29,13 @@ class OpenedFile(Protocol):
     def schema(self) -> pa.Schema:
         """The columns as they are stored, with field ids."""
 
-    def batches(self, columns: list[str], row_filter: pc.Expression | None = None, **scan_options: Any) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass the filter."""
 
     def positioned_batches(
-        self, columns: list[str], prune_by: pc.Expression | None = None, **scan_options: Any
+        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None
     ) -> Iterator[PositionedBatch]:
         """Yield rows with their positions, at least those that pass the filter."""
 

@@ -14,27 +14,31 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import ALWAYS_TRUE, BaseScan, DataScan, FileScanTask, IncrementalAppendScan
+from pyiceberg.table import ALWAYS_TRUE, DataScan, FileScanTask, IncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
+from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanSeam
+from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.plan import ScanPlanner
 from tablecrypt.table.prefetch import prefetched
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.task_reader import MatchingPositions, TaskReader
 
-_LANES: Final = 4
+Scan: TypeAlias = DataScan | IncrementalAppendScan
+
+_LANES: Final = 3
 _LANE_DEPTH: Final = 4
-_STREAM_OPTIONS: Final[dict[str, Any]] = {"batch_readahead": 4}
+_READ_AHEAD: Final = 64 * 1024 * 1024
+"""A stream reads this many files at once, of each this many bytes ahead (or one row group), and keeps this many batches of each waiting."""
 
 
 class EncryptedDataScan(DataScan):
@@ -55,12 +59,16 @@ class EncryptedDataScan(DataScan):
     def rows_with_lineage(self, task: FileScanTask) -> pa.Table:
         """Return all living rows of one data file, whether they match the filter or not: the table's columns, then those of lineage."""
         projected = with_lineage(self.table_metadata.schema())
-        reader = _reader(self.update(row_filter=ALWAYS_TRUE), projected, (), {})
+        reader = _reader(self.update(row_filter=ALWAYS_TRUE), projected, (), None)
         return _table(reader.batches(task), projected)
 
     def batches_with_lineage(self) -> Iterator[pa.RecordBatch]:
         """Yield matching rows, some batches ahead: the table's columns, then those of lineage."""
         return _stream(self, with_lineage(self.table_metadata.schema()), self.plan_files(), ())
+
+    def matching_positions(self, task: FileScanTask) -> MatchingPositions:
+        """Return where matching rows lie in one data file. Only the filter's columns are read."""
+        return _reader(self, Schema(ROW_ID), (), {}).matching_positions(task)
 
     def plan_files(self) -> Iterable[FileScanTask]:
         """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""
@@ -85,12 +93,12 @@ class EncryptedDataScan(DataScan):
         whole = [task for task in tasks if isinstance(task.residual, AlwaysTrue) and not task.delete_files]
         known = sum(task.file.record_count for task in whole)
         rest = [task for task in tasks if not (isinstance(task.residual, AlwaysTrue) and not task.delete_files)]
-        reader = _reader(self, Schema(), (), {})
+        reader = _reader(self, Schema(), (), None)
         counts = ExecutorFactory.get_or_create().map(lambda task: sum(len(batch) for batch in reader.batches(task)), rest)
         return known + sum(counts)
 
 
-class EncryptedIncrementalAppendScan(IncrementalAppendScan):
+class EncryptedIncrementalAppendScan(IncrementalAppendScanSeam):
     """A scan of the rows that append snapshots added between two snapshots of an encrypted table."""
 
     def plan_files(self) -> Iterable[FileScanTask]:
@@ -117,28 +125,28 @@ class EncryptedIncrementalAppendScan(IncrementalAppendScan):
     def _append_snapshots(self) -> list[Snapshot]:
         if self.from_snapshot_id is None and self.to_snapshot_id is None and self.table_metadata.current_snapshot() is None:
             return []
-        from_exclusive, to_inclusive = self._validate_and_resolve_snapshots()
+        from_exclusive, to_inclusive = self.snapshot_range()
         ancestors = ancestors_between_ids(
             from_snapshot_id_exclusive=from_exclusive, to_snapshot_id_inclusive=to_inclusive, table_metadata=self.table_metadata
         )
         return [each for each in ancestors if each.summary is not None and each.summary.operation == Operation.APPEND]
 
 
-def read_table(scan: BaseScan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
+def read_table(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
     """Read the tasks of a scan into an Arrow table, in parallel."""
-    projected = _projection(scan)
+    projected = scan.projection()
     if scan.limit is not None:
         batches: Iterable[pa.RecordBatch] = _limited(_stream(scan, projected, tasks, dictionary_columns), scan.limit)
     else:
-        reader = _reader(scan, projected, dictionary_columns, {})
+        reader = _reader(scan, projected, dictionary_columns, None)
         read = ExecutorFactory.get_or_create().map(lambda task: list(reader.batches(task)), tasks)
         batches = itertools.chain.from_iterable(read)
     return _table(batches, projected)
 
 
-def read_stream(scan: BaseScan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
+def read_stream(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
     """Read the tasks of a scan as a stream, in order, with bounded memory."""
-    projected = _projection(scan)
+    projected = scan.projection()
     batches = _stream(scan, projected, tasks, dictionary_columns)
     if scan.limit is not None:
         batches = _limited(batches, scan.limit)
@@ -149,10 +157,8 @@ def read_stream(scan: BaseScan, tasks: Iterable[FileScanTask], dictionary_column
     return pa.RecordBatchReader.from_batches(schema, batches).cast(schema)
 
 
-def _stream(
-    scan: BaseScan, projected: Schema, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...]
-) -> Iterator[pa.RecordBatch]:
-    reader = _reader(scan, projected, dictionary_columns, _STREAM_OPTIONS)
+def _stream(scan: Scan, projected: Schema, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    reader = _reader(scan, projected, dictionary_columns, _READ_AHEAD)
     sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
     return prefetched(sources, _LANES, _LANE_DEPTH)
 
@@ -176,16 +182,11 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Recor
             return
 
 
-def _projection(scan: BaseScan) -> Schema:
-    assert isinstance(scan, (DataScan, IncrementalAppendScan))
-    return scan.projection()
-
-
-def _planner(scan: BaseScan) -> ScanPlanner:
+def _planner(scan: Scan) -> ScanPlanner:
     return ScanPlanner(scan.table_metadata, scan.io, scan.row_filter, scan.case_sensitive, scan.options)
 
 
-def _reader(scan: BaseScan, projected: Schema, dictionary_columns: tuple[str, ...], scan_options: dict[str, Any]) -> TaskReader:
+def _reader(scan: Scan, projected: Schema, dictionary_columns: tuple[str, ...], read_ahead: int | None) -> TaskReader:
     if not isinstance(scan.io, EncryptingFileIO):
         raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(scan.io).__name__}")
-    return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, scan_options)
+    return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, read_ahead)

@@ -13,10 +13,13 @@ Iceberg table spec, "Snapshots", "Row Lineage", "Manifest Lists".
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import cast
 
-from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import SnapshotRefType
@@ -28,6 +31,7 @@ from tablecrypt.keys.manager import SealedKey
 from tablecrypt.manifests.manifest_list_writer import ManifestListWriterV3
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
 from tablecrypt.table._pyiceberg.producers import (
     DeleteFiles,
     FastAppendFiles,
@@ -36,10 +40,25 @@ from tablecrypt.table._pyiceberg.producers import (
     ProducerSeam,
     UpdateSnapshotSeam,
 )
-from tablecrypt.table.content_files import refuse_plaintext
+from tablecrypt.table.content_files import is_deletion_vector, refuse_plaintext
+from tablecrypt.table.merge_on_read import MarkedRows
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
+
+
+@dataclass(frozen=True)
+class ObsoleteDeletes:
+    """Delete files that a snapshot drops: all that are about dropped data files alone, and those named one by one."""
+
+    data_file_paths: frozenset[str]
+    files: frozenset[DataFile] = frozenset()
+
+    def __contains__(self, delete_file: EncryptedDataFile) -> bool:
+        return delete_file.referenced_data_file in self.data_file_paths or delete_file in self.files
+
+    def __bool__(self) -> bool:
+        return bool(self.data_file_paths or self.files)
 
 
 class EncryptedProducer(ProducerSeam):
@@ -95,14 +114,23 @@ class EncryptedProducer(ProducerSeam):
         return self._updates(snapshot, sealed)
 
     def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Drop the delete files that refer to nothing but dropped data files, deletion vectors above all."""
-        dropped_paths = {file.file_path for file in self.deleted_data_files}
-        if not dropped_paths:
+        """Drop the delete files that have nothing left to delete, deletion vectors of dropped data files above all."""
+        obsolete = self.obsolete_deletes()
+        if not obsolete:
             return manifests
         kept: list[ManifestFile] = []
         for manifest in manifests:
-            kept.extend([manifest] if manifest.content == ManifestContent.DATA else self._without_dangling(manifest, dropped_paths))
+            kept.extend([manifest] if manifest.content == ManifestContent.DATA else self._without_obsolete(manifest, obsolete))
         return kept
+
+    def obsolete_deletes(self) -> ObsoleteDeletes:
+        """Return which delete files go with this snapshot."""
+        return ObsoleteDeletes(frozenset(file.file_path for file in self.deleted_data_files))
+
+    @property
+    def added_delete_files(self) -> Sequence[EncryptedDataFile]:
+        """Delete files that the new snapshot adds."""
+        return ()
 
     @property
     def encrypted_metadata(self) -> EncryptedTableMetadata:
@@ -127,15 +155,15 @@ class EncryptedProducer(ProducerSeam):
             content=content,
         )
 
-    def _without_dangling(self, manifest: ManifestFile, dropped_paths: set[str]) -> list[ManifestFile]:
+    def _without_obsolete(self, manifest: ManifestFile, obsolete: ObsoleteDeletes) -> list[ManifestFile]:
         entries = manifest.fetch_manifest_entry(self.io, discard_deleted=True)
-        dangling = {entry for entry in entries if EncryptedDataFile.of(entry.data_file).referenced_data_file in dropped_paths}
-        if not dangling:
+        dropped = [entry for entry in entries if EncryptedDataFile.of(entry.data_file) in obsolete]
+        if not dropped:
             return [manifest]
-        self._dropped_delete_files.extend(entry.data_file for entry in dangling)
+        self._dropped_delete_files.extend(entry.data_file for entry in dropped)
         with self._manifest_writer(self.spec(manifest.partition_spec_id), ManifestContent.DELETES) as writer:
             for entry in entries:
-                if entry in dangling:
+                if EncryptedDataFile.of(entry.data_file) in obsolete:
                     writer.delete(entry)
                 else:
                     writer.existing(entry)
@@ -147,14 +175,15 @@ class EncryptedProducer(ProducerSeam):
         )
         collector = SnapshotSummaryCollector(partition_summary_limit=limit)
         schema, specs = metadata.schema(), metadata.specs()
-        for file in self.added_data_files:
-            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
+        for file in (*self.added_data_files, *self.added_delete_files):
+            collector.add_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
         for file in (*self.deleted_data_files, *self._dropped_delete_files):
-            collector.remove_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
-        counts = collector.build()
-        dropped_vectors = sum(file.file_format == FileFormat.PUFFIN for file in self._dropped_delete_files)
-        if dropped_vectors:
-            counts["removed-dvs"] = str(dropped_vectors)
+            collector.remove_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
+        counts = {
+            **collector.build(),
+            **_vector_counts("added", self.added_delete_files),
+            **_vector_counts("removed", self._dropped_delete_files),
+        }
         parent = metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
         return update_snapshot_summaries(
             summary=Summary(operation=self.operation, **counts, **self.snapshot_properties),
@@ -197,6 +226,38 @@ class EncryptedDelete(EncryptedProducer, DeleteFiles):
     """Drops whole data files that a predicate covers."""
 
 
+class EncryptedRowDelta(EncryptedOverwrite):
+    """Adds deletion vectors in place of earlier ones, and drops data files that they would cover whole."""
+
+    def apply(self, marked: MarkedRows) -> None:
+        """Take over what a merge-on-read delete found."""
+        self._marked = marked
+        for file in marked.dropped:
+            self.delete_data_file(file)
+
+    def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Write the new deletion vectors' manifests, one for each partition spec, beside the others."""
+        by_spec: dict[int, list[EncryptedDataFile]] = defaultdict(list)
+        for file in self._marked.added:
+            by_spec[file.spec_id].append(file)
+        return [*super().finish_manifests(manifests), *(self._delete_manifest(spec_id, files) for spec_id, files in by_spec.items())]
+
+    def obsolete_deletes(self) -> ObsoleteDeletes:
+        """Return which delete files go: those of dropped data files, and the vectors whose place new ones take."""
+        return replace(super().obsolete_deletes(), files=frozenset(self._marked.replaced))
+
+    @property
+    def added_delete_files(self) -> Sequence[EncryptedDataFile]:
+        """The new deletion vectors."""
+        return self._marked.added
+
+    def _delete_manifest(self, spec_id: int, files: list[EncryptedDataFile]) -> ManifestFile:
+        with self._manifest_writer(self.spec(spec_id), ManifestContent.DELETES) as writer:
+            for file in files:
+                writer.add(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=file))
+        return writer.to_manifest_file()
+
+
 class EncryptedUpdateSnapshot(UpdateSnapshotSeam):
     """What `Transaction.update_snapshot()` returns on an encrypted table."""
 
@@ -217,3 +278,22 @@ class EncryptedUpdateSnapshot(UpdateSnapshotSeam):
     def delete(self) -> EncryptedDelete:
         """Return a producer that drops data files."""
         return self.producer(EncryptedDelete, Operation.DELETE)
+
+    def row_delta(self) -> EncryptedRowDelta:
+        """Return a producer that adds deletion vectors."""
+        return self.producer(EncryptedRowDelta, Operation.DELETE)
+
+
+def _as_counted(file: DataFile) -> DataFile:
+    """Return a file with the size that summaries count, which for a deletion vector is that of its blob."""
+    counted = EncryptedDataFile.of(file)
+    if counted.content_size_in_bytes is None:
+        return file
+    counted = copy(counted)
+    counted[DATA_FILE_POSITIONS["file_size_in_bytes"]] = counted.content_size_in_bytes
+    return counted
+
+
+def _vector_counts(change: str, files: Iterable[DataFile]) -> dict[str, str]:
+    count = sum(is_deletion_vector(file) for file in files)
+    return {f"{change}-dvs": str(count)} if count else {}

@@ -31,6 +31,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
+from tablecrypt.table.deleted_positions import DeletedPositions
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.opened_file import OpenedFile, opened_file
@@ -52,6 +53,14 @@ class _Projection:
         return [column.name for column in self.read.columns]
 
 
+@dataclass(frozen=True)
+class MatchingPositions:
+    """The positions, in one data file, of the rows that are deleted already and of the living rows that a filter matches."""
+
+    deleted: DeletedPositions | None
+    matching: pa.ChunkedArray
+
+
 class TaskReader:
     """Reads the tasks of one scan; used by many threads.
 
@@ -61,7 +70,7 @@ class TaskReader:
         projected: the columns of the result; may hold the lineage fields.
         row_filter: unbound, on the table's schema.
         dictionary_columns: columns to return as Arrow dictionaries, from Parquet files.
-        scan_options: pyarrow.dataset.Scanner's, for the read-ahead.
+        read_ahead: how many bytes of a Parquet file may be fetched ahead; None: all that the columns and the filter need.
     """
 
     def __init__(
@@ -72,7 +81,7 @@ class TaskReader:
         row_filter: BooleanExpression,
         case_sensitive: bool = True,
         dictionary_columns: tuple[str, ...] = (),
-        scan_options: dict[str, Any] | None = None,
+        read_ahead: int | None = None,
     ) -> None:
         self._table_metadata = table_metadata
         self._io = io
@@ -80,7 +89,7 @@ class TaskReader:
         self._bound_filter = bind(table_metadata.schema(), row_filter, case_sensitive=case_sensitive)
         self._case_sensitive = case_sensitive
         self._dictionary_columns = dictionary_columns
-        self._scan_options = scan_options or {}
+        self._read_ahead = read_ahead
         self._deletes = DeleteReader(io, table_metadata)
         self._name_mapping = table_metadata.name_mapping()
         self._stored_schemas: dict[bytes, Schema] = {}
@@ -94,6 +103,21 @@ class TaskReader:
             FormatError: one of them cannot be read, or deletes do not fit their data file.
         """
         deletes = self._deletes.deletes_of(task)
+        for _, rows in self._living_rows(task, deletes):
+            yield rows
+
+    def matching_positions(self, task: FileScanTask) -> MatchingPositions:
+        """Return where a task's rows lie in their data file. The reader must project _row_id, which makes positions known.
+
+        Raises:
+            As `batches`.
+        """
+        deletes = self._deletes.deletes_of(task)
+        matching = [positions for positions, _ in self._living_rows(task, deletes) if positions is not None]
+        return MatchingPositions(deletes.positions, pa.chunked_array(matching, pa.int64()))
+
+    def _living_rows(self, task: FileScanTask, deletes: TaskDeletes) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
+        """Yield a task's rows without the deleted ones, with their positions where these are known."""
         wanted = self._with_equality_columns(task)
         with opened_file(self._io, task.file, self._dictionary_columns) as opened:
             projection = self._projection(opened, task.file, wanted)
@@ -103,17 +127,18 @@ class TaskReader:
                 rows = self._projected_rows(task, wanted, projection, positions, batch)
                 for delete in deletes.equality:
                     living = delete.living(rows)
-                    rows = rows if living is None else rows.filter(living)
+                    if living is not None:
+                        rows, positions = rows.filter(living), None if positions is None else positions.filter(living)
                 if rows.num_rows:
-                    yield rows.select(list(range(len(self._projected.fields))))
+                    yield positions, rows.select(list(range(len(self._projected.fields))))
 
     def _rows(self, opened: OpenedFile, projection: _Projection, deletes: TaskDeletes) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
         """Yield stored rows that are not deleted by position and pass the filter, with positions where they are needed."""
         if deletes.positions is None and ROW_ID.field_id not in self._projected.field_ids:
-            for batch in opened.batches(projection.columns, projection.row_filter, **self._scan_options):
+            for batch in opened.batches(projection.columns, projection.row_filter, self._read_ahead):
                 yield None, batch
             return
-        for positioned in opened.positioned_batches(projection.columns, projection.row_filter, **self._scan_options):
+        for positioned in opened.positioned_batches(projection.columns, projection.row_filter, self._read_ahead):
             yield _filtered(positioned, deletes, projection.row_filter)
 
     def _projected_rows(

@@ -32,9 +32,11 @@ from tablecrypt.table._pyiceberg.transactions import CreateTransactionSeam, Tran
 from tablecrypt.table.add_files import encrypted_files_to_data_files
 from tablecrypt.table.commit_rules import check_properties_keep_key_id
 from tablecrypt.table.copy_on_write import rewrite_without
+from tablecrypt.table.delete_modes import RowDelete, upsert_mode
+from tablecrypt.table.merge_on_read import mark_deleted
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.scan import EncryptedDataScan
-from tablecrypt.table.snapshots import EncryptedUpdateSnapshot
+from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedUpdateSnapshot
 from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Update
 from tablecrypt.table.upsert import UpsertPlan, plan_upsert
@@ -119,38 +121,13 @@ class EncryptedTransaction(TransactionSeam):
         branch: str | None = MAIN_BRANCH,
         _isolation_operation: Operation | None = None,
     ) -> None:
-        """Delete the rows that match: files that match whole are dropped, the others are rewritten without them (copy-on-write).
+        """Delete the rows that match: files that match whole are dropped, rows of others go as write.delete.mode says.
 
-        Rows that a rewrite only moves keep their `_row_id` and `_last_updated_sequence_number`.
+        copy-on-write (the default) writes these files again without the rows; rows that only move keep their `_row_id` and
+        `_last_updated_sequence_number`. merge-on-read marks the rows in deletion vectors.
         """
-        if self.table_metadata.properties.get(TableProperties.DELETE_MODE) == TableProperties.DELETE_MODE_MERGE_ON_READ:
-            warnings.warn("write.delete.mode=merge-on-read is not supported yet: deleting by copy-on-write", stacklevel=2)
-        predicate = parse_row_filter(delete_filter)
-        whole_files = self.update_snapshot(snapshot_properties, branch).delete()
-        if _isolation_operation is not None:
-            whole_files.isolate_as(_isolation_operation)
-        with whole_files:
-            whole_files.delete_by_predicate(predicate, case_sensitive)
-        if not whole_files.rewrites_needed:
-            if not whole_files.files_affected:
-                warnings.warn("Delete operation did not match any records", stacklevel=2)
-            return
-
-        scan = self.new_scan(predicate, case_sensitive)
-        commit_uuid = uuid.uuid4()
-        replaced = rewrite_without(scan.use_ref(branch) if branch is not None else scan, commit_uuid)
-        if not replaced:
-            return
-        rewrite = self.update_snapshot(snapshot_properties, branch).overwrite(commit_uuid)
-        if _isolation_operation is not None:
-            rewrite.isolate_as(_isolation_operation)
-        rewrite.continue_from(whole_files)
-        with rewrite:
-            rewrite.delete_by_predicate(predicate, case_sensitive)
-            for old, new in replaced:
-                rewrite.delete_data_file(old)
-                for file in new:
-                    rewrite.append_data_file(file)
+        mode = self.table_metadata.properties.get(TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT)
+        self._delete(RowDelete(parse_row_filter(delete_filter), case_sensitive, branch, mode), snapshot_properties, _isolation_operation)
 
     def upsert(
         self,
@@ -178,7 +155,8 @@ class EncryptedTransaction(TransactionSeam):
             scan = scan.use_ref(branch)
         plan: UpsertPlan = plan_upsert(df, scan, join_cols, when_matched_update_all, when_not_matched_insert_all)
         if plan.updated.num_rows:
-            self.delete(plan.updated_predicate, snapshot_properties, case_sensitive, branch, Operation.OVERWRITE)
+            delete = RowDelete(plan.updated_predicate, case_sensitive, branch, upsert_mode(self.table_metadata.properties))
+            self._delete(delete, snapshot_properties, Operation.OVERWRITE)
             self._append_rows(plan.updated, snapshot_properties, branch)
         if plan.inserted.num_rows:
             self._append_rows(plan.inserted, snapshot_properties, branch)
@@ -250,6 +228,48 @@ class EncryptedTransaction(TransactionSeam):
     def belongs_to_attempt(self, update: TableUpdate) -> bool:
         """Key entries of an abandoned attempt must not reach the metadata."""
         return isinstance(update, AddEncryptionKeyUpdate)
+
+    def _delete(self, delete: RowDelete, snapshot_properties: dict[str, str], isolation: Operation | None) -> None:
+        whole_files = self.update_snapshot(snapshot_properties, delete.branch).delete()
+        if isolation is not None:
+            whole_files.isolate_as(isolation)
+        with whole_files:
+            whole_files.delete_by_predicate(delete.predicate, delete.case_sensitive)
+        if whole_files.rewrites_needed:
+            self._delete_rows(delete, whole_files, snapshot_properties, isolation)
+        elif not whole_files.files_affected:
+            warnings.warn("Delete operation did not match any records", stacklevel=3)
+
+    def _delete_rows(
+        self, delete: RowDelete, whole_files: EncryptedDelete, snapshot_properties: dict[str, str], isolation: Operation | None
+    ) -> None:
+        scan = self.new_scan(delete.predicate, delete.case_sensitive)
+        scan = scan.use_ref(delete.branch) if delete.branch is not None else scan
+        commit_uuid = uuid.uuid4()
+        producer = self._row_producer(delete, scan, snapshot_properties, commit_uuid)
+        if producer is None:
+            return
+        if isolation is not None:
+            producer.isolate_as(isolation)
+        producer.continue_from(whole_files)
+        with producer:
+            producer.delete_by_predicate(delete.predicate, delete.case_sensitive)
+
+    def _row_producer(
+        self, delete: RowDelete, scan: EncryptedDataScan, snapshot_properties: dict[str, str], commit_uuid: uuid.UUID
+    ) -> EncryptedOverwrite | None:
+        if delete.mode == TableProperties.DELETE_MODE_MERGE_ON_READ:
+            marked = mark_deleted(scan, commit_uuid)
+            row_delta = self.update_snapshot(snapshot_properties, delete.branch).row_delta()
+            row_delta.apply(marked)
+            return row_delta if marked else None
+        replaced = rewrite_without(scan, commit_uuid)
+        overwrite = self.update_snapshot(snapshot_properties, delete.branch).overwrite(commit_uuid)
+        for old, new in replaced:
+            overwrite.delete_data_file(old)
+            for file in new:
+                overwrite.append_data_file(file)
+        return overwrite if replaced else None
 
     def _check_rows(self, df: pa.Table | pa.RecordBatchReader) -> None:
         if not isinstance(df, (pa.Table, pa.RecordBatchReader)):

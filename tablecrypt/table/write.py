@@ -27,9 +27,6 @@ from pyiceberg.io.pyarrow import (
     ParquetFormatModel,
     bin_pack_arrow_table,
     bin_pack_record_batches,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
     pyarrow_to_schema,
     schema_to_pyarrow,
 )
@@ -51,6 +48,7 @@ from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import determine_partitions, to_requested_schema
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, lineage_columns, with_lineage, without_lineage
 from tablecrypt.table.parquet_properties import parquet_writer_options, row_group_limit, target_file_size
+from tablecrypt.table.statistics import data_file_statistics
 
 logger = logging.getLogger(__name__)
 
@@ -194,9 +192,7 @@ class _DataFileWriter:
 
     def _statistics(self, footer: pq.FileMetaData) -> dict[str, Any]:
         stored = with_lineage(self.file_schema, self.lineage)
-        statistics = data_file_statistics_from_parquet_metadata(
-            footer, compute_statistics_plan(stored, self.table_metadata.properties), parquet_path_to_id_mapping(stored)
-        ).to_serialized_dict()
+        statistics = data_file_statistics(footer, stored, self.table_metadata.properties)
         return {name: _without_lineage_ids(value) for name, value in statistics.items()}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from tablecrypt.kms.client import GeneratedKey
 from tablecrypt.kms.factory import load_kms, shared_kms
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tests.support.aws import AwsServer
+from tests.support.forking import holds_in_forked_child
 
 
 class OwnClient:
@@ -133,16 +133,15 @@ def test_threads_share_one_client() -> None:
 def test_a_forked_child_has_a_client_of_its_own_that_works(aws: AwsServer) -> None:
     client = shared_kms(aws.kms_properties)
     generated = client.generate_key("alias/orders", 32)
-    child = os.fork()
-    if child == 0:
+
+    def check() -> bool:
         mine = shared_kms(aws.kms_properties)
         right = mine is not client and mine.unwrap_key(generated.wrapped_key, "alias/orders") == generated.key
         # The parent's object works as well, over a connection of this process.
         right = right and client.unwrap_key(generated.wrapped_key, "alias/orders") == generated.key
-        right = right and client.calls == {"unwrap_key": 1}
-        os._exit(0 if right else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+        return right and client.calls == {"unwrap_key": 1}
+
+    assert holds_in_forked_child(check)
 
 
 def test_memory_keyrings_of_one_name_are_one(aws: AwsServer) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tablecrypt.kms.per_process import PerProcess
+from tests.support.forking import holds_in_forked_child
 
 
 def test_threads_that_ask_at_once_get_one_value() -> None:
@@ -67,11 +68,8 @@ def test_a_forked_child_makes_its_own_even_while_another_thread_is_making_one() 
     maker = threading.Thread(target=value.get)
     maker.start()
     making.wait(timeout=10)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if value.get() == os.getpid() else 1)
-    _, status = os.waitpid(child, 0)
+    held = holds_in_forked_child(lambda: value.get() == os.getpid())
     leave.set()
     maker.join()
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert held
     assert value.get() == parent

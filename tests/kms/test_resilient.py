@@ -20,6 +20,7 @@ from tablecrypt.kms.key_cache import KeyCache, cache_name
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
 from tablecrypt.kms.retry import LONGEST_WAIT_SECONDS, RetryPolicy
+from tests.support.forking import holds_in_forked_child
 
 
 class Clock:
@@ -292,12 +293,7 @@ def test_a_forked_child_asks_for_itself_even_while_a_thread_holds_the_lock(clien
     wrapped = client.wrap_key(bytes(16), "orders")
     state = client._state.get()
     with state.lock, client._state._lock:
-        child = os.fork()
-        if child == 0:
-            same = client.unwrap_key(wrapped, "orders") == bytes(16) and client.calls == {"unwrap_key": 1}
-            os._exit(0 if same else 1)
-        _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+        assert holds_in_forked_child(lambda: client.unwrap_key(wrapped, "orders") == bytes(16) and client.calls == {"unwrap_key": 1})
     assert client.calls == {"wrap_key": 1}
 
 

@@ -99,11 +99,12 @@ def test_a_filter_leaves_the_rows_that_match() -> None:
 
 
 @pytest.mark.parametrize("row_group_size", [7, 20, 1000])
+@pytest.mark.parametrize("read_ahead", [None, 1, 300])
 @pytest.mark.parametrize("prune_by", [None, pc.field("id") >= 41, (pc.field("id") < 5) | (pc.field("id") > 50)])
-def test_positions_are_those_in_the_whole_file(row_group_size: int, prune_by: pc.Expression | None) -> None:
+def test_positions_are_those_in_the_whole_file(row_group_size: int, prune_by: pc.Expression | None, read_ahead: int | None) -> None:
     sealed = seal(sample_table(60), row_group_size=row_group_size)
     file = UniformParquetFile(pa.BufferReader(sealed.data), sealed.key_metadata, LOCATION)
-    found = list(file.positioned_batches(["id"], prune_by, batch_size=6))
+    found = list(file.positioned_batches(["id"], prune_by, read_ahead))
     for each in found:
         assert each.positions.to_pylist() == each.batch.column("id").to_pylist()
     matching = sealed.table if prune_by is None else sealed.table.filter(prune_by)

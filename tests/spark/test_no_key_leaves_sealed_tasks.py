@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.kms.factory import shared_kms
-from tablecrypt.spark.sealed_tasks import JobTicket
+from tablecrypt.spark.sealed_tasks import JobKey, JobTicket
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tests.spark.conftest import Lake, SparkRun
@@ -106,6 +106,19 @@ def test_no_key_is_in_plan_event_log_closure_shuffle_or_answer(
     assert any(b"SparkListenerJobEnd" in content for content in haystacks.values())
     assert any(path.endswith(".data") for path in haystacks), "no shuffle file was searched"
     assert found(keys, haystacks) == []
+
+
+def test_the_search_would_see_a_task_that_is_not_sealed(
+    spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.catalog.create_table("db.open", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    tcs.write_table(spark_run.session.range(5).selectExpr("id"), lake.identifier("db.open"), catalog_properties=lake.properties)
+    monkeypatch.setattr(JobKey, "seal", lambda _key, _role, _number, plaintext: plaintext)
+
+    tcs.read_table(spark_run.session, lake.identifier("db.open"), catalog_properties=lake.properties)
+
+    keys = file_keys(lake.catalog.load_table("db.open"))  # type: ignore[arg-type]
+    assert found(keys, {"closure": closures[-1][0]}) == ["closure"]
 
 
 def test_store_and_table_facts_travel_sealed_too(spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]]) -> None:

@@ -196,6 +196,14 @@ def test_overwrite_replaces_all_rows_in_one_commit(spark: SparkSession, lake: La
     assert summary["job"] == "nightly"
 
 
+def test_an_overwrite_of_an_empty_table_adds_the_rows(spark: SparkSession, lake: Lake) -> None:
+    lake.catalog.create_table("db.orders", ORDERS, properties=KEY)
+
+    write(frame(spark, 0, 10), lake, "db.orders", "overwrite")
+
+    assert ids(read(spark, lake, "db.orders")) == list(range(10))
+
+
 def test_an_overwrite_without_rows_empties_the_table(spark: SparkSession, lake: Lake) -> None:
     lake.catalog.create_table("db.orders", ORDERS, properties=KEY)
     write(frame(spark, 0, 10), lake, "db.orders")
@@ -363,11 +371,11 @@ def test_a_table_that_is_not_encrypted_is_refused(spark: SparkSession, lake: Lak
 def test_the_catalog_may_be_configured_in_the_environment(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.catalog.create_table("db.orders", ORDERS, properties=KEY)
     for name, value in lake.properties.items():
-        monkeypatch.setenv("PYICEBERG_CATALOG__CONFIGURED__" + name.replace(".", "__").replace("-", "_").upper(), value)
+        monkeypatch.setenv("PYICEBERG_CATALOG__SPARKTEST__" + name.replace(".", "__").replace("-", "_").upper(), value)
 
-    tcs.write_table(frame(spark, 0, 10), "configured.db.orders")
+    tcs.write_table(frame(spark, 0, 10), "sparktest.db.orders")
 
-    assert ids(tcs.read_table(spark, "configured.db.orders")) == list(range(10))
+    assert ids(tcs.read_table(spark, "sparktest.db.orders")) == list(range(10))
 
 
 def test_an_unknown_mode_and_a_name_without_catalog_are_refused(spark: SparkSession, lake: Lake) -> None:

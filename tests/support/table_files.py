@@ -100,9 +100,7 @@ class TableFiles:
         path = self._path("puffin")
         key_metadata = seal(self.io, path, PUFFIN_MAGIC + before + blob + b"a footer that is not read")
         place = {"content_offset": len(PUFFIN_MAGIC + before), "content_size_in_bytes": len(blob), "referenced_data_file": target}
-        return self.file(
-            DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, path, len(bitmap), key_metadata, **{**place, **fields}
-        )
+        return self.file(DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, path, len(bitmap), key_metadata, **{**place, **fields})
 
     def file(
         self, content: DataFileContent, file_format: FileFormat, path: str, records: int, key: StandardKeyMetadata, **fields: Any
@@ -158,9 +156,9 @@ class TableFiles:
         return str(self.folder / f"{next(self._numbers)}.{extension}")
 
 
-def deletion_vector_blob(bitmap: bytes) -> bytes:
+def deletion_vector_blob(bitmap: bytes, magic: bytes = MAGIC) -> bytes:
     """A deletion-vector-v1 blob around a serialized bitmap."""
-    framed = MAGIC + bitmap
+    framed = magic + bitmap
     return struct.pack(">I", len(framed)) + framed + struct.pack(">I", zlib.crc32(framed))
 
 

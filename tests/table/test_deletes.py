@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -221,7 +221,7 @@ BITMAP = struct.pack("<Q", 0)
         deletion_vector_blob(struct.pack("<Q", 3)),
         deletion_vector_blob(b"\xff" * 64),
         deletion_vector_blob(BITMAP).replace(MAGIC, b"\0\0\0\0"),
-        (lambda framed: struct.pack(">I", len(framed)) + framed + struct.pack(">I", zlib.crc32(framed)))(b"XXXX" + BITMAP),
+        deletion_vector_blob(BITMAP, b"XXXX"),
     ],
 )
 def test_a_malformed_deletion_vector_is_refused(blob: bytes) -> None:
@@ -231,10 +231,8 @@ def test_a_malformed_deletion_vector_is_refused(blob: bytes) -> None:
 
 @given(st.binary(max_size=100), st.booleans())
 def test_no_bytes_make_the_parser_fail_in_another_way(data: bytes, framed: bool) -> None:
-    try:
+    with contextlib.suppress(FormatError):
         parse_deletion_vector(deletion_vector_blob(data) if framed else data, "loc")
-    except FormatError:
-        pass
 
 
 @given(st.sets(st.integers(0, 50)), st.lists(st.integers(0, 50), unique=True).map(sorted))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import struct
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.typedef import Record
@@ -49,9 +51,7 @@ from tests.support.plaintext import CANARY
 from tests.support.sample_rows import many_rows
 from tests.support.table_files import Keys, TableFiles
 
-SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=True), NestedField(2, "text", StringType()), NestedField(3, "day", DateType())
-)
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "text", StringType()), NestedField(3, "day", DateType()))
 ARROW = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string()), ("day", pa.date32())])
 
 
@@ -357,10 +357,9 @@ def test_names_that_avro_does_not_allow_are_written_as_pyiceberg_does(tmp_path: 
 
 
 def test_many_types_are_read_as_they_were_written(tmp_path: Path) -> None:
-    from pyiceberg.catalog import Catalog
-
     table = many_rows(range(25))
-    files = TableFiles(tmp_path, Catalog._convert_schema_if_needed(table.schema, format_version=3))
+    schema = assign_fresh_schema_ids(Catalog._convert_schema_if_needed(table.schema, format_version=3))
+    files = TableFiles(tmp_path, schema)
     (file,) = write_data_files(files.metadata, table, files.io, Keys())
     assert_same_rows(read(files, [file]), table)
 
@@ -395,11 +394,38 @@ def test_the_rarer_types_are_read_as_they_were_written(tmp_path: Path) -> None:
     }
     arrow_schema = schema_to_pyarrow(SPECIAL, include_field_ids=False)
     arrays = [
-        pa.array(stored[each.name], pa.string()).cast(each.type) if pa.types.is_decimal(each.type) else pa.array(stored[each.name], each.type)
+        pa.array(stored[each.name], pa.string()).cast(each.type)
+        if pa.types.is_decimal(each.type)
+        else pa.array(stored[each.name], each.type)
         for each in arrow_schema
     ]
     table = pa.table(arrays, schema=arrow_schema)
-    assert read(files, written(files, table)).to_pydict() == table.to_pydict()
+    assert read(files, written(files, table)).equals(table)
+
+
+@pytest.mark.parametrize(
+    ("iceberg", "values", "layout"),
+    [
+        (TimestampNanoType(), [1, 2**62 + 1, None], "<q"),
+        (TimestamptzNanoType(), [-1, 999, None], "<q"),
+        (TimestampType(), [-(2**60), 2**60, None], "<q"),
+        (TimeType(), [0, 86_399_999_999, None], "<q"),
+        (DateType(), [-(2**30), 2**30, None], "<i"),
+    ],
+)
+def test_bounds_of_times_are_exact(tmp_path: Path, iceberg: Any, values: list[int | None], layout: str) -> None:
+    schema = Schema(NestedField(1, "at", iceberg))
+    files = TableFiles(tmp_path, schema, properties={"write.parquet.row-group-limit": "1"})
+    (file,) = written(files, pa.table([values], schema=schema_to_pyarrow(schema, include_field_ids=False)))
+    assert struct.unpack(layout, file.lower_bounds[1])[0] == values[0]
+    assert struct.unpack(layout, file.upper_bounds[1])[0] == values[1]
+    assert file.null_value_counts == {1: 1}
+
+
+def test_a_column_of_nulls_has_no_bounds(tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, SCHEMA)
+    (file,) = written(files, pa.table([[1], [CANARY], [None]], schema=ARROW))
+    assert file.lower_bounds.keys() == file.upper_bounds.keys() == {1, 2}
 
 
 def test_files_are_written_side_by_side(tmp_path: Path) -> None:

@@ -1,0 +1,154 @@
+"""An encrypted table written and read by Spark, and then looked at from the outside.
+
+`use_a_table` is what you would copy. Everything below it starts what it needs (AWS KMS played by moto inside this process, and a Spark
+session with two cores) and shows what was left in ./demo/spark, which every run makes anew.
+
+Run: make demo-spark   (needs Java 17 or newer)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import boto3
+from moto.server import ThreadedMotoServer
+from pyiceberg.catalog import load_catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType
+from pyspark.sql import DataFrame, SparkSession
+
+import tablecrypt.spark as tcs
+from tablecrypt.errors import ConfigurationError
+
+DEMO = Path("demo/spark").absolute()
+CANARY = "c4nary-plaintext-must-not-appear"
+REGION = "us-east-1"
+ROWS = 200_000
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "region", StringType()),
+    NestedField(3, "day", DateType()),
+    NestedField(4, "amount", DecimalType(9, 2)),
+    NestedField(5, "note", StringType()),
+)
+
+
+def use_a_table(spark: SparkSession, orders: DataFrame, kms_endpoint: str) -> DataFrame:
+    properties = {  # or leave them to .pyiceberg.yaml, under the catalog's name
+        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+        "uri": f"sqlite:///{DEMO}/catalog.db",
+        "warehouse": f"file://{DEMO}/warehouse",
+        "encryption.kms-type": "aws",
+        "kms.endpoint": kms_endpoint,  # without it: AWS's own
+        "client.region": REGION,
+    }
+    catalog = load_catalog("prod", **properties)
+    catalog.create_namespace("db")
+    catalog.create_table("db.orders", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+
+    tcs.write_table(orders, "prod.db.orders", mode="append", catalog_properties=properties)
+    return tcs.read_table(
+        spark,
+        "prod.db.orders",
+        columns=["id", "region", "amount"],
+        row_filter="region = 'eu' and amount > 9990",
+        catalog_properties=properties,
+    )
+
+
+# ── What you would copy ends here. The rest starts a KMS and Spark, and shows what happened. ───────────────────────────────────────────
+
+
+@contextmanager
+def running_kms() -> Iterator[str]:
+    """A KMS on a free port, with one master key. The credentials are moto's: it accepts any."""
+    os.environ.pop("AWS_PROFILE", None)
+    os.environ.update(AWS_ACCESS_KEY_ID="demo", AWS_SECRET_ACCESS_KEY="demo", AWS_REGION=REGION, AWS_DEFAULT_REGION=REGION)
+    os.environ.update(AWS_CONFIG_FILE=os.devnull, AWS_SHARED_CREDENTIALS_FILE=os.devnull, AWS_EC2_METADATA_DISABLED="true")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    kms = boto3.client("kms", endpoint_url=endpoint, region_name=REGION)
+    kms.create_alias(AliasName="alias/orders", TargetKeyId=kms.create_key()["KeyMetadata"]["KeyId"])
+    try:
+        yield endpoint
+    finally:
+        server.stop()
+
+
+@contextmanager
+def running_spark() -> Iterator[SparkSession]:
+    """A local session whose workers run this Python, with the modules that it finds."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    builder = SparkSession.builder.master("local[2]").appName("tablecrypt-demo")
+    for name, value in {
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def sample_orders(spark: SparkSession) -> DataFrame:
+    return spark.range(0, ROWS, 1, 4).selectExpr(
+        "id",
+        "element_at(array('eu', 'us', 'asia'), cast(id % 3 as int) + 1) AS region",
+        "date_add(date'2026-01-01', cast(id % 365 as int)) AS day",
+        "cast(id % 1000000 / 20 AS decimal(9, 2)) AS amount",
+        f"'{CANARY}' AS note",
+    )
+
+
+def show_files() -> None:
+    print(f"\nWhat lies in {DEMO}:")
+    for path in sorted(DEMO.rglob("*")):
+        if not path.is_file():
+            continue
+        head = path.read_bytes()[:4]
+        print(f"  {path.stat().st_size:>9}  {head!r:<9} {path.relative_to(DEMO)}")
+    print("  PARE: encrypted Parquet. AGS1: an encrypted manifest or manifest list. The rest is the catalog and the table's metadata.")
+
+
+def count_canaries() -> int:
+    return sum(path.read_bytes().count(CANARY.encode()) for path in DEMO.rglob("*") if path.is_file())
+
+
+def main() -> None:
+    try:
+        tcs.check_java()
+    except ConfigurationError as error:
+        sys.exit(str(error))
+    shutil.rmtree(DEMO, ignore_errors=True)
+    DEMO.mkdir(parents=True)
+    with running_kms() as kms_endpoint, running_spark() as spark:
+        orders = sample_orders(spark)
+        rows = use_a_table(spark, orders, kms_endpoint)
+        print(f"\nwritten: {orders.count()} rows")
+        print(f"read back with a filter: {rows.count()} rows")
+        rows.orderBy("id").show(5)
+    show_files()
+    found = count_canaries()
+    print(f"\n{CANARY!r}, which is in every row, is in these files {found} times")
+    if found:
+        sys.exit("plaintext was found where only ciphertext may be")
+
+
+if __name__ == "__main__":
+    main()

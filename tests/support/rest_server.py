@@ -1,0 +1,156 @@
+"""Iceberg's reference REST catalog server, in a process of its own: the server that the project ships for its clients' tests.
+
+Its jars come from Maven Central the first time, fetched by the Ivy that pyspark carries, and stay in the user's cache folder. It keeps its
+catalog in SQLite and its tables under file://, and answers on a free port of this machine without authentication. It has the endpoint for
+scan planning on the server, which encrypted tables must never use.
+
+This module is also a pytest plugin: it gives the session fixture `rest_server`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+import requests
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.rest import RestCatalog
+from tablecrypt_catalog import EncryptedRestCatalog
+
+from tests.support.aws import AwsServer
+from tests.support.java_version import java_executable, java_problem
+
+ICEBERG_VERSION: Final = "1.11.0"
+MAIN_CLASS: Final = "org.apache.iceberg.rest.RESTCatalogServer"
+START_TIMEOUT: Final = 60
+_IVY_FILE: Final = Path(__file__).with_name("rest_server_ivy.xml")
+_JARS: Final = Path.home() / ".cache" / "tablecrypt-tests" / f"iceberg-rest-server-{ICEBERG_VERSION}"
+
+
+class RestServer:
+    """One running server with a catalog of its own, which begins empty. `folder` takes its database, log and default warehouse."""
+
+    def __init__(self, folder: Path) -> None:
+        java = java_executable()
+        assert java is not None
+        port = _free_port()
+        self.uri = f"http://127.0.0.1:{port}"
+        self._log = folder / "server.log"
+        settings = {
+            "CATALOG_REST_PORT": str(port),
+            "CATALOG_WAREHOUSE": f"file://{folder}/warehouse",
+            "CATALOG_URI": f"jdbc:sqlite:file:{folder}/catalog.db",
+            # SQLite takes one writer at a time, and its driver fails where it would have to wait.
+            "CATALOG_CLIENTS": "1",
+        }
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", _class_path(java), MAIN_CLASS],
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env=os.environ | settings,
+            )
+        self._wait_until_it_answers()
+
+    def stop(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while self._process.poll() is None and time.monotonic() < deadline:
+            if _answers(self.uri):
+                return
+            time.sleep(0.1)
+        self.stop()
+        raise RuntimeError(f"the REST catalog server did not start. The end of its log:\n{self._log.read_text(errors='replace')[-4000:]}")
+
+
+def new_namespace(uri: str, folder: Path) -> str:
+    """A namespace that no other test uses; tables made in it lie under `folder`."""
+    namespace = f"db{secrets.token_hex(4)}"
+    with_location = {"location": f"file://{folder}/{namespace}"}
+    RestCatalog("maker", uri=uri).create_namespace(namespace, with_location)
+    return namespace
+
+
+def encrypted_rest_catalog(uri: str, aws: AwsServer, properties: Mapping[str, str] | None = None) -> EncryptedRestCatalog:
+    """A client of the server at `uri`, with its keys in moto's KMS."""
+    catalog = load_catalog(
+        "prod",
+        **{"py-catalog-impl": "tablecrypt_catalog.EncryptedRestCatalog", "uri": uri, **aws.kms_properties, **(properties or {})},
+    )
+    assert isinstance(catalog, EncryptedRestCatalog)
+    return catalog
+
+
+@pytest.fixture(scope="session")
+def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer]:
+    """The server, started once per session. Without a fit Java the test is skipped, except in CI: there it fails."""
+    problem = java_problem()
+    if problem and os.environ.get("CI"):
+        pytest.fail(problem)
+    if problem:
+        pytest.skip(problem)
+    server = RestServer(tmp_path_factory.mktemp("rest-server"))
+    yield server
+    server.stop()
+
+
+def _class_path(java: str) -> str:
+    if not _JARS.is_dir():
+        _fetch_jars(java)
+    hadoop = [next(_pyspark_jars().glob(f"{name}-[0-9]*.jar")) for name in ("hadoop-client-api", "hadoop-client-runtime")]
+    return os.pathsep.join([f"{_JARS}/*", *map(str, hadoop)])
+
+
+def _fetch_jars(java: str) -> None:
+    ivy = next(_pyspark_jars().glob("ivy-[0-9]*.jar"))
+    _JARS.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=_JARS.parent) as scratch:
+        jars = Path(scratch) / "jars"
+        pattern = f"{jars}/[artifact](-[classifier])-[revision].[ext]"
+        command = [java, "-jar", str(ivy), "-warn", "-ivy", str(_IVY_FILE), "-cache", f"{scratch}/cache", "-retrieve", pattern]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode:
+            raise RuntimeError(f"the REST catalog server's jars could not be fetched:\n{(run.stdout + run.stderr)[-4000:]}")
+        try:
+            jars.rename(_JARS)
+        except OSError:
+            # Another process was faster: its folder is complete, since it came here by a rename too.
+            if not _JARS.is_dir():
+                raise
+
+
+def _pyspark_jars() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent / "jars"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(uri: str) -> bool:
+    try:
+        return requests.get(f"{uri}/v1/config", timeout=5).ok
+    except requests.RequestException:
+        return False

@@ -1,0 +1,154 @@
+"""Every type that PyIceberg writes in format version 3, primitive and nested, comes back as it went in; partitions and sort orders too."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+from tablecrypt_catalog import EncryptedInMemoryCatalog
+
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tests.support.catalogs import CANARY
+from tests.support.compare import assert_same_rows
+
+UTC = dt.UTC
+VALUES: dict[str, tuple[IcebergType, list[object]]] = {
+    "boolean": (BooleanType(), [True, False, None]),
+    "int": (IntegerType(), [-(2**31), 2**31 - 1, None]),
+    "long": (LongType(), [-(2**63), 2**63 - 1, None]),
+    "float": (FloatType(), [float("-inf"), 1.5, None]),
+    "double": (DoubleType(), [float("nan"), -0.0, None]),
+    "decimal9": (DecimalType(9, 2), [decimal.Decimal("-9999999.99"), decimal.Decimal("0.01"), None]),
+    "decimal18": (DecimalType(18, 6), [decimal.Decimal("99999999999.999999"), decimal.Decimal("-0.000001"), None]),
+    "decimal38": (DecimalType(38, 0), [decimal.Decimal(10**38 - 1), decimal.Decimal(-(10**38) + 1), None]),
+    "date": (DateType(), [dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
+    "time": (TimeType(), [dt.time(0), dt.time(23, 59, 59, 999999), None]),
+    "timestamp": (TimestampType(), [dt.datetime(1, 1, 1), dt.datetime(2026, 1, 1, 1, 1, 1, 1), None]),
+    "timestamptz": (TimestamptzType(), [dt.datetime(1969, 12, 31, tzinfo=UTC), dt.datetime(2026, 1, 1, tzinfo=UTC), None]),
+    "timestamp_ns": (TimestampNanoType(), [dt.datetime(1970, 1, 1), dt.datetime(2026, 1, 1, 1, 1, 1, 1), None]),
+    "timestamptz_ns": (TimestamptzNanoType(), [dt.datetime(1969, 12, 31, tzinfo=UTC), dt.datetime(2026, 1, 1, tzinfo=UTC), None]),
+    "string": (StringType(), ["", f"\u0000 häß \U0001f512 {CANARY}", None]),
+    "uuid": (UUIDType(), [uuid.UUID(int=0), uuid.UUID(int=2**128 - 1), None]),
+    "fixed": (FixedType(3), [b"\x00\x00\x00", b"\xff\xfe\xfd", None]),
+    "binary": (BinaryType(), [b"", bytes(range(256)), None]),
+    "list": (ListType(100, StringType(), element_required=False), [[], [CANARY, None], None]),
+    "map": (MapType(101, StringType(), 102, LongType(), value_required=False), [[], [("a", 1), ("b", None)], None]),
+    "struct": (
+        StructType(NestedField(103, "x", LongType()), NestedField(104, "y", StructType(NestedField(105, "z", StringType())))),
+        [{"x": 1, "y": {"z": CANARY}}, {"x": None, "y": None}, None],
+    ),
+    "list_of_structs": (
+        ListType(106, StructType(NestedField(107, "a", LongType()), NestedField(108, "b", ListType(109, DateType())))),
+        [[], [{"a": 1, "b": [dt.date(2026, 1, 1)]}, {"a": None, "b": None}], None],
+    ),
+    "map_of_structs": (
+        MapType(110, IntegerType(), 111, StructType(NestedField(112, "t", TimestamptzType()))),
+        [[], [(1, {"t": dt.datetime(2026, 1, 1, tzinfo=UTC)})], None],
+    ),
+    "map_of_lists": (MapType(113, StringType(), 114, ListType(115, BooleanType(), element_required=False)), [[], [("k", [True, None])], None]),
+}
+
+
+@pytest.fixture
+def catalog(warehouse: Path) -> Catalog:
+    MemoryKeyManagementClient({"kms.memory.name": "types"}, keys={"master": b"t" * 32})
+    made = EncryptedInMemoryCatalog(
+        "types", warehouse=f"file://{warehouse}", **{"encryption.kms-type": "memory", "kms.memory.name": "types"}
+    )
+    made.create_namespace("db")
+    return made
+
+
+def table_of(schema: Schema, columns: dict[str, list[object]]) -> pa.Table:
+    arrow = schema_to_pyarrow(schema, include_field_ids=False)
+    values = {name: [v.bytes if isinstance(v, uuid.UUID) else v for v in each] for name, each in columns.items()}
+    return pa.table({field.name: pa.array(values[field.name], field.type) for field in arrow}, schema=arrow)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_of_every_type_come_back(catalog: Catalog, name: str) -> None:
+    kind, values = VALUES[name]
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "value", kind))
+    rows = table_of(schema, {"id": [1, 2, 3], "value": values})
+    table = catalog.create_table("db.t", schema, properties={"encryption.key-id": "master"})
+    table.append(rows)
+    table.append(rows.slice(1, 2))
+    assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows, rows.slice(1, 2)]))
+    table.delete("id = 2")
+    assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows.slice(0, 1), rows.slice(2, 1), rows.slice(2, 1)]))
+
+
+PARTITIONED: list[tuple[str, Transform]] = [  # type: ignore[type-arg]
+    *((name, IdentityTransform()) for name in ("boolean", "int", "long", "decimal9", "decimal38", "date", "string", "timestamptz")),
+    *((name, BucketTransform(3)) for name in ("int", "long", "decimal18", "date", "timestamp", "string", "uuid", "fixed", "binary")),
+    *((name, TruncateTransform(2)) for name in ("int", "long", "decimal18", "string")),
+    *((name, transform) for name in ("date", "timestamp", "timestamptz") for transform in (YearTransform(), MonthTransform(), DayTransform())),
+    ("timestamp", HourTransform()),
+    ("string", VoidTransform()),
+]
+
+
+@pytest.mark.parametrize(("name", "transform"), PARTITIONED, ids=lambda each: str(each))
+def test_tables_partitioned_by_every_transform_and_type_read_back(catalog: Catalog, name: str, transform: Transform) -> None:  # type: ignore[type-arg]
+    kind, values = VALUES[name]
+    values = ["a", "b", None] if name == "string" else values
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "value", kind), NestedField(3, "text", StringType()))
+    rows = table_of(schema, {"id": [1, 2, 3], "value": values, "text": [CANARY] * 3})
+    spec = PartitionSpec(PartitionField(2, 1000, transform, "part"))
+    table = catalog.create_table("db.t", schema, partition_spec=spec, properties={"encryption.key-id": "master"})
+    table.append(rows)
+    assert_same_rows(table.scan().to_arrow(), rows)
+    assert_same_rows(table.scan(row_filter="value is null").to_arrow(), rows.slice(2, 1))
+    table.delete("id = 1")
+    assert_same_rows(table.scan().to_arrow(), rows.slice(1))
+
+
+def test_a_sort_order_is_kept_in_the_metadata(catalog: Catalog) -> None:
+    schema = Schema(NestedField(1, "id", LongType()))
+    order = SortOrder(SortField(1, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST))
+    table = catalog.create_table("db.t", schema, sort_order=order, properties={"encryption.key-id": "master"})
+    table.append(pa.table({"id": pa.array([1, 3, 2], pa.int64())}))
+    assert catalog.load_table("db.t").sort_order().fields == order.fields

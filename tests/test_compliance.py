@@ -1,0 +1,39 @@
+"""docs/compliance.md names only code and tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+TABLE_ROWS: Final = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (ROOT / "docs" / "compliance.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ") and not line.startswith("| clause ")
+]
+CODE: Final = sorted({name for row in TABLE_ROWS for name in re.findall(r"`([^`]+)`", row[1])})
+TESTS: Final = sorted({name for row in TABLE_ROWS for name in re.findall(r"`([^`]+)`", row[2])})
+
+
+def test_every_clause_has_code_and_a_test() -> None:
+    assert len(TABLE_ROWS) > 40
+    assert not [row[0] for row in TABLE_ROWS if len(row) != 3 or not re.search(r"`.+`", row[1]) or not re.search(r"`.+::.+`", row[2])]
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_the_code_exists(name: str) -> None:
+    folder = ROOT if name.startswith("catalog/") else ROOT / "tablecrypt"
+
+    assert (folder / name).is_file()
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_the_test_exists(name: str) -> None:
+    file, _, function = name.partition("::")
+    tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
+
+    assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}

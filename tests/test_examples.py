@@ -1,0 +1,29 @@
+"""The example of `make demo` runs in an empty folder, shows what it says it shows, and leaves only ciphertext behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+
+
+def test_the_first_example_shows_ciphertext_keys_and_calls(warehouse: Path) -> None:
+    search_path = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
+    command = [sys.executable, str(ROOT / "examples" / "first_encrypted_table.py")]
+    environment = os.environ | {"PYTHONPATH": search_path, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
+    run = subprocess.run(command, cwd=warehouse, env=environment, capture_output=True, encoding="utf-8", check=False)
+
+    assert run.returncode == 0, run.stderr
+    shown = {" ".join(line.split()) for line in run.stdout.splitlines()}
+    assert {"2 desk 310", "4 shelf 120"} <= shown
+    assert any(line.startswith("data file") and "PARE" in line for line in shown)
+    assert sum("AGS1" in line for line in shown) == 2
+    assert any(line.startswith("demo/, every file") and line.endswith("none") for line in shown)
+    assert any(line.startswith("the same rows, by plain PyIceberg") and line.endswith("a .parquet file") for line in shown)
+    assert any(line.endswith("wrap_key × 2") for line in shown)
+    assert any(line.endswith("unwrap_key × 1") for line in shown)
+    assert not any(line.startswith("it returned") for line in shown)
