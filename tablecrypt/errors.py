@@ -11,6 +11,7 @@
     │   ├── KmsAccessDeniedError
     │   └── KmsUnavailableError
     ├── FormatError              the bytes are not of the format they should be of, or of one we do not read
+    ├── PurgeIncompleteError     files of a table could not be deleted: purging it again continues
     ├── ConfigurationError       a property or an argument cannot be used as given
     └── MissingExtraError        an optional package is not installed; the message names the pip extra
 
@@ -93,6 +94,24 @@ class KmsUnavailableError(KmsError):
 
 class FormatError(TablecryptError):
     """The bytes are not of the format they should be of, or of a version that this library does not read."""
+
+
+class PurgeIncompleteError(TablecryptError):
+    """Some files of a table that is being purged could not be deleted. The table is still in the catalog: purge it again.
+
+    Attributes:
+        table: the table's name.
+        failed: for each location that is left, what the store said.
+    """
+
+    def __init__(self, table: str, failed: dict[str, str]) -> None:
+        super().__init__(table, failed)
+        self.table = table
+        self.failed = failed
+
+    def __str__(self) -> str:
+        location, problem = next(iter(self.failed.items()))
+        return f"{self.table}: {len(self.failed)} files could not be deleted (first {location}: {problem}); purge it again to continue"
 
 
 class ConfigurationError(TablecryptError, ValueError):

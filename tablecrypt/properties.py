@@ -30,6 +30,10 @@ KEK_LIFESPAN_MS: Final = Property(
     "encryption.kek-lifespan-ms", "table", str(730 * 24 * 60 * 60 * 1000), "tablecrypt.keys",
     "Age at which a KEK wraps nothing new. May shorten the 730 days of the specification, never lengthen them.",
 )
+PINS: Final = Property(
+    "encryption.pins", "catalog", None, "tablecrypt_catalog",
+    "Path of a JSON file in which this client keeps what it has seen of each encrypted table: an older, edited or plaintext one is refused.",
+)
 KMS_TYPE: Final = Property("encryption.kms-type", "catalog", None, "tablecrypt.kms", "aws, gcp, azure, vault, local or memory.")
 KMS_IMPL: Final = Property(
     "encryption.kms-impl", "catalog", None, "tablecrypt.kms",

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
+from tests.support.java_version import java_problem
 
 if TYPE_CHECKING:
+    from tests.support.hive import HiveMetastore
     from tests.support.plaintext_scan import Registry
+    from tests.support.rest_server import RestServer
 
 pytest_plugins = ["tests.support.plaintext_scan", "tests.support.selection"]
 
@@ -31,3 +34,32 @@ def aws(plaintext_registry: Registry) -> Iterator[AwsServer]:
     plaintext_registry.search_tables_in(server.s3)
     yield server
     server.stop()
+
+
+def _require_java() -> None:
+    problem = java_problem()
+    if problem and os.environ.get("CI"):
+        pytest.fail(problem)
+    if problem:
+        pytest.skip(problem)
+
+
+@pytest.fixture(scope="session")
+def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer]:
+    """Iceberg's reference REST catalog server, started once per session. Without a fit Java its tests are skipped, in CI they fail."""
+    from tests.support.rest_server import RestServer
+
+    _require_java()
+    server = RestServer(tmp_path_factory.mktemp("rest-server"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastore]:
+    """A Hive metastore, started once per session. Without a fit Java its tests are skipped, in CI they fail."""
+    from tests.support.hive import HiveMetastore
+
+    _require_java()
+    with HiveMetastore(tmp_path_factory.mktemp("hive-metastore")) as metastore:
+        yield metastore

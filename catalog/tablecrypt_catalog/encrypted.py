@@ -7,12 +7,13 @@ in force: what is exchanged is only the metadata that it swaps in.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, cast
 
-from pyiceberg.catalog import METADATA, Catalog, MetastoreCatalog, delete_files
+from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import CreateTableTransaction, StagedTable, Table
+from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
@@ -27,10 +28,15 @@ from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import UpgradeToVersion3Update
+from tablecrypt_catalog.client_pins import ClientPins
+from tablecrypt_catalog.pins import TrustedTable, sighting
+from tablecrypt_catalog.purge import purge
 from tablecrypt_catalog.table_encryption import creation_properties, opened_table, refuse_key_id_without_encryption, table_file_io
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+logger = logging.getLogger(__name__)
 
 
 class EncryptionMixin(MetastoreCatalogSeam):
@@ -43,15 +49,21 @@ class EncryptionMixin(MetastoreCatalogSeam):
             KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
         """
-        return opened_table(self, super().load_table(identifier))  # type: ignore[safe-super]
+        question = self.client_pins.ask(identifier)
+        return opened_table(self, super().load_table(identifier), question.answered)  # type: ignore[safe-super]
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file."""
-        return opened_table(self, super().register_table(identifier, metadata_location, overwrite))  # type: ignore[safe-super]
+        question = self.client_pins.ask(identifier)
+        return opened_table(self, super().register_table(identifier, metadata_location, overwrite), question.answered)  # type: ignore[safe-super]
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """Rename a table."""
-        return opened_table(self, super().rename_table(from_identifier, to_identifier))  # type: ignore[safe-super]
+        """Rename a table; its pin goes with it."""
+        question = self.client_pins.ask(from_identifier)
+        renamed = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
+        table = opened_table(self, renamed, question.answered)
+        self.client_pins.rename(from_identifier, to_identifier)
+        return table
 
     def create_table(
         self,
@@ -66,9 +78,14 @@ class EncryptionMixin(MetastoreCatalogSeam):
 
         Raises:
             ConfigurationError: format-version 1 or 2 was asked for, or the encryption properties cannot be used.
+            KeyIdChangedError: an encrypted table is pinned there, and this one would not be encrypted, or not with its key.
         """
         creation = creation_properties(self.properties, properties)
-        return opened_table(self, super().create_table(identifier, schema, location, partition_spec, sort_order, creation))  # type: ignore[safe-super]
+        question = self.client_pins.ask(identifier)
+        if names.KEY_ID.name not in creation:
+            question.refuse_plaintext()
+        created = super().create_table(identifier, schema, location, partition_spec, sort_order, creation)  # type: ignore[safe-super]
+        return opened_table(self, created, question.answered)
 
     def create_table_transaction(
         self,
@@ -81,6 +98,7 @@ class EncryptionMixin(MetastoreCatalogSeam):
     ) -> CreateTableTransaction:
         """Return a transaction that creates a table together with its first data."""
         if names.KEY_ID.name not in properties:
+            self.client_pins.ask(identifier).refuse_plaintext()
             return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, properties)
         creation = creation_properties(self.properties, properties)
         staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
@@ -89,21 +107,46 @@ class EncryptionMixin(MetastoreCatalogSeam):
         return EncryptedCreateTransaction(staged)
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop a table and delete its files."""
-        table = self.load_table(identifier)
+        """Drop a table and delete its files, of an encrypted table also those of expired snapshots.
+
+        Raises:
+            PurgeIncompleteError: files could not be deleted; purging again continues.
+            CommitFailedException: someone committed to the table meanwhile; purging again deletes those files too.
+        """
+        try:
+            table = self.load_table(identifier)
+        except FileNotFoundError as error:
+            # A purge deletes the current metadata last: the one before this ended there.
+            logger.warning("%s has no metadata any more and is only dropped: %s", identifier, error)
+            self.drop_table(identifier)
+            return
         if not isinstance(table, EncryptedTable):
             super().purge_table(identifier)
             return
-        manifests = [manifest for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)]
-        data_files = {
-            entry.data_file.file_path for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-        }
-        self.drop_table(identifier)
-        delete_files(table.io, data_files, "data")
-        delete_files(table.io, {manifest.manifest_path for manifest in manifests}, "manifest")
-        delete_files(table.io, {snapshot.manifest_list for snapshot in table.snapshots()}, "manifest list")
-        delete_files(table.io, {log.metadata_file for log in table.metadata.metadata_log}, METADATA)
-        delete_files(table.io, {table.metadata_location}, METADATA)
+        purge(table, lambda: self.drop_table(identifier))
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        """Drop a table, and forget its pin."""
+        super().drop_table(identifier)  # type: ignore[safe-super]
+        self.client_pins.forget(identifier)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit updates to a table, and move its pin."""
+        question = self.client_pins.ask(table.name())
+        response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
+        question.landed(response.metadata, response.metadata_location)
+        return response
+
+    @property
+    def client_pins(self) -> ClientPins:
+        """The pins of this catalog in the file that its property encryption.pins names."""
+        return ClientPins(self.name, self.properties)
+
+    def forget_pin(self, identifier: str | Identifier) -> None:
+        """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
+        self.client_pins.forget(identifier)
 
     def stage_commit(
         self,
@@ -115,10 +158,13 @@ class EncryptionMixin(MetastoreCatalogSeam):
         """Return the table as a commit will leave it, after checking what must hold for every commit to an encrypted table."""
         if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in updates):
             return self._stage_creation(identifier, requirements, updates)
-        current = opened_table(self, current) if current is not None else None
+        if current is not None:
+            current = opened_table(self, current, self.client_pins.ask(identifier).answered_as_base)
         staged = self.stage_as_pyiceberg(current, identifier, requirements, updates)
         if isinstance(current, EncryptedTable):
             check_commit(current.metadata, staged.metadata)
+            base = sighting(current.metadata, current.metadata_location, None)
+            TrustedTable(".".join(identifier), base).believe(sighting(staged.metadata, staged.metadata_location, None))
         else:
             refuse_key_id_without_encryption(identifier, staged.metadata)
         return staged

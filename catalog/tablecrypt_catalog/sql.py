@@ -1,16 +1,308 @@
-"""Encrypting catalogs on a SQL database: SQLite, PostgreSQL and others that SQLAlchemy knows."""
+"""Encrypting catalogs on a SQL database: SQLite, PostgreSQL and others that SQLAlchemy knows.
+
+    load      one query for the row of iceberg_tables and its pin → metadata.json read once → rules of the pins → table
+    commit    write metadata.json → { compare and swap the row, rules of the pins, write the pin } in one transaction
+
+What SqlCatalog does with tables that are not encrypted, with namespaces and with its own rows stays as it is.
+"""
 
 from __future__ import annotations
 
+import logging
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io import load_file_io
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.types import strtobool
+from sqlalchemy import and_, select
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.orm import Session
 
+from tablecrypt import properties as names
+from tablecrypt.table._pyiceberg.sql import IcebergTables, SqlCatalogSeam
+from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
+from tablecrypt_catalog.pins import Sighting, TrustedTable, sighting
+from tablecrypt_catalog.sql_pins import (
+    PIN_COLUMNS,
+    PINS,
+    create_pins_table,
+    delete_pin,
+    drop_pins_table,
+    find_pin,
+    pin_of_row,
+    rename_pin,
+    write_pin,
+)
+from tablecrypt_catalog.table_encryption import creation_properties, encrypted_table, table_from_metadata
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-class EncryptedSqlCatalog(EncryptionMixin, SqlCatalog):
-    """PyIceberg's SqlCatalog with encrypted tables."""
+logger = logging.getLogger(__name__)
 
 
 class EncryptedInMemoryCatalog(EncryptionMixin, InMemoryCatalog):
-    """PyIceberg's InMemoryCatalog with encrypted tables: for tests and notebooks."""
+    """PyIceberg's InMemoryCatalog with encrypted tables: for tests and notebooks. It keeps no pins of its own."""
+
+
+class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
+    """PyIceberg's SqlCatalog with encrypted tables, pinned in the table tablecrypt_pins of the same database."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        create_pins_table(self.engine, allowed=strtobool(str(self.properties.get("init_catalog_tables", "true"))))
+
+    def create_tables(self) -> None:
+        """Create the catalog's tables in the database, that of the pins included."""
+        super().create_tables()
+        create_pins_table(self.engine)
+
+    def destroy_tables(self) -> None:
+        """Drop the catalog's tables from the database, that of the pins included."""
+        super().destroy_tables()
+        drop_pins_table(self.engine)
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table; an EncryptedTable where it has encryption.key-id.
+
+        Raises:
+            NoSuchTableError: there is none of that name.
+            KeyIdChangedError: encryption.key-id differs from what was pinned, or is gone.
+            TamperedFileError: metadata.json was edited.
+            MetadataRollbackError: the catalog names older metadata than is pinned.
+            ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
+        """
+        question = self.client_pins.ask(identifier)
+        location, pin = self._location_and_pin(identifier)
+        file = read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
+        table, seen = self._opened(identifier, file)
+        believed = TrustedTable(".".join(table.name()), pin).believe(seen)
+        if believed is not None and believed != pin:
+            self._adopt(identifier, pin, believed)
+        question.answered(seen)
+        return table
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        """Create a table; with encryption.key-id among its properties, an encrypted one of format version 3.
+
+        Raises:
+            ConfigurationError: format-version 1 or 2 was asked for, or the encryption properties cannot be used.
+            KeyIdChangedError: the identifier is pinned as that of an encrypted table, and this one would not be, or not with its key.
+        """
+        if names.KEY_ID.name not in properties:
+            self._refuse_plaintext(identifier)
+            return super().create_table(identifier, schema, location, partition_spec, sort_order, properties)
+        creation = creation_properties(self.properties, properties)
+        self._check_namespace(identifier)
+        question = self.client_pins.ask(identifier)
+        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
+        metadata = encrypted_metadata(staged.metadata)
+        file = write_metadata_file(metadata, staged.io, staged.metadata_location)
+        seen = sighting(metadata, file.location, file.digest)
+        self._insert(identifier, seen)
+        question.answered(seen)
+        return encrypted_table(self, staged, metadata)
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Register a table that exists already, encrypted or not, by its metadata file.
+
+        Raises:
+            TableAlreadyExistsError: there is a table of that name.
+            KeyIdChangedError, MetadataRollbackError, TamperedFileError: the identifier has a pin that speaks against it.
+        """
+        if overwrite:
+            raise NotImplementedError("`overwrite` isn't supported")
+        self._check_namespace(identifier)
+        question = self.client_pins.ask(identifier)
+        file = read_metadata_file(load_file_io(properties=self.properties, location=metadata_location).new_input(metadata_location))
+        table, seen = self._opened(identifier, file)
+        self._insert(identifier, seen)
+        question.answered(seen)
+        return table
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        """Rename a table; its pin goes with it.
+
+        Raises:
+            NoSuchTableError, TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg's.
+            KeyIdChangedError, MetadataRollbackError, TamperedFileError: the new identifier has a pin that speaks against the table.
+        """
+        self._check_namespace(to_identifier)
+        old, new = self.names(from_identifier), self.names(to_identifier)
+        with Session(self.engine) as session:
+            try:
+                renamed = self.rename_row(session, from_identifier, to_identifier)
+            except IntegrityError as error:
+                raise TableAlreadyExistsError(f"Table {'.'.join(new)} already exists") from error
+            if not renamed:
+                raise NoSuchTableError(f"Table does not exist: {'.'.join(old)}")
+            self._check_new_name(session, old, new)
+            delete_pin(session, self.name, new)
+            rename_pin(session, self.name, old, new)
+            session.commit()
+        self.client_pins.rename(from_identifier, to_identifier)
+        return self.load_table(to_identifier)
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        """Drop a table, and forget its pin.
+
+        Raises:
+            NoSuchTableError: there is none of that name.
+        """
+        with Session(self.engine) as session:
+            if not self.delete_row(session, identifier):
+                raise NoSuchTableError(f"Table does not exist: {'.'.join(self.names(identifier))}")
+            delete_pin(session, self.name, self.names(identifier))
+            session.commit()
+        self.client_pins.forget(identifier)
+
+    def forget_pin(self, identifier: str | Identifier) -> None:
+        """Forget what is pinned of an identifier, in the database and in this client's pin file."""
+        with Session(self.engine) as session:
+            delete_pin(session, self.name, self.names(identifier))
+            session.commit()
+        super().forget_pin(identifier)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit updates to a table.
+
+        Raises:
+            CommitFailedException: a requirement is not met, or another writer was first; nothing has changed.
+            CommitStateUnknownException: the database did not confirm the transaction, which may have landed.
+            KeyIdChangedError, PlaintextRefusedError, ConfigurationError: the commit breaks a rule of encrypted tables.
+        """
+        if not isinstance(table.metadata, EncryptedTableMetadata):
+            if isinstance(table, StagedTable):
+                self._refuse_plaintext(table.name())
+            return super().commit_table(table, requirements, updates)
+        question = self.client_pins.ask(table.name())
+        current = self._current(table.name())
+        staged = self.stage_commit(current, table.name(), requirements, updates)
+        if current is not None and staged.metadata == current.metadata:
+            return CommitTableResponse(metadata=current.metadata, metadata_location=current.metadata_location)
+        metadata = self.metadata_to_write(staged.metadata)
+        file = write_metadata_file(metadata, staged.io, staged.metadata_location)
+        seen = sighting(metadata, file.location, file.digest)
+        if current is None:
+            self._insert(table.name(), seen)
+        else:
+            self._swap(table.name(), current.metadata_location, seen)
+        question.landed(metadata, file.location, file.digest)
+        return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
+
+    def _current(self, identifier: Identifier) -> Table | None:
+        try:
+            return self.load_table(identifier)
+        except NoSuchTableError:
+            return None
+
+    def _opened(self, identifier: str | Identifier, file: MetadataFile) -> tuple[Table, Sighting]:
+        metadata = file.parse()
+        io = self.load_file_io(metadata.properties, file.location)
+        table = table_from_metadata(self, Catalog.identifier_to_tuple(identifier), metadata, file.location, io)
+        return table, sighting(metadata, file.location, file.digest)
+
+    def _location_and_pin(self, identifier: str | Identifier) -> tuple[str, Sighting | None]:
+        """Both in one query: an answer of one moment, whoever commits meanwhile."""
+        same_key = and_(
+            PINS.c.catalog_name == IcebergTables.catalog_name,
+            PINS.c.table_namespace == IcebergTables.table_namespace,
+            PINS.c.table_name == IcebergTables.table_name,
+        )
+        query = select(IcebergTables.metadata_location, *PIN_COLUMNS).outerjoin(PINS, same_key).where(self.is_row_of(identifier))
+        with Session(self.engine) as session:
+            row = session.execute(query).mappings().first()
+        if row is None or not row["metadata_location"]:
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(self.names(identifier))}")
+        return row["metadata_location"], pin_of_row(row)
+
+    def _adopt(self, identifier: str | Identifier, before: Sighting | None, pin: Sighting) -> None:
+        """Pin what was loaded: a table without a pin, or one that another client of the database has committed to."""
+        try:
+            with Session(self.engine) as session:
+                write_pin(session, self.name, self.names(identifier), before, pin)
+                session.commit()
+        except DBAPIError as error:
+            # Another client pinned it first, or this one may only read.
+            logger.info("the pin of %s was not written: %s", ".".join(self.names(identifier)), error)
+
+    def _insert(self, identifier: str | Identifier, seen: Sighting) -> None:
+        with Session(self.engine) as session:
+            try:
+                self.insert_row(session, identifier, seen.metadata_location)
+            except IntegrityError as error:
+                raise TableAlreadyExistsError(f"Table {'.'.join(self.names(identifier))} already exists") from error
+            self._move_pin(session, identifier, seen)
+            self._finish(session, identifier, seen)
+
+    def _swap(self, identifier: Identifier, expected: str, seen: Sighting) -> None:
+        with Session(self.engine) as session:
+            if not self.swap_location(session, identifier, expected, seen.metadata_location):
+                raise CommitFailedException(f"Table has been updated by another process: {'.'.join(identifier)}")
+            self._move_pin(session, identifier, seen)
+            self._finish(session, identifier, seen)
+
+    def _move_pin(self, session: Session, identifier: str | Identifier, seen: Sighting) -> None:
+        """Move the pin in the transaction that has changed the table's row, and so keeps others from moving it."""
+        key = self.names(identifier)
+        before = find_pin(session, self.name, key)
+        pin = TrustedTable(".".join(key), before).believe(seen)
+        if pin is None:
+            return
+        try:
+            moved = write_pin(session, self.name, key, before, pin)
+        except IntegrityError as error:
+            raise CommitFailedException(f"Table was pinned by another process meanwhile: {'.'.join(key)}") from error
+        if not moved:
+            raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile")
+
+    def _finish(self, session: Session, identifier: str | Identifier, seen: Sighting) -> None:
+        try:
+            session.commit()
+        except DBAPIError as error:
+            raise CommitStateUnknownException(
+                f"{'.'.join(self.names(identifier))}: the database did not confirm the commit of {seen.metadata_location}: {error}"
+            ) from error
+
+    def _check_new_name(self, session: Session, old: tuple[str, str], new: tuple[str, str]) -> None:
+        trusted, moved = TrustedTable(".".join(new), find_pin(session, self.name, new)), find_pin(session, self.name, old)
+        if moved is None:
+            trusted.refuse_plaintext()
+        else:
+            trusted.believe(moved)
+
+    def _refuse_plaintext(self, identifier: str | Identifier) -> None:
+        with Session(self.engine) as session:
+            pin = find_pin(session, self.name, self.names(identifier))
+        TrustedTable(".".join(self.names(identifier)), pin).refuse_plaintext()
+
+    def _check_namespace(self, identifier: str | Identifier) -> None:
+        namespace = Catalog.namespace_from(identifier)
+        if not self.namespace_exists(namespace):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {namespace}")

@@ -7,14 +7,14 @@ holds keys, or a key id on a table that is not encrypted, is an error and never 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.typedef import Identifier, Properties
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
@@ -22,27 +22,59 @@ from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces, read_encrypted_metadata
+from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
+from tablecrypt.table.metadata_file import read_metadata_file
 from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt_catalog.pins import Sighting, sighting
 
 
-def opened_table(catalog: Catalog, table: Table) -> Table:
+def opened_table(catalog: Catalog, table: Table, believe: Callable[[Sighting], None] | None = None) -> Table:
     """Return a table that a catalog loaded as an EncryptedTable where it is encrypted, else as it is.
+
+    Args:
+        catalog: the catalog that loaded it.
+        table: as PyIceberg loaded it.
+        believe: told what was seen of the table; it raises what the pins refuse.
 
     Raises:
         KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
         PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
         ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
     """
-    if isinstance(table, EncryptedTable):
-        return table
-    if table.metadata.format_version != 3:
-        refuse_key_id_without_encryption(table.name(), table.metadata)
-        return table
-    metadata = read_encrypted_metadata(table.io.new_input(table.metadata_location))
-    if not is_encrypted(table.name(), metadata):
-        return table
-    return encrypted_table(catalog, table, metadata)
+    digest, opened = None, table
+    if table.metadata.format_version == 3 and not isinstance(table, EncryptedTable):
+        file = read_metadata_file(table.io.new_input(table.metadata_location))
+        digest, opened = (
+            file.digest,
+            table_from_metadata(catalog, table_identifier(table), file.parse(), file.location, table.io, table.config),
+        )
+    if not isinstance(opened.metadata, EncryptedTableMetadata):
+        refuse_key_id_without_encryption(table.name(), opened.metadata)
+    if believe is not None:
+        believe(sighting(opened.metadata, opened.metadata_location, digest))
+    return opened
+
+
+def table_from_metadata(
+    catalog: Catalog,
+    identifier: Identifier,
+    metadata: TableMetadata,
+    metadata_location: str,
+    io: FileIO,
+    config: Properties = EMPTY_DICT,
+) -> Table:
+    """Return the table of metadata that was read with everything that encryption needs (see `MetadataFile.parse`).
+
+    Raises:
+        KeyIdChangedError, PlaintextRefusedError, ConfigurationError: as `opened_table`.
+    """
+    if not isinstance(metadata, EncryptedTableMetadata):
+        refuse_key_id_without_encryption(identifier, metadata)
+        return Table(identifier, metadata, metadata_location, io, catalog, dict(config))
+    if is_encrypted(identifier, metadata):
+        return encrypted_table(catalog, Table(identifier, metadata, metadata_location, io, catalog, dict(config)), metadata)
+    plain = TableMetadataV3.model_validate(IcebergBaseModel.model_dump(metadata))
+    return Table(identifier, plain, metadata_location, io, catalog, dict(config))
 
 
 def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bool:

@@ -1,7 +1,7 @@
 """The keys of one version of a table's metadata, and the rules by which they may be believed and used. Pure: no I/O, no clock.
 
 Rules:
-    1. A manifest-list key is opened by the KEK that its encrypted-by-id names, and by no other.
+    1. A manifest-list key is opened by the KEK that its encrypted-by-id names, and by no other; that KEK by the table's master key alone.
     2. A KEK wraps new keys only while its encrypted-by-id is the table's master key and its age is under its lifespan.
     3. Of several KEKs that may wrap new keys, the newest does.
     4. An entry is needed while a snapshot names it, or while a needed manifest-list key is wrapped by it.

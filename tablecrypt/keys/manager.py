@@ -20,7 +20,7 @@ from typing import Final
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError
 from tablecrypt.keys.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from tablecrypt.keys.key_ring import KeyChain, KeyRing
 from tablecrypt.kms.client import KeyManagementClient
@@ -80,6 +80,7 @@ class EncryptionManager:
         self.kek_lifespan_ms = kek_lifespan_ms
         self._now_ms = now_ms
         self._random = random
+        self._unused = KeyRing()
 
     def __repr__(self) -> str:
         return f"EncryptionManager(table_key_id={self.table_key_id!r}, data_key_length={self.data_key_length})"
@@ -98,12 +99,18 @@ class EncryptionManager:
         Raises:
             KmsError: the KMS refused to wrap or unwrap the KEK.
         """
-        kek = ring.current_kek(self.table_key_id, self._now_ms(), self.kek_lifespan_ms)
-        if kek is not None:
-            return self._seal_under(kek, self._unwrap(kek), key_metadata, added=())
-        key = Secret(self._random(self.data_key_length))
-        kek = self._wrap(key)
-        return self._seal_under(kek, key, key_metadata, added=(kek,))
+        kek = self._current_kek(ring)
+        sealed = AesGcm(self._unwrap(kek)).encrypt(self._random(NONCE_LENGTH), key_metadata.encode(), kek.timestamp.encode())
+        entry = EncryptedKey(key_id=self._new_key_id(), encrypted_key_metadata=_base64(sealed), encrypted_by_id=kek.key_id)
+        return SealedKey(entry.key_id, (entry,) if kek.key_id in ring else (kek, entry))
+
+    def check_usable(self, ring: KeyRing) -> None:
+        """Ask the KMS now for what sealing will need, so that a refusal comes before any file is written.
+
+        Raises:
+            KmsError, KeyNotFoundError: the KMS refused the master key.
+        """
+        self._unwrap(self._current_kek(ring))
 
     def open_manifest_list_key(self, chain: KeyChain) -> StandardKeyMetadata:
         """Unwrap a manifest list's key metadata.
@@ -111,6 +118,7 @@ class EncryptionManager:
         Raises:
             AuthenticationError: the entry, its KEK or the KEK's timestamp is not what was sealed.
             FormatError: what was sealed is not a StandardKeyMetadata.
+            KeyIdChangedError: the KEK is wrapped by another master key than the table's.
             KmsError: the KMS refused to unwrap the KEK.
         """
         kek = AesGcm(self._unwrap(chain.kek))
@@ -123,12 +131,19 @@ class EncryptionManager:
             ) from error
         return StandardKeyMetadata.decode(plaintext)
 
-    def _seal_under(self, kek: EncryptedKey, key: Secret, key_metadata: StandardKeyMetadata, added: tuple[EncryptedKey, ...]) -> SealedKey:
-        sealed = AesGcm(key).encrypt(self._random(NONCE_LENGTH), key_metadata.encode(), kek.timestamp.encode())
-        entry = EncryptedKey(key_id=self._new_key_id(), encrypted_key_metadata=_base64(sealed), encrypted_by_id=kek.key_id)
-        return SealedKey(entry.key_id, (*added, entry))
+    def _current_kek(self, ring: KeyRing) -> EncryptedKey:
+        now_ms = self._now_ms()
+        # A KEK that was made for an attempt which did not land is as good for the next one, and spares the KMS a call.
+        kek = ring.current_kek(self.table_key_id, now_ms, self.kek_lifespan_ms) or self._unused.current_kek(
+            self.table_key_id, now_ms, self.kek_lifespan_ms
+        )
+        if kek is None:
+            kek = self._new_kek()
+            self._unused = KeyRing([kek])
+        return kek
 
-    def _wrap(self, key: Secret) -> EncryptedKey:
+    def _new_kek(self) -> EncryptedKey:
+        key = Secret(self._random(self.data_key_length))
         wrapped = self.kms.wrap_key(key.reveal(), self.table_key_id)
         return EncryptedKey(
             key_id=self._new_key_id(),
@@ -138,9 +153,12 @@ class EncryptionManager:
         )
 
     def _unwrap(self, kek: EncryptedKey) -> Secret:
-        if kek.encrypted_by_id is None:
-            raise FormatError(f"KEK {kek.key_id} does not name the master key that wraps it")
-        return Secret(self.kms.unwrap_key(kek.wrapped_bytes(), kek.encrypted_by_id))
+        if kek.encrypted_by_id != self.table_key_id:
+            raise KeyIdChangedError(
+                f"KEK {kek.key_id} is wrapped by master key {kek.encrypted_by_id}, but the table's is {self.table_key_id}: "
+                "an entry of encryption-keys or the property encryption.key-id was changed"
+            )
+        return Secret(self.kms.unwrap_key(kek.wrapped_bytes(), self.table_key_id))
 
     def _new_key_id(self) -> str:
         return _base64(self._random(KEY_ID_LENGTH))

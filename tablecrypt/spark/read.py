@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 _LANES: Final = 2
 _LANE_DEPTH: Final = 4
-_SCAN_OPTIONS: Final[dict[str, Any]] = {"batch_readahead": 4}
+_READ_AHEAD: Final = 32 * 1024 * 1024
+"""A task reads this many files at once, of each this many bytes ahead (or one row group), and keeps this many batches of each waiting."""
 _MAX_PARTITION_BYTES: Final = ("spark.sql.files.maxPartitionBytes", 128 * 1024 * 1024)
 _OPEN_COST_IN_BYTES: Final = ("spark.sql.files.openCostInBytes", 4 * 1024 * 1024)
 _UNITS: Final = {"b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30, "t": 2**40, "tb": 2**40}
@@ -116,7 +117,7 @@ def read_partitions(
     shared: SharedReadContent = pickle.loads(job_key.open(Role.SHARED, 0, sealed_shared))
     metadata = shared.access.metadata()
     codec = FileEntryCodec(metadata)
-    reader = TaskReader(metadata, shared.access.io(), shared.projected, shared.row_filter, scan_options=_SCAN_OPTIONS)
+    reader = TaskReader(metadata, shared.access.io(), shared.projected, shared.row_filter, read_ahead=_READ_AHEAD)
     schema = schema_for_spark(shared.projected)
     for batch in numbers:
         for number in batch.column(0).to_pylist():

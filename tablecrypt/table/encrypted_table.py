@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.table import ALWAYS_TRUE, Table
+from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.maintenance import MaintenanceTable
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
@@ -19,6 +20,9 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
+from tablecrypt.table._pyiceberg.transactions import TableSeam
+from tablecrypt.table.commit_rules import check_properties_keep_key_id
+from tablecrypt.table.expire import EncryptedExpireSnapshots
 from tablecrypt.table.inspect import RedactedInspectTable
 from tablecrypt.table.lazy_polars import scan_lazily
 from tablecrypt.table.scan import EncryptedDataScan
@@ -28,8 +32,17 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-class EncryptedTable(Table):
+class EncryptedTable(TableSeam):
     """PyIceberg's Table, for a table with encryption.key-id. Made by the catalogs of `tablecrypt_catalog`."""
+
+    @classmethod
+    def check_next_metadata(cls, current: TableMetadata, following: TableMetadata) -> None:
+        """Check what a catalog gives this table as its newest metadata.
+
+        Raises:
+            KeyIdChangedError: encryption.key-id differs or is gone.
+        """
+        check_properties_keep_key_id(current.properties, following.properties)
 
     def transaction(self) -> EncryptedTransaction:
         """Return a transaction that stages changes and lands them in one commit."""
@@ -135,5 +148,5 @@ class EncryptedMaintenance(MaintenanceTable):
     """PyIceberg's maintenance operations, through an encrypted transaction."""
 
     def expire_snapshots(self) -> ExpireSnapshots:
-        """Remove snapshots from the metadata."""
-        return ExpireSnapshots(transaction=EncryptedTransaction(self.tbl, autocommit=True))
+        """Remove snapshots from the metadata, and the keys that only they needed."""
+        return EncryptedExpireSnapshots(transaction=EncryptedTransaction(self.tbl, autocommit=True))

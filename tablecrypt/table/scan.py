@@ -68,7 +68,7 @@ class EncryptedDataScan(DataScan):
 
     def matching_positions(self, task: FileScanTask) -> MatchingPositions:
         """Return where matching rows lie in one data file. Only the filter's columns are read."""
-        return _reader(self, Schema(ROW_ID), (), {}).matching_positions(task)
+        return _reader(self, Schema(ROW_ID), (), None).matching_positions(task)
 
     def plan_files(self) -> Iterable[FileScanTask]:
         """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""

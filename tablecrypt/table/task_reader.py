@@ -121,14 +121,11 @@ class TaskReader:
         wanted = self._with_equality_columns(task)
         with opened_file(self._io, task.file, self._dictionary_columns) as opened:
             projection = self._projection(opened, task.file, wanted)
-            for positions, batch in self._rows(opened, projection, deletes):
+            for stored_positions, batch in self._rows(opened, projection, deletes):
                 if not batch.num_rows:
                     continue
-                rows = self._projected_rows(task, wanted, projection, positions, batch)
-                for delete in deletes.equality:
-                    living = delete.living(rows)
-                    if living is not None:
-                        rows, positions = rows.filter(living), None if positions is None else positions.filter(living)
+                rows = self._projected_rows(task, wanted, projection, stored_positions, batch)
+                positions, rows = _without_equal(stored_positions, rows, deletes)
                 if rows.num_rows:
                     yield positions, rows.select(list(range(len(self._projected.fields))))
 
@@ -201,6 +198,14 @@ class TaskReader:
             stored = pyarrow_to_schema(arrow_schema, self._name_mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
             self._stored_schemas[key] = stored
         return stored
+
+
+def _without_equal(positions: pa.Array | None, rows: pa.RecordBatch, deletes: TaskDeletes) -> tuple[pa.Array | None, pa.RecordBatch]:
+    for delete in deletes.equality:
+        living = delete.living(rows)
+        if living is not None:
+            positions, rows = None if positions is None else positions.filter(living), rows.filter(living)
+    return positions, rows
 
 
 def _filtered(positioned: PositionedBatch, deletes: TaskDeletes, row_filter: pc.Expression | None) -> tuple[pa.Array, pa.RecordBatch]:

@@ -300,6 +300,7 @@ class EncryptedTransaction(TransactionSeam):
 
     def _write(self, df: pa.Table | pa.RecordBatchReader, write_uuid: uuid.UUID) -> list[DataFile]:
         io = self.table_io
+        io.manager.check_usable(self.encrypted_metadata.key_ring)
         return list(write_data_files(self.encrypted_metadata, df, io, io.manager, write_uuid, itertools.count(0)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,14 +11,15 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
-from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
 
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
@@ -140,6 +141,32 @@ def test_branches_tags_evolution_and_expiry_commit_as_on_a_plain_table(catalog: 
     assert catalog.load_table("db.t").scan().count() == 2 * ROWS.num_rows
 
 
+def test_expiry_leaves_exactly_the_keys_of_the_live_snapshots(catalog: EncryptedSqlCatalog) -> None:
+    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    for _ in range(4):
+        table.append(ROWS)
+    table.maintenance.expire_snapshots().by_ids([snapshot.snapshot_id for snapshot in table.snapshots()[:3]]).commit()
+    metadata = catalog.load_table("db.t").metadata
+    assert isinstance(metadata, EncryptedTableMetadata)
+    (live,) = metadata.snapshots
+    assert [key.key_id for key in metadata.encryption_keys] == [metadata.encryption_keys[0].key_id, live.key_id]
+    assert metadata.encryption_keys[0].is_kek
+    assert table.scan().count() == 4 * ROWS.num_rows
+    table.append(ROWS)
+    assert table.scan().count() == 5 * ROWS.num_rows
+
+
+def test_expiry_beside_a_concurrent_append_removes_nothing_that_is_needed(catalog: EncryptedSqlCatalog) -> None:
+    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    table.append(ROWS)
+    behind = catalog.load_table("db.t")
+    catalog.load_table("db.t").append(ROWS)
+    with pytest.raises(CommitFailedException):
+        behind.maintenance.expire_snapshots().by_id(behind.snapshots()[0].snapshot_id).commit()
+    assert catalog.load_table("db.t").scan().count() == 3 * ROWS.num_rows
+
+
 def test_a_rewrite_after_a_rename_keeps_the_renamed_columns_values(catalog: EncryptedSqlCatalog) -> None:
     table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
     table.append(ROWS)
@@ -208,22 +235,14 @@ def test_concurrent_appends_are_all_kept_and_leave_no_stray_key(warehouse: Path,
     writers, appends = 4, 5
     properties = {**ENCRYPTED, "commit.retry.num-retries": "100", "commit.retry.min-wait-ms": "5", "commit.retry.max-wait-ms": "50"}
     encrypted_sql_catalog(warehouse, aws).create_table("db.t", ROWS.schema, properties=properties)
-    failures: list[BaseException] = []
 
-    def write() -> None:
-        try:
-            table = encrypted_sql_catalog(warehouse, aws).load_table("db.t")
-            for _ in range(appends):
-                table.append(ROWS)
-        except BaseException as error:
-            failures.append(error)
+    def write(_: int) -> None:
+        table = encrypted_sql_catalog(warehouse, aws).load_table("db.t")
+        for _ in range(appends):
+            table.append(ROWS)
 
-    threads = [threading.Thread(target=write) for _ in range(writers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(writers) as executor:
+        list(executor.map(write, range(writers)))
     table = encrypted_sql_catalog(warehouse, aws).load_table("db.t")
     assert table.scan().count() == table.scan().to_arrow().num_rows == writers * appends * ROWS.num_rows
     assert len(table.snapshots()) == writers * appends

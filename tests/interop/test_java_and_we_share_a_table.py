@@ -151,16 +151,28 @@ def in_one_transaction(table: Table) -> None:
         transaction.append(orders(40, 10))
 
 
+def marked_twice(table: Table) -> None:
+    appended(table)
+    table.delete("id in (3, 4, 5, 120)")
+    table.delete("id in (4, 5, 6, 121) or id >= 148")
+    table.delete("id < 100 and id >= 7")
+
+
+MODES: dict[str, dict[str, str]] = {"copy": {}, "merge": {"write.delete.mode": "merge-on-read", "write.merge.mode": "merge-on-read"}}
 CHANGES: list[Callable[[Table], None]] = [appended, deleted, overwritten, upserted, in_one_transaction]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize(
+    ("change", "mode"),
+    [*((change, "copy") for change in CHANGES), *((change, "merge") for change in (deleted, upserted, in_one_transaction, marked_twice))],
+    ids=lambda each: each if isinstance(each, str) else each.__name__,
+)
 def test_java_reads_what_each_verb_left_and_appends_to_it(
-    java: JavaJudge, catalog: EncryptedSqlCatalog, change: Callable[[Table], None]
+    java: JavaJudge, catalog: EncryptedSqlCatalog, change: Callable[[Table], None], mode: str
 ) -> None:
-    table = catalog.create_table("db.orders", TABLE_SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    table = catalog.create_table("db.orders", TABLE_SCHEMA, properties={"encryption.key-id": MASTER_KEY, **MODES[mode]})
     change(table)
-    sides = Sides(java, catalog, f"verb_{change.__name__}")
+    sides = Sides(java, catalog, f"{mode}_{change.__name__}")
     sides.assert_equal(table)
     table = sides.append_in_java(table, orders(5000, 25))
     table.append(orders(6000, 5))

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from tablecrypt.crypto.aes_gcm import AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyNotFoundError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError, KeyNotFoundError
 from tablecrypt.keys.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.kms.resilient import ResilientKeyManagementClient
 
 MASTER_KEY = "master"
 START_MS = 1_700_000_000_000
@@ -90,6 +91,24 @@ def test_a_kek_of_another_master_key_wraps_nothing_new(kms: MemoryKeyManagementC
     assert sealed.added[0].encrypted_by_id == MASTER_KEY
 
 
+def test_a_kek_that_names_another_master_key_opens_nothing(kms: MemoryKeyManagementClient) -> None:
+    manager = manager_at(kms)
+    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    chain = KeyRing(sealed.added).chain(sealed.key_id)
+    with pytest.raises(KeyIdChangedError, match="other"):
+        EncryptionManager(kms, "other").open_manifest_list_key(chain)
+
+
+def test_a_kek_of_an_attempt_that_did_not_land_serves_the_next(kms: MemoryKeyManagementClient) -> None:
+    counted = ResilientKeyManagementClient(kms)
+    manager = EncryptionManager(counted, MASTER_KEY, now_ms=lambda: START_MS)
+    manager.check_usable(KeyRing())
+    attempts = [manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing()) for _ in range(3)]
+    assert len({attempt.added[0].key_id for attempt in attempts}) == 1
+    assert len({attempt.key_id for attempt in attempts}) == 3
+    assert counted.calls == {"wrap_key": 1}
+
+
 def test_of_two_usable_keks_the_newest_wraps(kms: MemoryKeyManagementClient) -> None:
     old, new = (manager_at(kms, clock=lambda offset=offset: START_MS + offset) for offset in (0, 5))  # type: ignore[misc]
     keys = [key for each in (new, old) for key in each.seal_manifest_list_key(each.new_key_metadata(), KeyRing()).added]
@@ -110,7 +129,7 @@ def test_any_change_to_an_entry_is_refused(kms: MemoryKeyManagementClient, field
     elif field == "timestamp":
         kek = kek.model_copy(update={"properties": {KEY_TIMESTAMP: str(START_MS + 1)}})
     else:
-        other = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing()).added[0]
+        other = manager_at(kms).seal_manifest_list_key(manager.new_key_metadata(), KeyRing()).added[0]
         kek = other.model_copy(update={"key_id": kek.key_id})
     with pytest.raises(AuthenticationError, match="does not open under KEK"):
         manager.open_manifest_list_key(KeyRing([kek, list_key]).chain(sealed.key_id))
@@ -146,7 +165,7 @@ def test_needed_keys_are_the_snapshots_own_and_the_keks_above_them(kms: MemoryKe
     manager = manager_at(kms)
     first = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
     second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(first.added))
-    unrelated = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    unrelated = manager_at(kms).seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
     ring = KeyRing([*first.added, *second.added, *unrelated.added])
     assert ring.needed_by([second.key_id]) == {first.added[0].key_id, second.key_id}
 

@@ -78,6 +78,22 @@ def test_any_binary_stream_is_a_source() -> None:
     assert pa.Table.from_batches(file.batches(["id"])) == sealed.table.select(["id"])
 
 
+class _CountedReads(io.BytesIO):
+    reads = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.reads += 1
+        return super().read(size)
+
+
+def test_a_small_file_is_fetched_in_one_request() -> None:
+    sealed = seal(sample_table())
+    source = _CountedReads(sealed.data)
+    file = UniformParquetFile(source, sealed.key_metadata, LOCATION)
+    assert pa.Table.from_batches(file.batches(["id"])).num_rows == 60
+    assert source.reads == 1
+
+
 def test_field_ids_are_stored() -> None:
     field = pa.field("id", pa.int64(), metadata={b"PARQUET:field_id": b"17"})
     sealed = seal(pa.table([pa.array([1, 2])], schema=pa.schema([field])))

@@ -3,8 +3,6 @@
 Its jars come from Maven Central the first time, fetched by the Ivy that pyspark carries, and stay in the user's cache folder. It keeps its
 catalog in SQLite and its tables under file://, and answers on a free port of this machine without authentication. It has the endpoint for
 scan planning on the server, which encrypted tables must never use.
-
-This module is also a pytest plugin: it gives the session fixture `rest_server`.
 """
 
 from __future__ import annotations
@@ -15,18 +13,17 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import pytest
 import requests
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import RestCatalog
-from tablecrypt_catalog import EncryptedRestCatalog
 
+from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
-from tests.support.java_version import java_executable, java_problem
+from tests.support.java_version import java_executable
 
 ICEBERG_VERSION: Final = "1.11.0"
 MAIN_CLASS: Final = "org.apache.iceberg.rest.RESTCatalogServer"
@@ -80,11 +77,10 @@ class RestServer:
         raise RuntimeError(f"the REST catalog server did not start. The end of its log:\n{self._log.read_text(errors='replace')[-4000:]}")
 
 
-def new_namespace(uri: str, folder: Path) -> str:
-    """A namespace that no other test uses; tables made in it lie under `folder`."""
+def new_namespace(server: RestServer) -> str:
+    """A namespace that no other test uses."""
     namespace = f"db{secrets.token_hex(4)}"
-    with_location = {"location": f"file://{folder}/{namespace}"}
-    RestCatalog("maker", uri=uri).create_namespace(namespace, with_location)
+    RestCatalog("maker", uri=server.uri).create_namespace(namespace)
     return namespace
 
 
@@ -96,19 +92,6 @@ def encrypted_rest_catalog(uri: str, aws: AwsServer, properties: Mapping[str, st
     )
     assert isinstance(catalog, EncryptedRestCatalog)
     return catalog
-
-
-@pytest.fixture(scope="session")
-def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer]:
-    """The server, started once per session. Without a fit Java the test is skipped, except in CI: there it fails."""
-    problem = java_problem()
-    if problem and os.environ.get("CI"):
-        pytest.fail(problem)
-    if problem:
-        pytest.skip(problem)
-    server = RestServer(tmp_path_factory.mktemp("rest-server"))
-    yield server
-    server.stop()
 
 
 def _class_path(java: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import UpdateSnapshot
-from tablecrypt_catalog import EncryptedSqlCatalog
+from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import (
@@ -145,12 +145,14 @@ Edit = Callable[[dict[str, Any]], None]
 
 
 def edited(catalog: EncryptedSqlCatalog, table: Table, edit: Edit) -> Table:
-    """The table as the catalog loads it after its metadata.json was edited in place."""
+    """The table after its metadata.json was edited in place, as a catalog has it that never saw it before and so has no pin to compare."""
     location = path(table.metadata_location)
     metadata = json.loads(location.read_text())
     edit(metadata)
     location.write_text(json.dumps(metadata))
-    return catalog.load_table("db.t")
+    stranger = EncryptedInMemoryCatalog("stranger", **{**catalog.properties, "uri": "sqlite:///:memory:"})
+    stranger.create_namespace("db")
+    return stranger.register_table("db.t", table.metadata_location)
 
 
 def test_a_removed_key_id_property_does_not_make_a_plaintext_table(catalog: EncryptedSqlCatalog, table: Table) -> None:
@@ -230,6 +232,7 @@ def test_an_unknown_master_key_fails_the_first_append_and_commits_nothing(catalo
     with pytest.raises((KmsError, KeyNotFoundError), match="alias/nobody"):
         table.append(ROWS)
     assert catalog.load_table("db.unknown").current_snapshot() is None
+    assert [each.name for each in path(table.location()).rglob("*") if each.suffix in (".parquet", ".avro")] == []
 
 
 def test_a_catalog_without_kms_properties_says_what_to_set(unwatched_warehouse: Path, aws: AwsServer) -> None:

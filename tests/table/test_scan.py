@@ -286,8 +286,8 @@ def test_a_plain_file_io_is_refused(catalog: Catalog) -> None:
         EncryptedDataScan(table.metadata, PyArrowFileIO()).to_arrow()
 
 
-def prefetching() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "tablecrypt-prefetch"]
+def prefetching() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "tablecrypt-prefetch"}
 
 
 @pytest.mark.parametrize("stop", [lambda reader: reader.close(), lambda reader: None], ids=["closed", "forgotten"])
@@ -295,13 +295,17 @@ def test_a_reader_that_is_not_finished_leaves_no_thread(catalog: Catalog, stop: 
     table = create(catalog, "db.t", SCHEMA, PartitionSpec(), ROW_GROUPS_OF_7)
     for start in range(0, 200, 20):
         table.append(rows(range(start, start + 20)))
+    before = prefetching()
     reader = table.scan().to_arrow_batch_reader()
-    next(iter(reader))
-    assert prefetching()
+    reader.read_next_batch()
+    threads = prefetching() - before
+    assert threads
     stop(reader)
     del reader
     gc.collect()
-    assert not prefetching()
+    for thread in threads:
+        thread.join(60)
+    assert not prefetching() & threads
 
 
 def test_tables_can_be_written_while_one_is_streamed(catalog: Catalog) -> None:

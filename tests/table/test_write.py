@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, OutputFile, OutputStream
+from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -439,7 +440,10 @@ def test_records_are_partitions_of_the_spec(tmp_path: Path) -> None:
     assert file.partition == Record(None)
 
 
-def test_a_plain_file_io_is_never_written_to(files: TableFiles) -> None:
-    assert isinstance(files.io.inner, FileIO)
+@pytest.mark.parametrize("inner", [PyArrowFileIO(), FsspecFileIO({})], ids=["pyarrow", "fsspec"])
+def test_any_file_io_stores_the_ciphertext(tmp_path: Path, inner: FileIO) -> None:
+    files = TableFiles(tmp_path, SCHEMA, inner=inner)
     (file,) = written(files, rows(range(5)))
-    assert Path(file.file_path).read_bytes()[:4] == b"PARE"
+    content = Path(file.file_path).read_bytes()
+    assert (content[:4], len(content)) == (b"PARE", file.file_size_in_bytes)
+    assert_same_rows(read(files, [file]), rows(range(5)))

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class NullKeepingProjection(ArrowProjectionVisitor):
-    """PyIceberg's projection of Arrow data onto a schema, except that a null list or map of structs stays null and does not become empty."""
+    """PyIceberg's projection of Arrow data onto a schema, except that null lists and maps of structs stay null (theirs become empty)."""
 
     def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
         """Return the list array with its elements projected."""

@@ -5,7 +5,7 @@ _new_manifest_list_file_name                                                    
 _SnapshotProducer: _commit, _manifests, _process_manifests, _io, _transaction, _snapshot_id, _parent_snapshot_id, _target_branch,
   _compression, _operation, _written_manifest_lists, _written_manifests, _added_data_files, _deleted_data_files, _isolation_operation,
   _starting_snapshot_id, _manifest_num_counter;  Transaction: _table
-UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties
+UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties;  ExpireSnapshots: _commit, _transaction
 """
 
 from __future__ import annotations
@@ -18,15 +18,23 @@ from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update import UpdatesAndRequirements
-from pyiceberg.table.update.snapshot import UpdateSnapshot, _SnapshotProducer
+from pyiceberg.table.update import TableUpdate, UpdatesAndRequirements
+from pyiceberg.table.update.snapshot import ExpireSnapshots, UpdateSnapshot, _SnapshotProducer
 from pyiceberg.table.update.snapshot import _DeleteFiles as DeleteFiles
 from pyiceberg.table.update.snapshot import _FastAppendFiles as FastAppendFiles
 from pyiceberg.table.update.snapshot import _MergeAppendFiles as MergeAppendFiles
 from pyiceberg.table.update.snapshot import _new_manifest_list_file_name as new_manifest_list_file_name
 from pyiceberg.table.update.snapshot import _OverwriteFiles as OverwriteFiles
 
-__all__ = ["DeleteFiles", "FastAppendFiles", "MergeAppendFiles", "OverwriteFiles", "ProducerSeam", "UpdateSnapshotSeam"]
+__all__ = [
+    "DeleteFiles",
+    "ExpireSnapshotsSeam",
+    "FastAppendFiles",
+    "MergeAppendFiles",
+    "OverwriteFiles",
+    "ProducerSeam",
+    "UpdateSnapshotSeam",
+]
 
 
 class ProducerSeam(_SnapshotProducer[Any]):
@@ -141,3 +149,21 @@ class UpdateSnapshotSeam(UpdateSnapshot):
     def is_first_snapshot(self) -> bool:
         """Whether the branch has no snapshot yet."""
         return self._transaction.table_metadata.snapshot_by_name(self._branch) is None
+
+
+class ExpireSnapshotsSeam(ExpireSnapshots):
+    """PyIceberg's expiry, to which updates of our own can be added."""
+
+    @abstractmethod
+    def further_updates(self, updates: tuple[TableUpdate, ...]) -> UpdatesAndRequirements:
+        """Return what has to be committed beside the removal of snapshots."""
+
+    def _commit(self) -> UpdatesAndRequirements:
+        updates, requirements = super()._commit()
+        further, needed = self.further_updates(updates)
+        return (*updates, *further), (*requirements, *needed)
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with what the transaction has staged so far."""
+        return self._transaction.table_metadata

@@ -7,10 +7,12 @@ _handle_non_200_response     the same exceptions for the same answers
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyiceberg.catalog.rest import _RETRY_ARGS as RETRY_ARGS
+from pyiceberg.catalog import TOKEN
 from pyiceberg.catalog.rest import (
+    _RETRY_ARGS,
     AUTHORIZATION_HEADER,
     BEARER_PREFIX,
     SNAPSHOT_LOADING_MODE,
@@ -21,10 +23,20 @@ from pyiceberg.catalog.rest import (
 )
 from pyiceberg.catalog.rest.response import _handle_non_200_response as raise_for_answer
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
-from pyiceberg.typedef import UTF8, Identifier
+from pyiceberg.table.sorting import SortOrder
+from pyiceberg.typedef import UTF8, Identifier, Properties
 from requests import HTTPError, RequestException, Response
 from tenacity import retry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["COMMIT_ERRORS", "RestCatalogSeam"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 COMMIT_ERRORS: dict[int, type[Exception]] = {
     409: CommitFailedException,
@@ -34,10 +46,15 @@ COMMIT_ERRORS: dict[int, type[Exception]] = {
 }
 
 
+def twice_if_unauthorized(request: F) -> F:
+    """Send a request once more, with a fresh token, where the server says that the token has expired."""
+    return retry(**_RETRY_ARGS)(request)  # type: ignore[call-overload, no-any-return]
+
+
 class RestCatalogSeam(RestCatalog):
     """PyIceberg's RestCatalog, whose steps can be taken one by one: what the server said is handed out as it said it."""
 
-    @retry(**RETRY_ARGS)
+    @twice_if_unauthorized
     def request_table(self, identifier: str | Identifier) -> str:
         """Ask for a table; return the answer's JSON.
 
@@ -51,7 +68,7 @@ class RestCatalogSeam(RestCatalog):
         response = self._session.get(self._table_url(identifier), params={"snapshots": mode} if mode else {})
         return _text(response, {404: NoSuchTableError})
 
-    @retry(**RETRY_ARGS)
+    @twice_if_unauthorized
     def request_commit(self, table: Table, request: str) -> str:
         """Send a commit; return the answer's JSON.
 
@@ -60,7 +77,7 @@ class RestCatalogSeam(RestCatalog):
             CommitStateUnknownException: the server failed, or no answer came: the commit may have landed.
         """
         self._check_endpoint(Capability.V1_UPDATE_TABLE)
-        headers = {AUTHORIZATION_HEADER: f"{BEARER_PREFIX} {table.config['token']}"} if table.config.get("token") else {}
+        headers = {AUTHORIZATION_HEADER: f"{BEARER_PREFIX} {table.config[TOKEN]}"} if table.config.get(TOKEN) else {}
         try:
             response = self._session.post(self._table_url(table.name()), data=request.encode(UTF8), headers=headers)
         except RequestException as error:
@@ -69,10 +86,18 @@ class RestCatalogSeam(RestCatalog):
             ) from error
         return _text(response, COMMIT_ERRORS)
 
-    @retry(**RETRY_ARGS)
-    def request_staged_table(self, identifier: str | Identifier, *args: Any) -> StagedTable:
-        """Return a new table as the server stages it, not committed. The arguments are those of `create_table`."""
-        response = self._create_table(identifier, *args, stage_create=True)
+    @twice_if_unauthorized
+    def request_staged_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None,
+        partition_spec: PartitionSpec,
+        sort_order: SortOrder,
+        properties: Properties,
+    ) -> StagedTable:
+        """Return a new table as the server stages it, not committed."""
+        response = self._create_table(identifier, schema, location, partition_spec, sort_order, properties, stage_create=True)
         return self._response_to_staged_table(self.identifier_to_tuple(identifier), response)
 
     def table_of(self, identifier: str | Identifier, response: TableResponse) -> Table:

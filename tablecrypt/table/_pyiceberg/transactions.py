@@ -5,7 +5,7 @@ Transaction: _apply, _rebuild_snapshot_updates, _scan, _table, _updates, _append
 CreateTableTransaction: _initial_changes, _updates
 _apply_table_update, _TableMetadataUpdateContext     registering our update types with PyIceberg's dispatch
 _parse_row_filter                                    what PyIceberg accepts as a filter, we accept
-Table: _identifier
+Table: _identifier, _check_uuid
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tablecrypt.table._pyiceberg.producers import FastAppendFiles
 __all__ = [
     "CreateTransactionSeam",
     "TableMetadataUpdateContext",
+    "TableSeam",
     "TransactionSeam",
     "apply_table_update",
     "parse_row_filter",
@@ -83,6 +84,20 @@ class CreateTransactionSeam(CreateTableTransaction):
     def _initial_changes(self, table_metadata: TableMetadata) -> None:
         super()._initial_changes(table_metadata)
         self._updates = tuple(self.initial_update(update) for update in self._updates)
+
+
+class TableSeam(Table):
+    """A table that looks at every metadata which is to take the place of its own, after a refresh and after a commit."""
+
+    @classmethod
+    @abstractmethod
+    def check_next_metadata(cls, current: TableMetadata, following: TableMetadata) -> None:
+        """Raise where `following` cannot be believed to be the same table's. PyIceberg has compared the table-uuid already."""
+
+    @classmethod
+    def _check_uuid(cls, current_metadata: TableMetadata, new_metadata: TableMetadata) -> None:
+        Table._check_uuid(current_metadata, new_metadata)
+        cls.check_next_metadata(current_metadata, new_metadata)
 
 
 def table_identifier(table: Table) -> Identifier:

@@ -1,0 +1,138 @@
+"""What a catalog server's answer to a commit must hold. Pure: what was sent and what came back in, an error or nothing out.
+
+A server that is not ours writes the metadata. It may add what other writers committed meanwhile, and may give the entries of
+`encryption-keys` in any order; it may not lose or change what a reader needs. Rules:
+
+    1. The answer is the same table's: table-uuid and location.
+    2. It has format version 3, the same encryption.key-id and no smaller encryption.data-key-length.
+    3. It is not older than the commit: every snapshot sent is in it, and last-sequence-number has not gone back.
+    4. Every snapshot that this client knows has the key-id that it had.
+    5. Every key entry that was sent is there, and every entry that this client knows has the value that it had.
+    6. Every snapshot has a key-id, and its key and the KEK above are there.
+
+When a rule is broken the commit has landed in some form already: nobody may delete its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AddSnapshotUpdate
+from pyiceberg.typedef import IcebergBaseModel
+
+from tablecrypt import properties
+from tablecrypt.errors import KeyIdChangedError, KeyNotFoundError, MetadataRollbackError, TamperedFileError
+from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from tablecrypt_catalog.pins import sighting
+
+
+def check_answer(
+    staged: EncryptedTableMetadata, updates: Iterable[IcebergBaseModel], answer: TableMetadata, location: str
+) -> EncryptedTableMetadata:
+    """Check a server's answer to a commit; return it.
+
+    Args:
+        staged: the metadata that the commit makes of what this client knew.
+        updates: what was sent.
+        answer: the metadata that came back.
+        location: the metadata file that the answer names.
+
+    Raises:
+        TamperedFileError: rules 1, 4 and 5, and a snapshot without key-id.
+        KeyIdChangedError: rule 2.
+        MetadataRollbackError: rule 3.
+        KeyNotFoundError: a key entry is missing (rules 5 and 6).
+    """
+    sent = list(updates)
+    check_same_table(staged, answer, location)
+    encrypted = _check_still_encrypted(staged, answer, location)
+    _check_not_older(staged, sent, encrypted, location)
+    _check_snapshots(staged, encrypted, location)
+    _check_keys(staged, sent, encrypted, location)
+    _check_every_snapshot_opens(encrypted, location)
+    return encrypted
+
+
+def check_same_table(known: TableMetadata, answer: TableMetadata, location: str) -> None:
+    """Rule 1.
+
+    Raises:
+        TamperedFileError: the answer has another table-uuid or location.
+    """
+    if answer.table_uuid != known.table_uuid:
+        raise TamperedFileError(location, f"the catalog answered for table {known.table_uuid} with table {answer.table_uuid}")
+    if answer.location.rstrip("/") != known.location.rstrip("/"):
+        raise TamperedFileError(location, f"the catalog answered that the table at {known.location} is at {answer.location}")
+
+
+def _check_still_encrypted(known: EncryptedTableMetadata, answer: TableMetadata, location: str) -> EncryptedTableMetadata:
+    before, after = sighting(known, location, None), sighting(answer, location, None)
+    if after.key_id != before.key_id:
+        raise KeyIdChangedError(
+            f"{location}: the catalog answered with {properties.KEY_ID.name} {after.key_id}, but the table has {before.key_id}"
+        )
+    if after.data_key_length < before.data_key_length:
+        raise KeyIdChangedError(
+            f"{location}: the catalog answered with {properties.DATA_KEY_LENGTH.name} {after.data_key_length}, "
+            f"but the table has {before.data_key_length}"
+        )
+    if not isinstance(answer, EncryptedTableMetadata):
+        raise KeyIdChangedError(f"{location}: the catalog answered with format version {answer.format_version}, which holds no keys")
+    return answer
+
+
+def _check_not_older(known: EncryptedTableMetadata, sent: list[IcebergBaseModel], answer: EncryptedTableMetadata, location: str) -> None:
+    if answer.last_sequence_number < known.last_sequence_number:
+        raise MetadataRollbackError(
+            f"{location}: the catalog answered a commit with older metadata: "
+            f"its last sequence number is {answer.last_sequence_number}, and was to be {known.last_sequence_number}"
+        )
+    for update in sent:
+        if isinstance(update, AddSnapshotUpdate) and answer.snapshot_by_id(update.snapshot.snapshot_id) is None:
+            raise MetadataRollbackError(
+                f"{location}: the catalog answered the commit of snapshot {update.snapshot.snapshot_id} with metadata that lacks it"
+            )
+
+
+def _check_snapshots(known: EncryptedTableMetadata, answer: EncryptedTableMetadata, location: str) -> None:
+    key_ids = {snapshot.snapshot_id: snapshot.key_id for snapshot in known.snapshots}
+    for snapshot in answer.snapshots:
+        before = key_ids.get(snapshot.snapshot_id, snapshot.key_id)
+        if snapshot.key_id is None or snapshot.key_id != before:
+            raise TamperedFileError(
+                location, f"the catalog answered with key-id {snapshot.key_id} for snapshot {snapshot.snapshot_id}, which has {before}"
+            )
+
+
+def _check_keys(known: EncryptedTableMetadata, sent: list[IcebergBaseModel], answer: EncryptedTableMetadata, location: str) -> None:
+    answered = {key.key_id: key for key in answer.encryption_keys}
+    removed = {update.key_id for update in sent if isinstance(update, RemoveEncryptionKeyUpdate)}
+    for update in sent:
+        if isinstance(update, AddEncryptionKeyUpdate) and update.key.key_id not in answered and update.key.key_id not in removed:
+            raise KeyNotFoundError(f"{location}: the catalog answered without encryption key {update.key.key_id}, which this commit added")
+    for key in known.encryption_keys:
+        found = answered.get(key.key_id)
+        if found is not None and _content(found) != _content(key):
+            raise TamperedFileError(location, f"the catalog answered with another value of encryption key {key.key_id}")
+
+
+def _check_every_snapshot_opens(answer: EncryptedTableMetadata, location: str) -> None:
+    ring = answer.key_ring
+    for snapshot in answer.snapshots:
+        try:
+            ring.chain(_key_id(snapshot))
+        except KeyNotFoundError as error:
+            raise KeyNotFoundError(f"{location}: the catalog answered with snapshot {snapshot.snapshot_id}, but: {error}") from error
+
+
+def _key_id(snapshot: EncryptedSnapshot) -> str:
+    assert snapshot.key_id is not None
+    return snapshot.key_id
+
+
+def _content(key: EncryptedKey) -> tuple[bytes, str | None, dict[str, str]]:
+    # A server may write no properties as an empty object.
+    return key.wrapped_bytes(), key.encrypted_by_id, key.properties or {}

@@ -1,0 +1,136 @@
+"""Encrypting catalog on AWS Glue.
+
+A commit goes through when Glue's entry still has the version id that was read before, as in PyIceberg. The entry pins the table's key id,
+key length and metadata by the parameters that Iceberg Java keeps in a Hive metastore (hive_pins.py), which every commit renews and every
+load and every commit checks. Parameters of others stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import METADATA_LOCATION
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import StagedTable, Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+
+from tablecrypt import properties as names
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.table._pyiceberg.glue import GlueCatalogSeam
+from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
+from tablecrypt_catalog.encrypted import EncryptionMixin
+from tablecrypt_catalog.hive_pins import check_against_entry, pinning_parameters
+from tablecrypt_catalog.pins import sighting
+from tablecrypt_catalog.table_encryption import creation_properties, encrypted_table, is_encrypted, table_from_metadata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class PinnedStagedTable(StagedTable):
+    """A staged table that has more to say to its entry in Glue than its properties."""
+
+    def __init__(self, staged: StagedTable, parameters: Mapping[str, str]) -> None:
+        super().__init__(staged.name(), staged.metadata, staged.metadata_location, staged.io, staged.catalog)
+        self._parameters = parameters
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What PyIceberg's commit writes into the entry."""
+        return {**super().properties, **self._parameters}
+
+
+class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
+    """PyIceberg's GlueCatalog with encrypted tables."""
+
+    def table_of_entry(self, entry: Mapping[str, Any]) -> Table:
+        """Return the table that an entry points to.
+
+        Raises:
+            KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same in the entry and in the metadata.
+            TamperedFileError: the metadata is not what the entry's metadata_hash was made of.
+        """
+        parameters = entry.get("Parameters", {})
+        location = parameters.get(METADATA_LOCATION)
+        if location is None or parameters.get("table_type", "").lower() != "iceberg":
+            return self.entry_as_pyiceberg_opens_it(entry)
+        file = self._metadata_file(location)
+        metadata = file.parse()
+        identifier = (entry["DatabaseName"], entry["Name"])
+        check_against_entry(".".join(identifier), metadata, file, parameters)
+        return table_from_metadata(self, identifier, metadata, location, self.load_file_io(metadata.properties, location))
+
+    def parameters_to_send(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """Return the parameters without a data key length that a commit has removed from the table's properties."""
+        absent = parameters.get(names.DATA_KEY_LENGTH.name) == ""
+        return {name: value for name, value in parameters.items() if not (absent and name == names.DATA_KEY_LENGTH.name)}
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        """Create a table; with encryption.key-id among its properties, an encrypted one of format version 3.
+
+        Raises:
+            ConfigurationError: format-version 1 or 2 was asked for, the encryption properties cannot be used, or the database is that of
+                an S3 table bucket, whose service rewrites tables by itself and cannot read encrypted ones.
+        """
+        if names.KEY_ID.name not in properties:
+            return super().create_table(identifier, schema, location, partition_spec, sort_order, properties)
+        creation = creation_properties(self.properties, properties)
+        self._refuse_s3_tables(identifier)
+        question = self.client_pins.ask(identifier)
+        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
+        staged.metadata = metadata = encrypted_metadata(staged.metadata)
+        file = write_metadata_file(metadata, staged.io, staged.metadata_location)
+        self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file.content)})
+        question.answered(sighting(metadata, file.location, file.digest))
+        return encrypted_table(self, staged, metadata)
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
+        file = self._metadata_file(metadata_location)
+        metadata = file.parse()
+        name = self.identifier_to_database_and_table(identifier)
+        if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
+            return super().register_table(identifier, metadata_location, overwrite)
+        self._refuse_s3_tables(identifier)
+        io = self.load_file_io(metadata.properties, metadata_location)
+        staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
+        self.create_entry(staged, pinning_parameters(metadata, file.content))
+        return self.load_table(identifier)
+
+    def stage_commit(
+        self,
+        current: Table | None,
+        identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        """Return the table as a commit will leave it, with the parameters that pin it."""
+        staged = super().stage_commit(current, identifier, requirements, updates)
+        if names.KEY_ID.name not in staged.metadata.properties:
+            return staged
+        if current is None:
+            self._refuse_s3_tables(identifier)
+        pins = pinning_parameters(staged.metadata, staged.metadata.model_dump_json().encode())
+        # PyIceberg adds a commit's properties to the parameters that are there: one that was removed must be named to go.
+        return PinnedStagedTable(staged, {names.DATA_KEY_LENGTH.name: "", **pins} if current is not None else pins)
+
+    def _refuse_s3_tables(self, identifier: str | Identifier) -> None:
+        database, name = self.identifier_to_database_and_table(identifier)
+        if self.is_managed_by_s3_tables(database):
+            raise ConfigurationError(f"{database}.{name}: S3 Tables rewrites tables by itself and cannot read encrypted ones")
+
+    def _metadata_file(self, location: str) -> MetadataFile:
+        return read_metadata_file(self.load_file_io({}, location).new_input(location))

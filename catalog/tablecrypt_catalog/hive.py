@@ -1,0 +1,99 @@
+"""Encrypting catalog on a Hive metastore: the one kind of catalog on which Iceberg Java encrypts too, and both may share.
+
+A commit takes the Hive lock as PyIceberg does, and swaps the metadata location by comparison as Iceberg Java does (hive_client.py). The
+entry in the metastore pins the table's key id, key length and metadata by Java's parameters (hive_pins.py), which every commit renews and
+every load and every commit checks. Parameters of others stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from hive_metastore.ThriftHiveMetastore import Client
+from hive_metastore.ttypes import Table as HiveTable
+from pyiceberg.catalog import METADATA_LOCATION
+from pyiceberg.table import StagedTable, Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
+
+from tablecrypt import properties as names
+from tablecrypt.table._pyiceberg.hive import HiveCatalogSeam
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata_file import read_metadata_file
+from tablecrypt_catalog.encrypted import EncryptionMixin
+from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient
+from tablecrypt_catalog.hive_pins import check_against_entry, pinning_parameters
+from tablecrypt_catalog.table_encryption import is_encrypted, table_from_metadata
+
+
+class PinnedStagedTable(StagedTable):
+    """A staged table that has more to say to its entry in the metastore than its properties."""
+
+    def __init__(self, staged: StagedTable, identifier: Identifier, parameters: Mapping[str, str]) -> None:
+        super().__init__(identifier, staged.metadata, staged.metadata_location, staged.io, staged.catalog)
+        self._parameters = parameters
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What PyIceberg's commit writes into the entry."""
+        return {**super().properties, **self._parameters}
+
+
+class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
+    """PyIceberg's HiveCatalog with encrypted tables. Threads may share one."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._traits = ServerTraits()
+
+    def guarded(self, client: Client) -> Client:
+        """Return a connection that swaps by comparison."""
+        return cast(Client, SwappingClient(client, self._traits))
+
+    def table_of_entry(self, entry: HiveTable) -> Table:
+        """Return the table that an entry points to.
+
+        Raises:
+            KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same in the entry and in the metadata.
+            TamperedFileError: the metadata is not what the entry's metadata_hash was made of.
+        """
+        parameters = entry.parameters or {}
+        location = parameters.get(METADATA_LOCATION)
+        if location is None or parameters.get("table_type", "").lower() != "iceberg":
+            return self.entry_as_pyiceberg_opens_it(entry)
+        file = read_metadata_file(self.load_file_io({}, location).new_input(location))
+        metadata = file.parse()
+        check_against_entry(f"{entry.dbName}.{entry.tableName}", metadata, file, parameters)
+        io = self.load_file_io(metadata.properties, location)
+        return table_from_metadata(self, (entry.dbName, entry.tableName), metadata, location, io)
+
+    def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
+        """Return the parameters that pin a new table."""
+        metadata = self.metadata_to_write(table.metadata)
+        return pinning_parameters(metadata, metadata.model_dump_json().encode())
+
+    def stage_commit(
+        self,
+        current: Table | None,
+        identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        """Return the table as a commit will leave it, with the parameters that pin it."""
+        staged = super().stage_commit(current, identifier, requirements, updates)
+        if names.KEY_ID.name not in staged.metadata.properties:
+            return staged
+        return PinnedStagedTable(staged, identifier, pinning_parameters(staged.metadata, staged.metadata.model_dump_json().encode()))
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
+        io = self.load_file_io({}, metadata_location)
+        file = read_metadata_file(io.new_input(metadata_location))
+        metadata = file.parse()
+        name = self.identifier_to_database_and_table(identifier)
+        if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
+            return super().register_table(identifier, metadata_location, overwrite)
+        staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
+        self.create_entry(staged, pinning_parameters(metadata, file.content))
+        return self.load_table(identifier)

@@ -1,0 +1,296 @@
+"""Encrypted tables on an Iceberg REST catalog server.
+
+    load     GET  table        answer parsed with encryption-keys and key-id     PyIceberg's own models drop both
+    commit   POST table        {"identifier", "requirements", "updates": [add-encryption-key …, add-snapshot with key-id, …]}
+
+A commit is staged and checked here before it is sent, and the server's answer is checked before it is believed. The server writes
+metadata.json; it never sees a key. Authentication, table configuration, vended credentials, prefix and headers are RestCatalog's own, and
+so are tables without encryption.key-id.
+
+Iceberg REST catalog specification: loadTable, updateTable, createTable (stage-create), TableUpdate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from pydantic import Field, SerializeAsAny, ValidationError
+from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
+from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import (
+    CommitTableResponse,
+    CreateTableTransaction,
+    FileScanTask,
+    Table,
+    TableIdentifier,
+)
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
+
+from tablecrypt import properties as names
+from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.table._pyiceberg.rest import RestCatalogSeam
+from tablecrypt.table.commit_rules import check_commit
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.transaction import EncryptedCreateTransaction
+from tablecrypt_catalog.client_pins import ClientPins
+from tablecrypt_catalog.commit_answer import check_answer
+from tablecrypt_catalog.pins import sighting
+from tablecrypt_catalog.purge import purge
+from tablecrypt_catalog.table_encryption import (
+    creation_properties,
+    is_encrypted,
+    refuse_key_id_without_encryption,
+    table_file_io,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+AnsweredMetadata = Annotated[TableMetadataV1 | TableMetadataV2 | EncryptedTableMetadata, Field(discriminator="format_version")]
+"""Table metadata in which version 3 keeps what encryption needs."""
+
+A = TypeVar("A", bound=IcebergBaseModel)
+
+
+class LoadAnswer(TableResponse):
+    """A server's answer to loadTable."""
+
+    metadata: AnsweredMetadata
+
+
+class CommitAnswer(CommitTableResponse):
+    """A server's answer to updateTable."""
+
+    metadata: AnsweredMetadata
+
+
+class CommitRequest(IcebergBaseModel):
+    """A commit whose updates are written as what they are: PyIceberg's own request knows no key updates and drops key-id."""
+
+    identifier: TableIdentifier
+    requirements: tuple[SerializeAsAny[IcebergBaseModel], ...]
+    updates: tuple[SerializeAsAny[IcebergBaseModel], ...]
+
+
+class EncryptedRestCatalog(RestCatalogSeam):
+    """PyIceberg's RestCatalog with encrypted tables.
+
+    The KMS is reached with the properties given to this client, and with none that the server sends: the keys of a table are to be out of
+    reach of whoever runs its catalog.
+    """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        self.client_properties: Properties = dict(properties)
+        super().__init__(name, **properties)
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table; an EncryptedTable where it has encryption.key-id.
+
+        Raises:
+            KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone; or it is not the one in this client's pins.
+            MetadataRollbackError, TamperedFileError: this client's pins know newer metadata, or other metadata of the same name.
+            PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
+            ConfigurationError: the table is encrypted and the catalog has no usable KMS properties, or the server wants to plan its scans.
+            FormatError: the answer is not table metadata.
+        """
+        question = self.client_pins.ask(identifier)
+        text = self.request_table(identifier)
+        answer = _parsed(LoadAnswer, text, identifier)
+        table = self._opened(identifier, answer, text)
+        question.answered(sighting(answer.metadata, table.metadata_location, self._digest(answer.metadata)))
+        return table
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        """Create a table; with encryption.key-id among its properties, an encrypted one of format version 3.
+
+        Raises:
+            ConfigurationError: format-version 1 or 2 was asked for, or the encryption properties cannot be used.
+            KeyIdChangedError, TamperedFileError: the server did not make the table that was asked for.
+        """
+        creation = creation_properties(self.client_properties, properties)
+        question = self.client_pins.ask(identifier)
+        table: Table = super().create_table(identifier, schema, location, partition_spec, sort_order, creation)
+        if names.KEY_ID.name in {**creation, **table.metadata.properties}:
+            table = self._encrypted_table(table, _new_metadata(table, creation))
+        question.answered(sighting(table.metadata, table.metadata_location, None))
+        return table
+
+    def create_table_transaction(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> CreateTableTransaction:
+        """Return a transaction that creates a table together with its first data. Raises what `create_table` raises."""
+        if names.KEY_ID.name not in properties:
+            plain: CreateTableTransaction = super().create_table_transaction(
+                identifier, schema, location, partition_spec, sort_order, properties
+            )
+            return plain
+        creation = creation_properties(self.client_properties, properties)
+        staged = self.request_staged_table(identifier, schema, location, partition_spec, sort_order, creation)
+        staged.metadata = _new_metadata(staged, creation)
+        staged.io = table_file_io(self.client_properties, staged.io, staged.metadata)
+        return EncryptedCreateTransaction(staged)
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Register a table that exists already, encrypted or not, by its metadata file."""
+        super().register_table(identifier, metadata_location, overwrite)
+        return self.load_table(identifier)
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        """Rename a table; its pin goes with it."""
+        super().rename_table(from_identifier, to_identifier)
+        self.client_pins.rename(from_identifier, to_identifier)
+        return self.load_table(to_identifier)
+
+    def drop_table(self, identifier: str | Identifier, purge_requested: bool = False) -> None:
+        """Drop a table. A purge of an encrypted table is done here, since the server cannot read which files it has."""
+        if purge_requested:
+            self.purge_table(identifier)
+            return
+        super().drop_table(identifier)
+        self.client_pins.forget(identifier)
+
+    def purge_table(self, identifier: str | Identifier) -> None:
+        """Drop a table and delete its files."""
+        table = self.load_table(identifier)
+        if isinstance(table, EncryptedTable):
+            purge(table, lambda: self.drop_table(identifier))
+            return
+        super().drop_table(identifier, purge_requested=True)
+        self.client_pins.forget(identifier)
+
+    @property
+    def client_pins(self) -> ClientPins:
+        """The pins of this catalog in the file that this client's property encryption.pins names."""
+        return ClientPins(self.name, self.client_properties)
+
+    def forget_pin(self, identifier: str | Identifier) -> None:
+        """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
+        self.client_pins.forget(identifier)
+
+    def plan_scan(self, identifier: str | Identifier, request: PlanTableScanRequest) -> list[FileScanTask]:
+        """Let the server plan a scan of a table that is not encrypted.
+
+        Raises:
+            ConfigurationError: the table is encrypted. The server cannot read its manifests, and would be shown the filter.
+        """
+        if isinstance(self.load_table(identifier), EncryptedTable):
+            raise _server_planning_refused(self.identifier_to_tuple(identifier))
+        return super().plan_scan(identifier, request)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit updates to a table.
+
+        Raises:
+            CommitFailedException: a requirement is not met, or another writer was first; nothing has changed.
+            CommitStateUnknownException: the server failed or did not answer; the commit may have landed.
+            TamperedFileError, KeyIdChangedError, KeyNotFoundError, MetadataRollbackError: the server accepted the commit, but its answer
+                lacks what a reader of the table needs (see `check_answer`), or is of another table.
+        """
+        if not isinstance(table.metadata, EncryptedTableMetadata):
+            _refuse_key_id(table, updates)
+            plain: CommitTableResponse = super().commit_table(table, requirements, updates)
+            return plain
+        staged = update_table_metadata(table.metadata, updates)
+        check_commit(table.metadata, staged)
+        assert isinstance(staged, EncryptedTableMetadata)
+        question = self.client_pins.ask(table.name())
+        answer = _parsed(CommitAnswer, self.request_commit(table, _request(table, requirements, updates)), table.name())
+        check_answer(staged, updates, answer.metadata, answer.metadata_location)
+        question.landed(answer.metadata, answer.metadata_location, self._digest(answer.metadata))
+        return answer
+
+    def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str) -> Table:
+        name, metadata = self.identifier_to_tuple(identifier), answer.metadata
+        if not isinstance(metadata, EncryptedTableMetadata):
+            refuse_key_id_without_encryption(name, metadata)
+            return self.table_of(identifier, answer)
+        if not is_encrypted(name, metadata):
+            return self.table_of(identifier, TableResponse.model_validate_json(text))
+        return self._encrypted_table(self.table_of(identifier, answer), metadata)
+
+    def _digest(self, metadata: TableMetadata) -> str | None:
+        """What pins compare: all that the answer says of the table, in whatever order it gives the keys. None for a part of the snapshots."""
+        if names.PINS.name not in self.client_properties or SNAPSHOT_LOADING_MODE in self.properties:
+            return None
+        if isinstance(metadata, EncryptedTableMetadata):
+            metadata = metadata.model_copy(update={"encryption_keys": sorted(metadata.encryption_keys, key=lambda key: key.key_id)})
+        return hashlib.sha256(metadata.model_dump_json().encode()).hexdigest()
+
+    def _encrypted_table(self, table: Table, metadata: EncryptedTableMetadata) -> EncryptedTable:
+        if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
+            raise _server_planning_refused(table.name())
+        return EncryptedTable(
+            identifier=table.name(),
+            metadata=metadata,
+            metadata_location=table.metadata_location,
+            io=table_file_io(self.client_properties, table.io, metadata),
+            catalog=self,
+            config=table.config,
+        )
+
+
+def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        name = ".".join(RestCatalog.identifier_to_tuple(identifier))
+        raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {error}") from error
+
+
+def _request(table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> str:
+    *namespace, name = table.name()
+    fields = {"identifier": {"namespace": namespace, "name": name}, "requirements": requirements, "updates": updates}
+    return CommitRequest.model_validate(fields).model_dump_json()
+
+
+def _new_metadata(table: Table, asked: Properties) -> EncryptedTableMetadata:
+    """The metadata of a table that the server has just made, after checking that it is what was asked for."""
+    metadata: TableMetadata = table.metadata
+    found = metadata.properties.get(names.KEY_ID.name)
+    if found != asked.get(names.KEY_ID.name, found):
+        raise KeyIdChangedError(
+            f"{'.'.join(table.name())}: the catalog made the table with {names.KEY_ID.name} {found}, not {asked[names.KEY_ID.name]}"
+        )
+    if metadata.format_version != 3:
+        refuse_key_id_without_encryption(table.name(), metadata)
+    if metadata.snapshots:
+        raise TamperedFileError(metadata.location, "the catalog answered that a table was created, but with a table that has snapshots")
+    return encrypted_metadata(metadata)
+
+
+def _refuse_key_id(table: Table, updates: tuple[TableUpdate, ...]) -> None:
+    if any(isinstance(update, SetPropertiesUpdate) and names.KEY_ID.name in update.updates for update in updates):
+        raise PlaintextRefusedError(
+            table.location(),
+            f"table {'.'.join(table.name())} is not encrypted, and setting {names.KEY_ID.name} does not encrypt what is there: migrate it",
+        )
+
+
+def _server_planning_refused(identifier: Identifier) -> ConfigurationError:
+    return ConfigurationError(
+        f"{'.'.join(identifier)}: {SCAN_PLANNING_MODE}={ScanPlanningMode.SERVER.value} is not possible for an encrypted table: "
+        "the server cannot read its manifests, so scans are planned by the client"
+    )

@@ -1,0 +1,154 @@
+"""The pins of a SQL catalog: a table `tablecrypt_pins` beside `iceberg_tables`, with the same primary key, changed in the same transaction.
+
+    catalog_name, table_namespace, table_name     as in iceberg_tables
+    table_uuid, key_id, data_key_length           of the table
+    metadata_location, metadata_hash              the newest metadata, and SHA-256 (hexadecimal) of its uncompressed JSON
+    last_sequence_number                          of that metadata
+    kek_hashes                                    those of `Sighting`, sorted, with a blank between them
+
+A pin is as trustworthy as the database: it stands against whoever can write to the storage and not to the database, and shows a row of
+iceberg_tables that was changed by other means.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Engine,
+    Integer,
+    MetaData,
+    RowMapping,
+    String,
+    Table,
+    Text,
+    and_,
+    delete,
+    insert,
+    inspect,
+    update,
+)
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+from sqlalchemy.schema import CreateTable
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt_catalog.pins import Sighting
+
+PINS: Final = Table(
+    "tablecrypt_pins",
+    MetaData(),
+    Column("catalog_name", String(255), primary_key=True),
+    Column("table_namespace", String(255), primary_key=True),
+    Column("table_name", String(255), primary_key=True),
+    Column("table_uuid", String(36), nullable=False),
+    Column("key_id", String(1000), nullable=False),
+    Column("data_key_length", Integer, nullable=False),
+    Column("metadata_location", String(1000), nullable=False),
+    Column("metadata_hash", String(64), nullable=True),
+    Column("last_sequence_number", BigInteger, nullable=False),
+    Column("kek_hashes", Text, nullable=False),
+)
+
+
+def create_pins_table(engine: Engine, allowed: bool = True) -> None:
+    """Create the table if it is not there.
+
+    Args:
+        engine: the catalog's database.
+        allowed: whether the catalog may create tables.
+
+    Raises:
+        ConfigurationError: it is not there, and may not or cannot be created.
+    """
+    if inspect(engine).has_table(PINS.name):
+        return
+    problem: DBAPIError | None = None
+    if allowed:
+        try:
+            PINS.create(engine, checkfirst=False)
+        except DBAPIError as error:
+            problem = error
+    if not inspect(engine).has_table(PINS.name):
+        statement = " ".join(str(CreateTable(PINS).compile(engine)).split())
+        raise ConfigurationError(
+            f"the catalog's database lacks the table {PINS.name}, which pins encrypted tables, and this client did not create it. "
+            f"Create it with: {statement}"
+        ) from problem
+
+
+def drop_pins_table(engine: Engine) -> None:
+    """Drop the table if it is there."""
+    PINS.drop(engine, checkfirst=True)
+
+
+def is_pin_of(catalog_name: str, names: tuple[str, str]) -> ColumnElement[bool]:
+    """Return the condition that finds the pin of a table, given as namespace and name."""
+    return and_(PINS.c.catalog_name == catalog_name, PINS.c.table_namespace == names[0], PINS.c.table_name == names[1])
+
+
+def pin_of_row(row: RowMapping) -> Sighting | None:
+    """Return the pin in a row of a query for `PINS.c`; None where an outer join found none."""
+    if row["key_id"] is None:
+        return None
+    return Sighting(
+        table_uuid=row["table_uuid"],
+        key_id=row["key_id"],
+        data_key_length=row["data_key_length"],
+        metadata_location=row["pinned_location"],
+        metadata_hash=row["metadata_hash"],
+        last_sequence_number=row["last_sequence_number"],
+        kek_hashes=frozenset(row["kek_hashes"].split()),
+    )
+
+
+PIN_COLUMNS: Final = (
+    *(PINS.c[name] for name in ("table_uuid", "key_id", "data_key_length", "metadata_hash", "last_sequence_number", "kek_hashes")),
+    PINS.c.metadata_location.label("pinned_location"),
+)
+"""What to select for `pin_of_row`, beside the columns of iceberg_tables."""
+
+
+def find_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> Sighting | None:
+    """Return the pin of a table; None for one that has none."""
+    row = session.execute(PINS.select().with_only_columns(*PIN_COLUMNS).where(is_pin_of(catalog_name, names))).mappings().first()
+    return None if row is None else pin_of_row(row)
+
+
+def write_pin(session: Session, catalog_name: str, names: tuple[str, str], before: Sighting | None, pin: Sighting) -> bool:
+    """Compare and swap a table's pin; return whether it was as before.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: there was none before, but there is one now.
+    """
+    if before is None:
+        key = {"catalog_name": catalog_name, "table_namespace": names[0], "table_name": names[1]}
+        session.execute(insert(PINS).values(**key, **_values(pin)))
+        return True
+    unchanged = and_(is_pin_of(catalog_name, names), PINS.c.metadata_location == before.metadata_location)
+    return bool(session.execute(update(PINS).where(unchanged).values(**_values(pin))).rowcount)  # type: ignore[attr-defined]
+
+
+def delete_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> None:
+    """Delete the pin of a table, if there is one."""
+    session.execute(delete(PINS).where(is_pin_of(catalog_name, names)))
+
+
+def rename_pin(session: Session, catalog_name: str, old: tuple[str, str], new: tuple[str, str]) -> None:
+    """Move the pin of a table to its new name."""
+    session.execute(update(PINS).where(is_pin_of(catalog_name, old)).values(table_namespace=new[0], table_name=new[1]))
+
+
+def _values(pin: Sighting) -> dict[str, Any]:
+    return {
+        "table_uuid": pin.table_uuid,
+        "key_id": pin.key_id,
+        "data_key_length": pin.data_key_length,
+        "metadata_location": pin.metadata_location,
+        "metadata_hash": pin.metadata_hash,
+        "last_sequence_number": pin.last_sequence_number,
+        "kek_hashes": " ".join(sorted(pin.kek_hashes)),
+    }

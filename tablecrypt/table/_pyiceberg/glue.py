@@ -1,0 +1,58 @@
+"""PyIceberg's Glue catalog: its commit with Glue's version id stays; what an entry means, and what pins it, is ours.
+
+GlueCatalog: _convert_glue_to_iceberg               the one place where an entry becomes a table, in load and in commit alike
+GlueCatalog: _create_glue_table, _update_glue_table    what is sent to Glue
+GlueCatalog: _is_s3tables_database                  S3 Tables cannot maintain tables that it cannot read
+_construct_table_input                              an entry as other Glue clients expect it
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.catalog.glue import _construct_table_input as table_input_of
+from pyiceberg.table import StagedTable, Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_glue.type_defs import TableInputTypeDef, TableTypeDef
+
+
+class GlueCatalogSeam(GlueCatalog):
+    """A Glue catalog whose private hooks have public names: the abstract ones are ours to fill in."""
+
+    @abstractmethod
+    def table_of_entry(self, entry: Mapping[str, Any]) -> Table:
+        """Return the table that an entry points to, after checking the one against the other."""
+
+    @abstractmethod
+    def parameters_to_send(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """Return the parameters that an entry is to have, of those that a commit has put together."""
+
+    def entry_as_pyiceberg_opens_it(self, entry: Mapping[str, Any]) -> Table:
+        """Return the table that PyIceberg makes of an entry, or raise what it raises."""
+        return super()._convert_glue_to_iceberg(cast("TableTypeDef", entry))
+
+    def create_entry(self, staged: StagedTable, parameters: Mapping[str, str]) -> None:
+        """Make an entry for a table whose metadata file is there already.
+
+        Raises:
+            TableAlreadyExistsError: there is one of that name.
+            NoSuchNamespaceError: Glue has no such database.
+        """
+        database, name = self.identifier_to_database_and_table(staged.name())
+        entry = table_input_of(name, staged.metadata_location, dict(parameters), staged.metadata)
+        self._create_glue_table(database, name, entry)
+
+    def is_managed_by_s3_tables(self, database: str) -> bool:
+        """Whether a database is that of an S3 table bucket."""
+        return self._is_s3tables_database(database)
+
+    def _convert_glue_to_iceberg(self, glue_table: TableTypeDef) -> Table:
+        return self.table_of_entry(glue_table)
+
+    def _update_glue_table(self, database_name: str, table_name: str, table_input: TableInputTypeDef, version_id: str) -> None:
+        sent: TableInputTypeDef = {**table_input, "Parameters": self.parameters_to_send(table_input.get("Parameters", {}))}
+        super()._update_glue_table(database_name, table_name, sent, version_id)

@@ -1,0 +1,87 @@
+"""PyIceberg's Hive catalog: its lock and its commit stay; what an entry of the metastore means, and who may replace it, is ours.
+
+HiveCatalog: _client, _create_hive_client                  a connection for each use, so that threads can share a catalog
+HiveCatalog: _convert_hive_into_iceberg                    the one place where an entry becomes a table, in load and in commit alike
+HiveCatalog: _convert_iceberg_into_hive, _create_hive_table    the one place where a table becomes a new entry
+_HiveClient                                                what opens one connection
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from hive_metastore.ThriftHiveMetastore import Client
+from hive_metastore.ttypes import Table as HiveTable
+from pyiceberg.catalog.hive import HiveCatalog, _HiveClient
+from pyiceberg.table import StagedTable, Table
+
+
+class HiveCatalogSeam(HiveCatalog):
+    """A Hive catalog whose private hooks have public names: the abstract ones are ours to fill in."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._client = _Connections(self)  # type: ignore[assignment]
+
+    @abstractmethod
+    def table_of_entry(self, entry: HiveTable) -> Table:
+        """Return the table that an entry of the metastore points to, after checking the one against the other."""
+
+    @abstractmethod
+    def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
+        """Return what a new entry has beside PyIceberg's own parameters."""
+
+    @abstractmethod
+    def guarded(self, client: Client) -> Client:
+        """Return the client through which one connection is used."""
+
+    def entry_as_pyiceberg_opens_it(self, entry: HiveTable) -> Table:
+        """Return the table that PyIceberg makes of an entry, or raise what it raises."""
+        return super()._convert_hive_into_iceberg(entry)
+
+    def create_entry(self, staged: StagedTable, parameters: Mapping[str, str]) -> None:
+        """Make an entry for a table whose metadata file is there already.
+
+        Raises:
+            TableAlreadyExistsError: there is one of that name.
+        """
+        entry = super()._convert_iceberg_into_hive(staged)
+        entry.parameters.update(parameters)
+        with self._client as client:
+            self._create_hive_table(client, entry)
+
+    def _convert_hive_into_iceberg(self, table: HiveTable) -> Table:
+        return self.table_of_entry(table)
+
+    def _convert_iceberg_into_hive(self, table: Table) -> HiveTable:
+        entry = super()._convert_iceberg_into_hive(table)
+        entry.parameters.update(self.parameters_of_new_entry(table))
+        return entry
+
+
+class _Connections:
+    """What a catalog opens by `with`. PyIceberg's own holds one connection, which two threads would close under each other's hands."""
+
+    def __init__(self, catalog: HiveCatalogSeam) -> None:
+        self._catalog = catalog
+        self._opened = threading.local()
+
+    def __enter__(self) -> Client:
+        connection = self._catalog._create_hive_client(self._catalog.properties)
+        client = connection.__enter__()
+        self._of_this_thread().append(connection)
+        return self._catalog.guarded(client)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._of_this_thread().pop().__exit__(kind, error, trace)
+
+    def __reduce__(self) -> tuple[type[_Connections], tuple[Any, ...]]:
+        return _Connections, (self._catalog,)
+
+    def _of_this_thread(self) -> list[_HiveClient]:
+        opened: list[_HiveClient] = self._opened.__dict__.setdefault("connections", [])
+        return opened

@@ -1,0 +1,108 @@
+"""PyIceberg's SqlCatalog: its tables, rows and locations stay as they are, while our statements can stand in one transaction with its own.
+
+SqlCatalog: _create_table_row, _iceberg_type_filter                    a row as every client of the database expects it
+MetastoreCatalog: _create_staged_table, _convert_schema_if_needed, _resolve_table_location, _load_file_io    namespaces of any depth
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import StagedTable, TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from sqlalchemy import ColumnElement, Delete, Update, and_, delete, insert, select, update
+from sqlalchemy.orm import Session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["IcebergTables", "SqlCatalogSeam"]
+
+
+class SqlCatalogSeam(SqlCatalog):
+    """A SqlCatalog whose changes to a table's row can be made one by one, in a session of the caller's."""
+
+    def names(self, identifier: str | Identifier) -> tuple[str, str]:
+        """Return the namespace, as the database holds it, and the table's name."""
+        return Catalog.namespace_to_string(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
+
+    def is_row_of(self, identifier: str | Identifier) -> ColumnElement[bool]:
+        """Return the condition on iceberg_tables that finds a table, and no view."""
+        namespace, name = self.names(identifier)
+        conditions = [IcebergTables.catalog_name == self.name, IcebergTables.table_namespace == namespace, IcebergTables.table_name == name]
+        type_filter = self._iceberg_type_filter()
+        return and_(*conditions) if type_filter is None else and_(*conditions, type_filter)
+
+    def insert_row(self, session: Session, identifier: str | Identifier, metadata_location: str) -> None:
+        """Insert a table's row.
+
+        Raises:
+            sqlalchemy.exc.IntegrityError: there is one already.
+        """
+        session.execute(insert(IcebergTables).values(**self._create_table_row(*self.names(identifier), metadata_location)))
+
+    def swap_location(self, session: Session, identifier: str | Identifier, expected: str, location: str) -> bool:
+        """Compare and swap metadata_location; return whether the row held the expected one. The row stays locked until the session ends."""
+        changed = {"metadata_location": location, "previous_metadata_location": expected}
+        return self._update_row(session, and_(self.is_row_of(identifier), IcebergTables.metadata_location == expected), changed)
+
+    def rename_row(self, session: Session, old: str | Identifier, new: str | Identifier) -> bool:
+        """Give a table's row another name; return whether there was one.
+
+        Raises:
+            sqlalchemy.exc.IntegrityError: the new name is taken.
+        """
+        namespace, name = self.names(new)
+        return self._update_row(session, self.is_row_of(old), {"table_namespace": namespace, "table_name": name})
+
+    def delete_row(self, session: Session, identifier: str | Identifier) -> bool:
+        """Delete a table's row; return whether there was one."""
+        return self._change_row(session, delete(IcebergTables), self.is_row_of(identifier))
+
+    def _create_staged_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> StagedTable:
+        # PyIceberg's own takes namespaces of one level only, which its create_table does not.
+        version = int(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
+        namespace, name = self.names(identifier)
+        location = self._resolve_table_location(location, namespace, name)
+        metadata_location = load_location_provider(location, properties).new_table_metadata_file_location()
+        return StagedTable(
+            identifier=Catalog.identifier_to_tuple(identifier),
+            metadata=new_table_metadata(
+                location=location,
+                schema=self._convert_schema_if_needed(schema, version),  # type: ignore[arg-type]
+                partition_spec=partition_spec,
+                sort_order=sort_order,
+                properties=properties,
+            ),
+            metadata_location=metadata_location,
+            io=self._load_file_io(properties=properties, location=metadata_location),
+            catalog=self,
+        )
+
+    def _update_row(self, session: Session, condition: ColumnElement[bool], values: dict[str, Any]) -> bool:
+        return self._change_row(session, update(IcebergTables).values(**values), condition)
+
+    def _change_row(self, session: Session, statement: Update | Delete, condition: ColumnElement[bool]) -> bool:
+        """Change the row of this condition; return whether there was one. It stays locked until the session ends."""
+        changing = statement.where(condition).execution_options(synchronize_session=False)
+        if self.engine.dialect.supports_sane_rowcount:
+            return bool(session.execute(changing).rowcount)  # type: ignore[attr-defined]
+        if session.execute(select(IcebergTables.table_name).where(condition).with_for_update()).first() is None:
+            return False
+        session.execute(changing)
+        return True

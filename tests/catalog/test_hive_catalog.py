@@ -1,0 +1,347 @@
+"""The Hive catalog: what it keeps in the metastore, what it refuses, and that no commit is lost. On a real metastore."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.hive import HiveCatalog
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+
+from tablecrypt.errors import KeyIdChangedError, TamperedFileError
+from tablecrypt.table.canonical_metadata import metadata_hash
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt_catalog import EncryptedHiveCatalog
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.compare import assert_same_rows
+from tests.support.hive import HiveMetastore, encrypted_hive_catalog
+
+pytestmark = pytest.mark.java
+
+ENCRYPTED = {"encryption.key-id": MASTER_KEY}
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
+
+
+@pytest.fixture
+def catalog(hive_metastore: HiveMetastore, warehouse: Path, aws: AwsServer) -> EncryptedHiveCatalog:
+    return encrypted_hive_catalog(hive_metastore, warehouse, aws)
+
+
+@pytest.fixture
+def database(catalog: EncryptedHiveCatalog, warehouse: Path) -> str:
+    """A namespace of its own for each test, since all share the metastore."""
+    name = f"db_{uuid.uuid4().hex[:8]}"
+    catalog.create_namespace(name, {"location": f"file://{warehouse}/{name}"})
+    return name
+
+
+@pytest.fixture
+def table(catalog: EncryptedHiveCatalog, database: str) -> Iterator[Table]:
+    table = catalog.create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    yield table
+
+
+def name_of(table: Table) -> str:
+    return ".".join(table.name())
+
+
+def metadata_path(table: Table) -> Path:
+    return Path("/" + table.metadata_location.removeprefix("file:").lstrip("/"))
+
+
+def files_below(table: Table) -> list[Path]:
+    return [path for path in Path("/" + table.location().removeprefix("file:").lstrip("/")).rglob("*") if path.is_file()]
+
+
+def pins_of(metastore: HiveMetastore, table: Table) -> dict[str, str]:
+    return {
+        name: value for name, value in metastore.parameters(name_of(table)).items() if name.startswith(("encryption.", "metadata_hash"))
+    }
+
+
+def test_an_encrypted_table_is_pinned_from_its_creation(
+    catalog: EncryptedHiveCatalog, database: str, hive_metastore: HiveMetastore
+) -> None:
+    table = catalog.create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
+    assert isinstance(table, EncryptedTable)
+    assert table.format_version == 3
+    parameters = hive_metastore.parameters(f"{database}.t")
+    assert (parameters["EXTERNAL"], parameters["table_type"]) == ("TRUE", "ICEBERG")
+    assert parameters["metadata_location"] == table.metadata_location
+    expected = {"encryption.key-id": MASTER_KEY, "metadata_hash": metadata_hash(metadata_path(table).read_bytes())}
+    assert pins_of(hive_metastore, table) == expected
+    with hive_metastore.client() as client:
+        assert client.get_table(database, "t").tableType == "EXTERNAL_TABLE"
+
+
+def test_every_commit_renews_the_pins(table: Table, hive_metastore: HiveMetastore) -> None:
+    seen = set()
+    for change in (
+        lambda: table.append(ROWS),
+        lambda: table.delete("id = 1"),
+        lambda: table.transaction().set_properties(a="b").commit_transaction(),
+    ):
+        before = table.metadata_location
+        change()
+        parameters = hive_metastore.parameters(name_of(table))
+        assert parameters["metadata_location"] == table.metadata_location
+        assert parameters["previous_metadata_location"] == before
+        assert parameters["metadata_hash"] == metadata_hash(metadata_path(table).read_bytes())
+        seen.add(parameters["metadata_hash"])
+    assert len(seen) == 3
+
+
+def test_the_key_length_is_pinned_exactly_where_the_table_has_one(
+    catalog: EncryptedHiveCatalog, database: str, hive_metastore: HiveMetastore
+) -> None:
+    table = catalog.create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
+    assert "encryption.data-key-length" not in pins_of(hive_metastore, table)
+    table.transaction().set_properties({"encryption.data-key-length": "32"}).commit_transaction()
+    assert pins_of(hive_metastore, table)["encryption.data-key-length"] == "32"
+    table.append(ROWS)
+    assert_same_rows(catalog.load_table(f"{database}.t").scan().to_arrow(), ROWS)
+
+
+def test_a_table_created_with_its_first_data_is_pinned(catalog: EncryptedHiveCatalog, database: str, hive_metastore: HiveMetastore) -> None:
+    with catalog.create_table_transaction(f"{database}.t", ROWS.schema, properties=ENCRYPTED) as transaction:
+        transaction.append(ROWS)
+    table = catalog.load_table(f"{database}.t")
+    assert_same_rows(table.scan().to_arrow(), ROWS)
+    assert pins_of(hive_metastore, table)["metadata_hash"] == metadata_hash(metadata_path(table).read_bytes())
+
+
+def test_another_client_reads_and_writes_what_one_wrote(
+    table: Table, hive_metastore: HiveMetastore, warehouse: Path, aws: AwsServer
+) -> None:
+    other = encrypted_hive_catalog(hive_metastore, warehouse, aws).load_table(table.name())
+    other.append(ROWS)
+    assert_same_rows(table.refresh().scan().to_arrow(), pa.concat_tables([ROWS, ROWS]))
+
+
+def test_a_table_whose_entry_lost_the_key_id_is_neither_read_nor_written(
+    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore
+) -> None:
+    hive_metastore.change_parameters(name_of(table), {"encryption.key-id": None})
+    for forbidden in (lambda: catalog.load_table(table.name()), lambda: table.append(ROWS), lambda: table.refresh()):
+        with pytest.raises(KeyIdChangedError, match=r"has no parameter encryption\.key-id"):
+            forbidden()
+    assert hive_metastore.parameters(name_of(table))["metadata_location"] == table.metadata_location
+    hive_metastore.change_parameters(name_of(table), {"encryption.key-id": MASTER_KEY})
+    assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), ROWS)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"encryption.key-id": "alias/other"}, {"encryption.data-key-length": "32"}], ids=lambda changes: next(iter(changes))
+)
+def test_an_entry_that_contradicts_the_metadata_is_refused(
+    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore, changes: dict[str, str | None]
+) -> None:
+    hive_metastore.change_parameters(name_of(table), changes)
+    with pytest.raises(KeyIdChangedError, match=next(iter(changes))):
+        catalog.load_table(table.name())
+
+
+def test_metadata_without_a_key_id_is_refused_behind_an_entry_that_has_one(
+    catalog: EncryptedHiveCatalog, table: Table, database: str, hive_metastore: HiveMetastore, unwatched_warehouse: Path
+) -> None:
+    plain = catalog.create_table(f"{database}.plain", ROWS.schema, location=f"file://{unwatched_warehouse}/plain")
+    hive_metastore.change_parameters(name_of(table), {"metadata_location": plain.metadata_location, "metadata_hash": None})
+    with pytest.raises(KeyIdChangedError, match=r"but None in .*metadata\.json"):
+        catalog.load_table(table.name())
+
+
+def test_keys_without_any_key_id_are_refused(
+    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore, unwatched_warehouse: Path
+) -> None:
+    metadata = json.loads(metadata_path(table).read_bytes())
+    del metadata["properties"]["encryption.key-id"]
+    stripped = unwatched_warehouse / "00009-stripped.metadata.json"
+    stripped.write_text(json.dumps(metadata))
+    lost: dict[str, str | None] = {"encryption.key-id": None, "metadata_hash": None, "metadata_location": f"file://{stripped}"}
+    hive_metastore.change_parameters(name_of(table), lost)
+    with pytest.raises(KeyIdChangedError):
+        catalog.load_table(table.name())
+
+
+def test_metadata_edited_in_place_is_refused_and_named(catalog: EncryptedHiveCatalog, table: Table) -> None:
+    metadata = json.loads(metadata_path(table).read_bytes())
+    metadata["properties"]["write.parquet.compression-codec"] = "gzip"
+    metadata_path(table).write_text(json.dumps(metadata))
+    for forbidden in (lambda: catalog.load_table(table.name()), lambda: table.append(ROWS)):
+        with pytest.raises(TamperedFileError, match="metadata_hash") as caught:
+            forbidden()
+        assert caught.value.location == table.metadata_location
+
+
+def test_metadata_put_back_to_an_older_version_is_refused(
+    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore
+) -> None:
+    older = table.metadata_location
+    table.append(ROWS)
+    hive_metastore.change_parameters(name_of(table), {"metadata_location": older})
+    with pytest.raises(TamperedFileError, match="metadata_hash") as caught:
+        catalog.load_table(table.name())
+    assert caught.value.location == older
+
+
+def test_an_edit_cannot_hide_behind_a_form_that_is_not_known(catalog: EncryptedHiveCatalog, table: Table) -> None:
+    metadata = json.loads(metadata_path(table).read_bytes())
+    field = {"id": 3, "name": "d", "required": False, "type": "double", "initial-default": 1.5, "write-default": 1.5}
+    metadata["schemas"][0]["fields"].append(field)
+    metadata["last-column-id"] = 3
+    metadata_path(table).write_text(json.dumps(metadata))
+    with pytest.raises(TamperedFileError, match="metadata_hash"):
+        catalog.load_table(table.name())
+
+
+def test_other_spacing_of_the_same_metadata_is_the_same_metadata(catalog: EncryptedHiveCatalog, table: Table) -> None:
+    metadata_path(table).write_text(json.dumps(json.loads(metadata_path(table).read_bytes()), indent=4))
+    assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), ROWS)
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_missing_hash_is_taken_and_put_back_by_the_next_commit(
+    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore, nothing: str | None
+) -> None:
+    hive_metastore.change_parameters(name_of(table), {"metadata_hash": nothing})
+    catalog.load_table(table.name()).append(ROWS)
+    table.refresh()
+    assert hive_metastore.parameters(name_of(table))["metadata_hash"] == metadata_hash(metadata_path(table).read_bytes())
+
+
+def test_metadata_whose_form_depends_on_java_has_an_empty_hash(
+    catalog: EncryptedHiveCatalog, database: str, hive_metastore: HiveMetastore
+) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "d", DoubleType(), initial_default=1.5, write_default=1.5))
+    table = catalog.create_table(f"{database}.t", schema, properties=ENCRYPTED)
+    table.append(pa.table({"id": pa.array([1], pa.int64()), "d": [2.5]}))
+    assert pins_of(hive_metastore, table) == {"encryption.key-id": MASTER_KEY, "metadata_hash": ""}
+    assert catalog.load_table(table.name()).scan().count() == 1
+
+
+def test_parameters_of_others_stay(table: Table, hive_metastore: HiveMetastore) -> None:
+    foreign: dict[str, str | None] = {"owned-by": "the catalog team", "numRows": "7", "a.b": ""}
+    hive_metastore.change_parameters(name_of(table), foreign)
+    table.append(ROWS)
+    table.transaction().set_properties(mine="1").commit_transaction()
+    table.transaction().remove_properties("mine").commit_transaction()
+    parameters = hive_metastore.parameters(name_of(table))
+    assert {name: parameters.get(name) for name in foreign} == foreign
+    assert "mine" not in parameters
+
+
+def test_a_property_of_the_table_cannot_pose_as_a_pin(table: Table, hive_metastore: HiveMetastore) -> None:
+    posing = {"metadata_hash": "forged", "metadata_location": "file:///elsewhere", "table_type": "view"}
+    table.transaction().set_properties(posing).commit_transaction()
+    parameters = hive_metastore.parameters(name_of(table))
+    assert parameters["metadata_location"] == table.metadata_location
+    assert parameters["table_type"] == "ICEBERG"
+    assert parameters["metadata_hash"] == metadata_hash(metadata_path(table).read_bytes())
+
+
+def test_a_registered_table_is_pinned(catalog: EncryptedHiveCatalog, database: str, table: Table, hive_metastore: HiveMetastore) -> None:
+    registered = catalog.register_table(f"{database}.again", table.metadata_location)
+    assert isinstance(registered, EncryptedTable)
+    assert pins_of(hive_metastore, registered) == pins_of(hive_metastore, table)
+    registered.append(ROWS)
+    assert_same_rows(registered.scan().to_arrow(), pa.concat_tables([ROWS, ROWS]))
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.register_table(f"{database}.again", table.metadata_location)
+
+
+def test_rename_and_drop_keep_the_table_and_its_files(
+    catalog: EncryptedHiveCatalog, database: str, table: Table, hive_metastore: HiveMetastore
+) -> None:
+    pins = pins_of(hive_metastore, table)
+    renamed = catalog.rename_table(table.name(), f"{database}.renamed")
+    assert pins_of(hive_metastore, renamed) == pins
+    renamed.append(ROWS)
+    assert catalog.list_tables(database) == [(database, "renamed")]
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table(table.name())
+    catalog.drop_table(renamed.name())
+    assert_same_rows(
+        catalog.register_table(f"{database}.back", renamed.metadata_location).scan().to_arrow(), pa.concat_tables([ROWS, ROWS])
+    )
+
+
+def test_purge_removes_every_file(catalog: EncryptedHiveCatalog, table: Table) -> None:
+    table.delete("id = 1")
+    assert files_below(table)
+    catalog.purge_table(table.name())
+    assert not files_below(table)
+    assert not catalog.table_exists(table.name())
+
+
+def test_a_namespace_is_described_changed_and_dropped(catalog: EncryptedHiveCatalog, database: str) -> None:
+    assert (database,) in catalog.list_namespaces()
+    catalog.update_namespace_properties(database, updates={"team": "data"})
+    assert catalog.load_namespace_properties(database)["team"] == "data"
+    catalog.drop_namespace(database)
+    assert (database,) not in catalog.list_namespaces()
+
+
+def test_a_table_without_key_id_is_plain_pyicebergs(
+    catalog: EncryptedHiveCatalog, database: str, hive_metastore: HiveMetastore, unwatched_warehouse: Path
+) -> None:
+    table = catalog.create_table(f"{database}.plain", ROWS.schema, location=f"file://{unwatched_warehouse}/plain")
+    table.append(ROWS)
+    assert type(table) is Table
+    assert table.format_version == 2
+    assert pins_of(hive_metastore, table) == {}
+    assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), ROWS)
+    hive = HiveCatalog("plain", uri=hive_metastore.uri)
+    hive.load_table(table.name()).append(ROWS)
+    assert table.refresh().scan().count() == 2 * ROWS.num_rows
+
+
+def test_schema_evolution_keeps_the_keys(catalog: EncryptedHiveCatalog, table: Table) -> None:
+    with table.update_schema() as update:
+        update.add_column("note", StringType())
+    table.append(ROWS.append_column("note", pa.array(["a", "b", "c"])))
+    reloaded = catalog.load_table(table.name())
+    assert reloaded.scan().count() == 2 * ROWS.num_rows
+    assert [reloaded.scan(snapshot_id=snapshot.snapshot_id).count() for snapshot in reloaded.snapshots()] == [3, 6]
+
+
+def test_a_pickled_table_reads_in_another_process_and_holds_no_connection(table: Table) -> None:
+    copy = pickle.loads(pickle.dumps(table))
+    assert_same_rows(copy.scan().to_arrow(), ROWS)
+    copy.append(ROWS)
+    assert table.refresh().scan().count() == 2 * ROWS.num_rows
+
+
+def test_threads_that_share_a_catalog_lose_no_commit(catalog: EncryptedHiveCatalog, database: str) -> None:
+    patient = {"commit.retry.num-retries": "50", "commit.retry.min-wait-ms": "10", "commit.retry.max-wait-ms": "200"}
+    catalog.create_table(f"{database}.t", ROWS.schema, properties={**ENCRYPTED, **patient})
+    failures: list[BaseException] = []
+
+    def write(writer: int) -> None:
+        try:
+            table = catalog.load_table(f"{database}.t")
+            for number in range(4):
+                table.append(pa.table({"id": pa.array([100 * writer + number], pa.int64()), "text": [CANARY]}))
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    writers = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert failures == []
+    table = catalog.load_table(f"{database}.t")
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [100 * writer + number for writer in range(4) for number in range(4)]
+    assert len(table.snapshots()) == 16
+    assert len(table.metadata.encryption_keys) == 16 + sum(key.is_kek for key in table.metadata.encryption_keys)  # type: ignore[attr-defined]

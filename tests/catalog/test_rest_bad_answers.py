@@ -1,0 +1,362 @@
+"""A REST catalog server that loses, changes or repeats what it was told: each time a named error, and no row or file is lost."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.table import Table
+from tablecrypt_catalog import EncryptedRestCatalog
+
+from tablecrypt.errors import (
+    FormatError,
+    KeyIdChangedError,
+    KeyNotFoundError,
+    MetadataRollbackError,
+    PlaintextRefusedError,
+    TablecryptError,
+    TamperedFileError,
+)
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.rest_proxy import (
+    Answer,
+    Behaviour,
+    Forward,
+    Request,
+    RestProxy,
+    edit_answer,
+    edit_commits,
+    edit_metadata,
+    failing_commits,
+    honest,
+    losing_commit_answers,
+)
+from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
+
+pytestmark = pytest.mark.java
+
+PROPERTIES = {"encryption.key-id": MASTER_KEY, "commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "2"}
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
+
+
+@dataclass
+class Case:
+    """A table of two snapshots, known through a proxy that is honest so far, and the server's own view of it."""
+
+    proxy: RestProxy
+    catalog: EncryptedRestCatalog
+    table: Table
+    honest_catalog: EncryptedRestCatalog
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        return self.table.name()
+
+    def truth(self) -> Table:
+        return self.honest_catalog.load_table(self.name)
+
+    def files(self) -> set[Path]:
+        return set(Path(self.table.location().removeprefix("file:")).rglob("*"))
+
+    def rows(self) -> Counter[int]:
+        return Counter(self.truth().scan().to_arrow().column("id").to_pylist())
+
+
+@pytest.fixture
+def case(rest_server: RestServer, aws: AwsServer) -> Iterator[Case]:
+    namespace = new_namespace(rest_server)
+    with RestProxy(rest_server.uri) as proxy:
+        catalog = encrypted_rest_catalog(proxy.uri, aws)
+        table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=PROPERTIES)
+        table.append(ROWS)
+        table.append(ROWS)
+        yield Case(proxy, catalog, table, encrypted_rest_catalog(rest_server.uri, aws))
+
+
+def times(number: int) -> Counter[int]:
+    return Counter({1: number, 2: number, 3: number})
+
+
+def test_lost_keys_in_an_answer_are_an_error_and_the_commit_stands(case: Case) -> None:
+    case.proxy.behave(edit_metadata(lambda metadata: metadata.pop("encryption-keys")))
+    with pytest.raises(KeyNotFoundError):
+        case.table.append(ROWS)
+    assert case.rows() == times(3)
+    with pytest.raises(KeyNotFoundError):
+        case.catalog.load_table(case.name).scan().to_arrow()
+    case.proxy.behave(honest)
+    case.table.refresh().append(ROWS)
+    assert case.rows() == times(4)
+
+
+@pytest.mark.parametrize("kept", ["manifest-list key", "KEK"])
+def test_one_lost_key_is_enough(case: Case, kept: str) -> None:
+    def lose(metadata: dict[str, Any]) -> None:
+        keys = metadata["encryption-keys"]
+        metadata["encryption-keys"] = [key for key in keys if ("properties" in key) == (kept == "KEK")]
+
+    case.proxy.behave(edit_metadata(lose))
+    with pytest.raises(KeyNotFoundError):
+        case.table.append(ROWS)
+    assert case.rows() == times(3)
+
+
+def test_a_server_that_does_not_take_key_updates_is_found_out_by_the_first_commit(case: Case) -> None:
+    def lose(commit: dict[str, Any]) -> None:
+        commit["updates"] = [update for update in commit["updates"] if update["action"] != "add-encryption-key"]
+
+    case.proxy.behave(edit_commits(lose))
+    with pytest.raises(KeyNotFoundError, match="added"):
+        case.table.append(ROWS)
+
+
+def test_a_changed_key_is_refused(case: Case) -> None:
+    def change(metadata: dict[str, Any]) -> None:
+        first, second = [key for key in metadata["encryption-keys"] if "properties" not in key][:2]
+        first["encrypted-key-metadata"] = second["encrypted-key-metadata"]
+
+    case.proxy.behave(edit_metadata(change))
+    with pytest.raises(TamperedFileError, match="another value of encryption key"):
+        case.table.append(ROWS)
+    assert case.rows() == times(3)
+
+
+def test_keys_in_another_order_are_accepted(case: Case) -> None:
+    case.proxy.behave(edit_metadata(lambda metadata: metadata["encryption-keys"].reverse()))
+    case.table.append(ROWS)
+    case.catalog.load_table(case.name).delete("id = 1")
+    assert Counter(case.catalog.load_table(case.name).scan().to_arrow().column("id").to_pylist()) == Counter({2: 3, 3: 3})
+    assert case.rows() == Counter({2: 3, 3: 3})
+
+
+def test_snapshots_without_their_key_id_are_refused(case: Case) -> None:
+    case.proxy.behave(edit_metadata(lambda metadata: [snapshot.pop("key-id") for snapshot in metadata["snapshots"]]))
+    with pytest.raises(TamperedFileError, match="key-id None"):
+        case.table.append(ROWS)
+    assert case.rows() == times(3)
+    with pytest.raises(PlaintextRefusedError):
+        case.catalog.load_table(case.name).scan().to_arrow()
+
+
+def test_a_snapshot_with_another_snapshots_key_id_is_refused(case: Case) -> None:
+    def change(metadata: dict[str, Any]) -> None:
+        metadata["snapshots"][-1]["key-id"] = metadata["snapshots"][0]["key-id"]
+
+    case.proxy.behave(edit_metadata(change))
+    with pytest.raises(TamperedFileError, match="key-id"):
+        case.table.append(ROWS)
+    assert case.rows() == times(3)
+    with pytest.raises(TablecryptError):
+        case.catalog.load_table(case.name).scan().to_arrow()
+
+
+def test_a_table_whose_key_id_is_gone_is_never_plaintext(case: Case) -> None:
+    case.proxy.behave(edit_metadata(lambda metadata: metadata["properties"].pop("encryption.key-id")))
+    with pytest.raises(KeyIdChangedError):
+        case.table.append(ROWS)
+    with pytest.raises(KeyIdChangedError):
+        case.catalog.load_table(case.name)
+    with pytest.raises(KeyIdChangedError):
+        case.table.refresh()
+    assert case.rows() == times(3)
+
+
+def test_another_key_id_is_refused(case: Case) -> None:
+    case.proxy.behave(edit_metadata(lambda metadata: metadata["properties"].update({"encryption.key-id": "alias/other"})))
+    with pytest.raises(KeyIdChangedError, match="alias/other"):
+        case.table.append(ROWS)
+    with pytest.raises(KeyIdChangedError, match="alias/other"):
+        case.table.refresh()
+    assert case.rows() == times(3)
+
+
+def test_a_known_table_cannot_become_a_plaintext_one(case: Case) -> None:
+    def forget(metadata: dict[str, Any]) -> None:
+        del metadata["properties"]["encryption.key-id"], metadata["encryption-keys"]
+        for snapshot in metadata["snapshots"]:
+            del snapshot["key-id"]
+
+    case.proxy.behave(edit_metadata(forget))
+    with pytest.raises(KeyIdChangedError):
+        case.table.refresh()
+    with pytest.raises(KeyIdChangedError):
+        case.table.append(ROWS)
+    assert case.rows() == times(3)
+
+
+def test_a_new_table_with_another_key_id_or_with_snapshots_is_refused(case: Case) -> None:
+    namespace = case.name[0]
+
+    def creating(edit: Callable[[dict[str, Any]], object]) -> Behaviour:
+        def behaviour(request: Request, forward: Forward) -> Answer | None:
+            answer = forward(request)
+            if request.method != "POST" or not request.path.endswith("/tables"):
+                return answer
+            content = answer.content
+            edit(content)
+            return Answer(answer.status, json.dumps(content).encode())
+
+        return behaviour
+
+    case.proxy.behave(creating(lambda content: content["metadata"]["properties"].update({"encryption.key-id": "alias/other"})))
+    with pytest.raises(KeyIdChangedError, match="alias/other"):
+        case.catalog.create_table(f"{namespace}.u", ROWS.schema, properties=PROPERTIES)
+    with pytest.raises(KeyIdChangedError, match="alias/other"):
+        case.catalog.create_table_transaction(f"{namespace}.v", ROWS.schema, properties=PROPERTIES)
+    case.proxy.behave(creating(lambda content: content["metadata"]["properties"].pop("encryption.key-id")))
+    with pytest.raises(KeyIdChangedError, match="None"):
+        case.catalog.create_table(f"{namespace}.w", ROWS.schema, properties=PROPERTIES)
+    answer: list[dict[str, Any]] = []
+    case.proxy.behave(edit_answer(answer.append))
+    case.catalog.load_table(case.name)
+    case.proxy.behave(creating(lambda content: content.update(answer[0])))
+    with pytest.raises(TamperedFileError, match="snapshots"):
+        case.catalog.create_table(f"{namespace}.x", ROWS.schema, properties=PROPERTIES)
+
+
+def test_another_tables_metadata_is_refused(case: Case) -> None:
+    other = case.catalog.create_table((case.name[0], "other"), ROWS.schema, properties=PROPERTIES)
+    other.append(ROWS)
+    answers: list[dict[str, Any]] = []
+    case.proxy.behave(edit_answer(answers.append))
+    case.catalog.load_table(other.name())
+    case.proxy.behave(edit_answer(lambda content: content.update(answers[0])))
+    with pytest.raises(TamperedFileError, match="with table"):
+        case.table.append(ROWS)
+    with pytest.raises(ValueError, match="UUID does not match"):
+        case.table.refresh()
+    assert case.rows() == times(3)
+    assert other.scan().count() == ROWS.num_rows
+
+
+def test_another_location_is_refused(case: Case) -> None:
+    case.proxy.behave(edit_metadata(lambda metadata: metadata.update(location="file:///elsewhere")))
+    with pytest.raises(TamperedFileError, match="elsewhere"):
+        case.table.append(ROWS)
+    assert case.rows() == times(3)
+
+
+def test_a_commit_answered_with_older_metadata_is_an_error_and_the_commit_stands(case: Case) -> None:
+    old: list[dict[str, Any]] = []
+    case.proxy.behave(edit_answer(old.append))
+    case.catalog.load_table(case.name)
+    case.proxy.behave(edit_answer(lambda content: content.update(old[0])))
+    with pytest.raises(MetadataRollbackError):
+        case.table.append(ROWS)
+    assert case.rows() == times(3)
+
+
+def test_commits_on_older_metadata_conflict_and_lose_nothing(case: Case) -> None:
+    old: list[dict[str, Any]] = []
+    case.proxy.behave(edit_answer(old.append))
+    stale = case.catalog.load_table(case.name)
+    case.proxy.behave(honest)
+    case.table.append(ROWS)
+    case.proxy.behave(edit_answer(lambda content: content.update(old[0]), when=lambda request: request.is_load))
+    with pytest.raises(CommitFailedException):
+        stale.append(ROWS)
+    assert case.rows() == times(3)
+    case.proxy.behave(honest)
+    stale.refresh().append(ROWS)
+    assert case.rows() == times(4)
+
+
+def test_pins_of_this_client_see_older_metadata(case: Case, aws: AwsServer, tmp_path: Path) -> None:
+    pinned = encrypted_rest_catalog(case.proxy.uri, aws, {"encryption.pins": str(tmp_path / "pins.json")})
+    old: list[dict[str, Any]] = []
+    case.proxy.behave(edit_answer(old.append))
+    table = pinned.load_table(case.name)
+    case.proxy.behave(honest)
+    table.append(ROWS)
+    table.refresh()
+    case.proxy.behave(edit_metadata(lambda metadata: metadata["encryption-keys"].reverse()))
+    assert pinned.load_table(case.name).scan().count() == 3 * ROWS.num_rows
+    case.proxy.behave(edit_metadata(lambda metadata: metadata["properties"].update(owner="someone")))
+    with pytest.raises(TamperedFileError, match="edited"):
+        pinned.load_table(case.name)
+    case.proxy.behave(edit_answer(lambda content: content.update(old[0])))
+    with pytest.raises(MetadataRollbackError):
+        pinned.load_table(case.name)
+    with pytest.raises(MetadataRollbackError):
+        table.refresh()
+    case.proxy.behave(honest)
+    renamed = pinned.rename_table(case.name, (case.name[0], "renamed"))
+    assert renamed.scan().count() == 3 * ROWS.num_rows
+    pinned.drop_table(renamed.name())
+    assert json.loads((tmp_path / "pins.json").read_text())["pins"] == []
+
+
+def assert_state_unknown_and_nothing_lost(case: Case, behaviour: Behaviour, error: type[Exception], landed: bool) -> None:
+    before = case.files()
+    case.proxy.behave(behaviour)
+    with pytest.raises(error):
+        case.table.append(ROWS)
+    assert len({path.suffix for path in case.files() - before} & {".parquet", ".avro"}) == 2
+    case.proxy.behave(honest)
+    assert len(case.truth().snapshots()) == 2 + landed
+    assert case.rows() == times(2 + landed)
+    case.table.refresh()
+    assert Counter(case.table.scan().to_arrow().column("id").to_pylist()) == times(2 + landed)
+    case.table.append(ROWS)
+    assert case.rows() == times(3 + landed)
+
+
+def test_a_lost_answer_leaves_the_state_unknown_deletes_nothing_and_a_refresh_shows_the_one_commit(case: Case) -> None:
+    assert_state_unknown_and_nothing_lost(case, losing_commit_answers, CommitStateUnknownException, landed=True)
+
+
+@pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_failing_server_leaves_the_state_unknown_and_deletes_nothing(case: Case, status: int, landed: bool) -> None:
+    error = ServiceUnavailableError if status == 503 else CommitStateUnknownException
+    assert_state_unknown_and_nothing_lost(case, failing_commits(status, times=1, after_forwarding=landed), error, landed)
+
+
+def test_an_answer_that_is_no_metadata_leaves_the_files(case: Case) -> None:
+    def nonsense(request: Request, forward: Forward) -> Answer | None:
+        return Answer(200, b'{"metadata": {"format-version": 3}}') if forward(request) else None
+
+    case.proxy.behave(nonsense)
+    with pytest.raises(FormatError, match=r"\.t: the catalog's answer"):
+        case.table.append(ROWS)
+    with pytest.raises(FormatError):
+        case.catalog.load_table(case.name)
+    assert case.rows() == times(3)
+
+
+def test_a_conflict_and_then_success_is_one_commit_without_stray_keys(case: Case) -> None:
+    case.proxy.behave(failing_commits(409, times=2))
+    case.table.append(ROWS)
+    assert case.rows() == times(3)
+    metadata = case.truth().metadata
+    needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots)  # type: ignore[union-attr]
+    assert {key.key_id for key in metadata.encryption_keys} == needed  # type: ignore[union-attr]
+    assert case.table.metadata == metadata
+
+
+def test_a_commit_that_landed_but_was_reported_as_a_conflict_is_not_done_twice(case: Case) -> None:
+    case.proxy.behave(failing_commits(409, times=1, after_forwarding=True))
+    case.table.append(ROWS)
+    assert case.rows() == times(3)
+    assert len(case.truth().snapshots()) == 3
+
+
+def test_a_creation_whose_answer_is_lost_has_happened_once(case: Case) -> None:
+    name = (case.name[0], "u")
+    case.proxy.behave(losing_commit_answers)
+    with (
+        pytest.raises(CommitStateUnknownException),
+        case.catalog.create_table_transaction(name, ROWS.schema, properties=PROPERTIES) as transaction,
+    ):
+        transaction.append(ROWS)
+    created = case.honest_catalog.load_table(name)
+    assert Counter(created.scan().to_arrow().column("id").to_pylist()) == times(1)
+    assert len(created.snapshots()) == 1
