@@ -14,6 +14,7 @@ from tests.support.java_version import java_problem
 if TYPE_CHECKING:
     from tests.support.hive import HiveMetastore
     from tests.support.plaintext_scan import Registry
+    from tests.support.postgres import PostgresServer
     from tests.support.rest_server import RestServer
 
 pytest_plugins = ["tests.support.plaintext_scan", "tests.support.selection"]
@@ -63,3 +64,13 @@ def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMet
     _require_java()
     with HiveMetastore(tmp_path_factory.mktemp("hive-metastore")) as metastore:
         yield metastore
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server; `new_database()` gives each test one of its own."""
+    from tests.support.postgres import PostgresServer
+
+    server = PostgresServer()
+    yield server
+    server.stop()

@@ -232,7 +232,7 @@ class EncryptedRestCatalog(RestCatalogSeam):
         return self._encrypted_table(self.table_of(identifier, answer), metadata)
 
     def _digest(self, metadata: TableMetadata) -> str | None:
-        """What pins compare: all that the answer says of the table, in whatever order it gives the keys. None for a part of the snapshots."""
+        """What pins compare: all that an answer says of a table, in whatever order it gives the keys. None if it may lack snapshots."""
         if names.PINS.name not in self.client_properties or SNAPSHOT_LOADING_MODE in self.properties:
             return None
         if isinstance(metadata, EncryptedTableMetadata):

@@ -26,9 +26,6 @@ class KeyChain:
     manifest_list_key: EncryptedKey
     kek: EncryptedKey
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        return self
-
 
 class KeyRing:
     """An immutable view on the `encryption-keys` of one metadata version."""
@@ -42,8 +39,10 @@ class KeyRing:
     def __contains__(self, key_id: object) -> bool:
         return key_id in self._entries
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        return self
+    def holds(self, chain: KeyChain) -> bool:
+        """Whether a chain is of this ring's own entries."""
+        key, kek = chain.manifest_list_key, chain.kek
+        return self._entries.get(key.key_id) is key and self._entries.get(kek.key_id) is kek
 
     @property
     def keks(self) -> list[EncryptedKey]:

@@ -14,6 +14,7 @@ Iceberg table spec, "Table Metadata Fields", "Snapshots", "Encryption Keys".
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Self
 
 from pydantic import Field, PrivateAttr, ValidationError, field_serializer, model_validator
@@ -37,9 +38,19 @@ class EncryptedSnapshot(Snapshot):
     key_id: str | None = Field(alias="key-id", default=None)
     _chain: KeyChain | None = PrivateAttr(default=None)
 
-    def bind(self, ring: KeyRing) -> None:
-        """Look up the keys of this snapshot's manifest list once its metadata is known; a missing key is reported on use."""
-        self._chain = ring.chain(self.key_id) if self.key_id is not None and self.key_id in ring else None
+    def bound(self, ring: KeyRing) -> Self:
+        """Return this snapshot with the keys of its manifest list, as its metadata holds them. A missing key is reported on use."""
+        if self._chain is not None and ring.holds(self._chain):
+            return self
+        chain = ring.chain(self.key_id) if self.key_id is not None and self.key_id in ring else None
+        if chain is self._chain:
+            return self
+        snapshot = self.model_copy()
+        snapshot._chain = chain
+        return snapshot
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self
 
     def manifests(self, io: FileIO) -> list[ManifestFile]:
         """Read and authenticate this snapshot's manifest list.
@@ -86,7 +97,15 @@ class EncryptedTableMetadata(TableMetadataV3):
 
     @model_validator(mode="after")
     def _bind_snapshots(self) -> Self:
-        return self.bind()
+        ring = self.key_ring
+        self.snapshots[:] = [snapshot.bound(ring) for snapshot in self.snapshots]
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        # Every part is immutable but for the lists and dicts at the top. A full copy of each snapshot, key and schema, which PyIceberg asks
+        # for several times in a commit, would make commits slower with every snapshot that a table has.
+        containers = {name: copy(value) for name, value in self if isinstance(value, (list, dict))}
+        return self.model_copy(update=containers)
 
     @field_serializer("snapshots")
     def serialize_snapshots(self, snapshots: list[EncryptedSnapshot]) -> list[EncryptedSnapshot]:  # type: ignore[override]
@@ -98,12 +117,10 @@ class EncryptedTableMetadata(TableMetadataV3):
         """The keys of this version of the metadata."""
         return KeyRing(self.encryption_keys)
 
-    def bind(self) -> Self:
-        """Give every snapshot the keys of its manifest list; call it whenever keys or snapshots have changed."""
+    def bound(self) -> Self:
+        """Return the metadata with every snapshot bound to its keys; call it whenever keys or snapshots have changed."""
         ring = self.key_ring
-        for snapshot in self.snapshots:
-            snapshot.bind(ring)
-        return self
+        return self.model_copy(update={"snapshots": [snapshot.bound(ring) for snapshot in self.snapshots]})
 
     def model_dump_json(  # type: ignore[override]
         self, exclude_none: bool = True, exclude: Any | None = None, by_alias: bool = True, **kwargs: Any

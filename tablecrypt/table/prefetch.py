@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from threading import Condition, Thread
+from threading import Condition, Thread, current_thread
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -79,7 +79,9 @@ class _Lane(Generic[T]):
             self._changed.notify_all()
 
     def join(self) -> None:
-        self._thread.join()
+        # A forgotten consumer is finished by the garbage collector, which may run in this very thread.
+        if self._thread is not current_thread():
+            self._thread.join()
 
     def _run(self) -> None:
         try:

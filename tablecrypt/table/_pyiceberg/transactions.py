@@ -37,6 +37,16 @@ __all__ = [
 class TransactionSeam(Transaction):
     """A transaction whose private hooks have public names."""
 
+    _staged: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with what has been staged. PyIceberg applies every update anew at each look; here once for each change of them."""
+        base, updates = self._table.metadata, self._updates
+        if self._staged is None or self._staged[0] is not base or self._staged[1] is not updates:
+            self._staged = (base, updates, super().table_metadata)
+        return self._staged[2]
+
     @abstractmethod
     def new_scan(self, row_filter: str | BooleanExpression, case_sensitive: bool) -> DataScan:
         """Return a scan of the table as the transaction has staged it."""

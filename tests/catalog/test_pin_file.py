@@ -1,0 +1,198 @@
+"""The client's pin file: what is in it, who may write it, and that it fails loudly."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import multiprocessing
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
+from tablecrypt_catalog.pin_file import PinFile, Place
+from tablecrypt_catalog.pins import Sighting
+
+PLACE: Place = ("prod", ("db", "t"))
+VERSION_1 = Sighting("uuid-1", "alias/orders", 16, "s3://b/00001-a.metadata.json", "hash-1", 1, frozenset({"kek-2", "kek-1"}))
+
+
+def version(number: int) -> Sighting:
+    return replace(
+        VERSION_1, metadata_location=f"s3://b/{number:05d}-a.metadata.json", metadata_hash=f"hash-{number}", last_sequence_number=number
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "pins.json"
+
+
+@pytest.fixture
+def pins(path: Path) -> PinFile:
+    return PinFile(str(path))
+
+
+def remember(pins: PinFile, seen: Sighting, place: Place = PLACE) -> None:
+    pins.remember(place, pins.recall(place), seen)
+
+
+def test_what_was_remembered_is_recalled_by_another_client(pins: PinFile, path: Path) -> None:
+    assert pins.recall(PLACE) is None
+    remember(pins, VERSION_1)
+    remember(pins, replace(VERSION_1, table_uuid="uuid-2"), ("prod", ("db", "nested", "a.b")))
+    again = PinFile(str(path))
+    assert again.recall(PLACE) == VERSION_1
+    assert again.recall(("prod", ("db", "nested", "a.b"))) == replace(VERSION_1, table_uuid="uuid-2")
+    assert again.recall(("prod", ("db", "nested.a", "b"))) is None
+    assert again.recall(("other", ("db", "t"))) is None
+
+
+def test_the_file_belongs_to_its_owner_alone(pins: PinFile, path: Path) -> None:
+    before = os.umask(0)
+    try:
+        remember(pins, VERSION_1)
+        remember(pins, version(2))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert sorted(each.name for each in path.parent.iterdir()) == ["pins.json", "pins.json.lock"]
+
+
+def test_a_table_that_did_not_change_writes_nothing(pins: PinFile, path: Path) -> None:
+    remember(pins, VERSION_1)
+    before = path.stat().st_ino
+    remember(pins, VERSION_1)
+    assert path.stat().st_ino == before
+
+
+def test_plaintext_tables_leave_no_file(pins: PinFile, path: Path) -> None:
+    remember(pins, replace(VERSION_1, key_id=None))
+    pins.forget(PLACE)
+    pins.rename(PLACE, ("prod", ("db", "u")))
+    assert not path.parent.exists()
+
+
+def test_a_refused_answer_does_not_move_the_pin(pins: PinFile) -> None:
+    remember(pins, version(5))
+    with pytest.raises(MetadataRollbackError):
+        remember(pins, version(4))
+    assert pins.recall(PLACE) == version(5)
+
+
+def test_an_answer_that_another_process_has_overtaken_is_no_rollback(pins: PinFile) -> None:
+    remember(pins, version(1))
+    before = pins.recall(PLACE)
+    remember(pins, version(3))
+    pins.remember(PLACE, before, version(2))
+    assert pins.recall(PLACE) == version(3)
+
+
+def test_an_answer_that_comes_after_the_pin_was_forgotten_does_not_bring_it_back(pins: PinFile) -> None:
+    remember(pins, version(1))
+    before = pins.recall(PLACE)
+    pins.forget(PLACE)
+    pins.remember(PLACE, before, version(2))
+    assert pins.recall(PLACE) is None
+
+
+def test_pins_are_forgotten_and_renamed(pins: PinFile) -> None:
+    other: Place = ("prod", ("db", "u"))
+    remember(pins, VERSION_1)
+    pins.rename(PLACE, other)
+    assert (pins.recall(PLACE), pins.recall(other)) == (None, VERSION_1)
+    pins.forget(other)
+    assert pins.recall(other) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not json",
+        b"\xff\xfe",
+        b"[]",
+        b"{}",
+        b'{"format": 2, "pins": []}',
+        b'{"format": 1, "pins": [{}]}',
+        b'{"format": 1, "pins": [], "more": 1}',
+        b'{"format": 1}',
+    ],
+)
+def test_a_file_that_is_no_pin_file_is_an_error_and_stays_as_it_is(pins: PinFile, path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    for use in (
+        lambda: pins.recall(PLACE),
+        lambda: pins.remember(PLACE, None, VERSION_1),
+        lambda: pins.forget(PLACE),
+        lambda: pins.rename(PLACE, PLACE),
+    ):
+        with pytest.raises(FormatError, match=r"pins\.json.*restore"):
+            use()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("field", ["table-uuid", "encryption.key-id", "last-sequence-number", "metadata-hash", "kek-hashes"])
+def test_an_entry_that_lacks_a_field_is_an_error(pins: PinFile, path: Path, field: str) -> None:
+    remember(pins, VERSION_1)
+    content = json.loads(path.read_text())
+    del content["pins"][0][field]
+    path.write_text(json.dumps(content))
+    with pytest.raises(FormatError, match=field):
+        pins.recall(PLACE)
+
+
+def test_a_lock_that_is_never_released_is_an_error_after_a_bounded_wait(path: Path) -> None:
+    pins = PinFile(str(path), lock_timeout_s=0.05)
+    path.parent.mkdir()
+    with Path(f"{path}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(TablecryptError, match=r"pins\.json\.lock was held"):
+            remember(pins, VERSION_1)
+    remember(pins, VERSION_1)
+
+
+def test_an_empty_path_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"encryption\.pins"):
+        PinFile("")
+
+
+def test_a_linked_file_is_replaced_where_it_is(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    remember(PinFile(str(link)), VERSION_1)
+    assert link.is_symlink()
+    assert PinFile(str(path)).recall(PLACE) == VERSION_1
+
+
+TABLES, VERSIONS = 4, 6
+
+
+def write_all(path: str, start: int) -> None:
+    """Move the pins of several tables forward, beginning with another table in each process and thread."""
+    pins = PinFile(path)
+    for number in range(1, VERSIONS + 1):
+        for table in range(TABLES):
+            place = ("prod", ("db", f"t{(start + table) % TABLES}"))
+            before = pins.recall(place)
+            if before is None or before.last_sequence_number < number:
+                pins.remember(place, before, version(number))
+
+
+def test_no_pin_is_lost_between_processes_and_threads(path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=write_all, args=(str(path), start)) for start in range(2)]
+    for process in processes:
+        process.start()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda start: write_all(str(path), start), range(4)))
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    pins = PinFile(str(path))
+    assert [pins.recall(("prod", ("db", f"t{table}"))) for table in range(TABLES)] == [version(VERSIONS)] * TABLES

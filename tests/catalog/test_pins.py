@@ -1,0 +1,146 @@
+"""The rules of the pins: what may follow what was seen of a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
+from tablecrypt_catalog.pins import Sighting, TrustedTable
+
+
+def location(version: int, attempt: str = "a") -> str:
+    return f"s3://bucket/db/t/metadata/{version:05d}-{attempt}.metadata.json"
+
+
+PIN = Sighting("uuid-1", "alias/orders", 24, location(7), "hash-7", 5, frozenset({"kek-1"}))
+NEXT = replace(PIN, metadata_location=location(8), metadata_hash="hash-8", last_sequence_number=6)
+
+
+def believe(pin: Sighting | None, seen: Sighting) -> Sighting | None:
+    return TrustedTable("db.t", pin).believe(seen)
+
+
+def test_an_unknown_encrypted_table_is_trusted_on_first_use() -> None:
+    assert believe(None, PIN) == PIN
+
+
+def test_an_unknown_plaintext_table_is_not_pinned() -> None:
+    assert believe(None, replace(PIN, key_id=None)) is None
+
+
+def test_a_later_version_becomes_the_pin() -> None:
+    assert believe(PIN, NEXT) == NEXT
+
+
+def test_the_same_version_seen_again_leaves_the_pin_as_it_is() -> None:
+    assert believe(PIN, PIN) == PIN
+    assert believe(PIN, replace(PIN, metadata_hash=None)) == PIN
+
+
+def test_a_hash_that_was_not_known_is_added() -> None:
+    assert believe(replace(PIN, metadata_hash=None), PIN) == PIN
+
+
+def test_another_key_id_is_refused_whatever_else_is_new() -> None:
+    for seen in (PIN, NEXT, replace(NEXT, table_uuid="uuid-2", kek_hashes=frozenset())):
+        with pytest.raises(KeyIdChangedError, match="alias/other"):
+            believe(PIN, replace(seen, key_id="alias/other"))
+
+
+def test_a_plaintext_table_in_place_of_an_encrypted_one_is_refused() -> None:
+    for seen in (NEXT, replace(NEXT, table_uuid="uuid-2")):
+        with pytest.raises(KeyIdChangedError, match="forget_pin"):
+            believe(PIN, replace(seen, key_id=None))
+
+
+def test_a_table_created_anew_starts_with_a_new_pin() -> None:
+    anew = Sighting("uuid-2", "alias/orders", 16, location(0, "b"), "hash", 0)
+    assert believe(PIN, anew) == anew
+
+
+def test_a_pinned_table_under_another_uuid_is_refused() -> None:
+    with pytest.raises(TamperedFileError, match="uuid-2"):
+        believe(PIN, replace(PIN, table_uuid="uuid-2", metadata_location=location(1, "b"), last_sequence_number=1))
+
+
+def test_keks_of_former_versions_still_show_the_pinned_table() -> None:
+    rotated = believe(PIN, replace(NEXT, kek_hashes=frozenset({"kek-2"})))
+    assert rotated is not None
+    assert rotated.kek_hashes == {"kek-1", "kek-2"}
+    with pytest.raises(TamperedFileError):
+        believe(rotated, replace(PIN, table_uuid="uuid-2"))
+
+
+def test_a_shorter_data_key_is_refused_and_a_longer_one_is_not() -> None:
+    with pytest.raises(KeyIdChangedError, match="data-key-length"):
+        believe(PIN, replace(NEXT, data_key_length=16))
+    assert believe(PIN, replace(NEXT, data_key_length=32)) == replace(NEXT, data_key_length=32)
+
+
+def test_an_edit_in_place_is_refused() -> None:
+    with pytest.raises(TamperedFileError, match="edited"):
+        believe(PIN, replace(PIN, metadata_hash="another"))
+
+
+def test_a_smaller_sequence_number_is_a_rollback() -> None:
+    for version in (6, 8):
+        with pytest.raises(MetadataRollbackError, match="last-sequence-number"):
+            believe(PIN, replace(PIN, metadata_location=location(version), last_sequence_number=4))
+
+
+def test_an_older_version_is_a_rollback_also_with_the_same_sequence_number() -> None:
+    for older in (location(6), location(7, "abandoned attempt"), location(0)):
+        with pytest.raises(MetadataRollbackError, match="does not follow"):
+            believe(PIN, replace(PIN, metadata_location=older))
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("s3://b/m/00012-6c97e413.metadata.json", 12),
+        ("00003-6c97e413.gz.metadata.json", 3),
+        ("/x/00003-6c97e413.metadata.json.gz", 3),
+        ("s3://b/m/v12.metadata.json", None),
+        ("s3://b/00012-x/metadata.json", None),
+        ("", None),
+    ],
+)
+def test_the_version_is_the_number_that_a_metadata_file_begins_with(name: str, version: int | None) -> None:
+    assert replace(PIN, metadata_location=name).version == version
+
+
+sightings = st.builds(
+    Sighting,
+    table_uuid=st.sampled_from(["uuid-1", "uuid-2"]),
+    key_id=st.sampled_from(["alias/orders", "alias/other", None]),
+    data_key_length=st.sampled_from([16, 24, 32]),
+    metadata_location=st.builds(location, st.integers(0, 9), st.sampled_from("ab")),
+    metadata_hash=st.sampled_from(["x", "y", None]),
+    last_sequence_number=st.integers(0, 9),
+    kek_hashes=st.frozensets(st.sampled_from(["kek-1", "kek-2"])),
+)
+
+
+@given(st.lists(sightings, max_size=12))
+def test_whatever_is_answered_a_believed_table_never_goes_back(answers: list[Sighting]) -> None:
+    pin: Sighting | None = None
+    for seen in answers:
+        before = pin
+        try:
+            pin = believe(before, seen)
+        except TablecryptError:
+            continue
+        if before is None:
+            continue
+        assert pin is not None
+        assert pin.key_id == before.key_id
+        if pin.table_uuid == before.table_uuid:
+            assert pin.last_sequence_number >= before.last_sequence_number
+            assert pin.data_key_length >= before.data_key_length
+            assert pin.kek_hashes >= before.kek_hashes
+        else:
+            assert not pin.kek_hashes & before.kek_hashes
