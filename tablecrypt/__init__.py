@@ -1,6 +1,7 @@
 """Encrypted Apache Iceberg tables from Python.
 
-Most users need nothing from this package but a catalog property: see `tablecrypt_catalog`. Here are the parts for those who work without one:
+Most users need nothing from this package but a catalog property: see `tablecrypt_catalog`. Here are the parts for those who work
+without one:
 
     load_kms(properties)     a client of the key management service that the properties name
     EncryptionManager        the key hierarchy of one table

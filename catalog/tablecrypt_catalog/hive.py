@@ -7,10 +7,11 @@ every load and every commit checks. Parameters of others stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 from hive_metastore.ThriftHiveMetastore import Client
+from hive_metastore.ttypes import LockResponse
 from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.catalog import METADATA_LOCATION
 from pyiceberg.table import StagedTable, Table
@@ -22,7 +23,7 @@ from tablecrypt.table._pyiceberg.hive import HiveCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import read_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
-from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient
+from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient, wait_for_lock
 from tablecrypt_catalog.hive_pins import check_against_entry, pinning_parameters
 from tablecrypt_catalog.table_encryption import is_encrypted, table_from_metadata
 
@@ -46,6 +47,10 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         self._traits = ServerTraits()
+
+    def wait_for_lock(self, client: Client, lock_id: int, table: str, pauses: Iterator[float]) -> LockResponse:
+        """Return once a lock is ours."""
+        return wait_for_lock(client, lock_id, table, pauses)
 
     def guarded(self, client: Client) -> Client:
         """Return a connection that swaps by comparison."""

@@ -17,14 +17,16 @@ from __future__ import annotations
 
 import copy
 import logging
+import time
 import warnings
+from collections.abc import Iterator
 from typing import Any, Final
 
 from hive_metastore.ThriftHiveMetastore import Client
-from hive_metastore.ttypes import EnvironmentContext, MetaException, UnlockRequest
+from hive_metastore.ttypes import CheckLockRequest, EnvironmentContext, LockResponse, LockState, MetaException, UnlockRequest
 from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.catalog import METADATA_LOCATION
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, WaitingForLockException
 from thrift.Thrift import TException
 from thrift.transport.TTransport import TTransportException
 
@@ -131,6 +133,23 @@ class SwappingClient:
         raise CommitStateUnknownException(
             f"{new_tbl.dbName}.{new_tbl.tableName}: the metastore failed on the way to {wanted}: {error.message}"
         ) from error
+
+
+def wait_for_lock(client: Client, lock_id: int, table: str, pauses: Iterator[float]) -> LockResponse:
+    """Look at a lock that waits for others until it is ours, pausing as told between two looks.
+
+    Raises:
+        WaitingForLockException: it still waits after the last pause.
+        CommitFailedException: the server gave it up.
+    """
+    for pause in pauses:
+        time.sleep(pause)
+        response = client.check_lock(CheckLockRequest(lockid=lock_id))
+        if response.state == LockState.ACQUIRED:
+            return response
+        if response.state != LockState.WAITING:
+            raise CommitFailedException(f"{table}: Hive lock {lock_id} came to the state {response.state}")
+    raise WaitingForLockException(f"{table}: other writers held the Hive lock for too long")
 
 
 def _expecting(location: str, context: EnvironmentContext) -> EnvironmentContext:

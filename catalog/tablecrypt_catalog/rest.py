@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
 from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import (
@@ -124,6 +125,8 @@ class EncryptedRestCatalog(RestCatalogSeam):
         """
         creation = creation_properties(self.client_properties, properties)
         question = self.client_pins.ask(identifier)
+        if names.KEY_ID.name not in creation:
+            question.refuse_plaintext()
         table: Table = super().create_table(identifier, schema, location, partition_spec, sort_order, creation)
         if names.KEY_ID.name in {**creation, **table.metadata.properties}:
             table = self._encrypted_table(table, _new_metadata(table, creation))
@@ -141,6 +144,7 @@ class EncryptedRestCatalog(RestCatalogSeam):
     ) -> CreateTableTransaction:
         """Return a transaction that creates a table together with its first data. Raises what `create_table` raises."""
         if names.KEY_ID.name not in properties:
+            self.client_pins.ask(identifier).refuse_plaintext()
             plain: CreateTableTransaction = super().create_table_transaction(
                 identifier, schema, location, partition_spec, sort_order, properties
             )
@@ -171,8 +175,18 @@ class EncryptedRestCatalog(RestCatalogSeam):
         self.client_pins.forget(identifier)
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop a table and delete its files."""
-        table = self.load_table(identifier)
+        """Drop a table and delete its files, of an encrypted table also those of expired snapshots.
+
+        Raises:
+            PurgeIncompleteError: files could not be deleted; purging again continues.
+            CommitFailedException: someone committed to the table meanwhile; purging again deletes those files too.
+        """
+        try:
+            table = self.load_table(identifier)
+        except NoSuchTableError:
+            # A server says so too of a table whose current metadata file is gone, and a purge deletes that last.
+            self.drop_table(identifier)
+            return
         if isinstance(table, EncryptedTable):
             purge(table, lambda: self.drop_table(identifier))
             return

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
 
 from tablecrypt.errors import FormatError, KeyNotFoundError
 from tablecrypt.keys.encrypted_key import EncryptedKey

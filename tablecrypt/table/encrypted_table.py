@@ -25,7 +25,7 @@ from tablecrypt.table.commit_rules import check_properties_keep_key_id
 from tablecrypt.table.expire import EncryptedExpireSnapshots
 from tablecrypt.table.inspect import RedactedInspectTable
 from tablecrypt.table.lazy_polars import scan_lazily
-from tablecrypt.table.scan import EncryptedDataScan
+from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
@@ -68,6 +68,31 @@ class EncryptedTable(TableSeam):
             options=options,
             limit=limit,
             table_identifier=self.name(),
+        )
+
+    def incremental_append_scan(
+        self,
+        *,
+        from_snapshot_id_exclusive: int | None = None,
+        to_snapshot_id_inclusive: int | None = None,
+        row_filter: str | BooleanExpression = ALWAYS_TRUE,
+        selected_fields: tuple[str, ...] = ("*",),
+        case_sensitive: bool = True,
+        options: Properties = EMPTY_DICT,
+        limit: int | None = None,
+    ) -> EncryptedIncrementalAppendScan:
+        """Return a scan of the rows that appends added in a range of snapshots; arguments as PyIceberg's."""
+        return EncryptedIncrementalAppendScan(
+            table_metadata=self.metadata,
+            io=self.io,
+            row_filter=row_filter,
+            selected_fields=selected_fields,
+            case_sensitive=case_sensitive,
+            from_snapshot_id=from_snapshot_id_exclusive,
+            from_snapshot_inclusive=False,
+            to_snapshot_id=to_snapshot_id_inclusive,
+            options=options,
+            limit=limit,
         )
 
     def add_files(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,7 +27,7 @@ from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY
 from tests.support.compare import assert_same_rows
-from tests.support.rest_proxy import Answer, Forward, Request, RestProxy, edit_answer, edit_metadata
+from tests.support.rest_proxy import Answer, Forward, Request, RestProxy, edit_answer, edit_metadata, failing_commits
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
 
 pytestmark = pytest.mark.java
@@ -159,6 +160,17 @@ def test_purge_removes_every_file(catalog: EncryptedRestCatalog, namespace: str,
         catalog.purge_table(f"{namespace}.t")
     assert [path for path in folder(table).rglob("*") if path.is_file() and not path.name.endswith(".crc")] == []
     assert not catalog.table_exists(f"{namespace}.t")
+
+
+def test_a_purge_that_ended_before_the_table_was_dropped_is_finished_by_another(catalog: EncryptedRestCatalog, namespace: str) -> None:
+    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    shutil.rmtree(folder(table))
+    assert namespace in str(catalog.list_tables(namespace))
+    catalog.purge_table(f"{namespace}.t")
+    assert catalog.list_tables(namespace) == []
+    with pytest.raises(NoSuchTableError):
+        catalog.purge_table(f"{namespace}.t")
 
 
 def test_refresh_sees_the_commits_of_others(catalog: EncryptedRestCatalog, namespace: str) -> None:
@@ -316,6 +328,19 @@ def test_a_bearer_token_is_sent(proxy: RestProxy, namespace: str, aws: AwsServer
     assert {request.headers["authorization"] for request in proxy.seen} == {"Bearer abc"}
 
 
+def test_a_token_that_has_expired_is_renewed_and_the_commit_sent_once_more(proxy: RestProxy, namespace: str, aws: AwsServer) -> None:
+    oauth = {"credential": "client:secret", "oauth2-server-uri": f"{proxy.uri}/v1/oauth/tokens"}
+    catalog = encrypted_rest_catalog(proxy.uri, aws, oauth)
+    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
+    proxy.seen.clear()
+    proxy.behave(failing_commits(419, times=1))
+    table.append(ROWS)
+    commits_and_renewals = [request.is_commit for request in proxy.seen]
+    assert commits_and_renewals == [True, False, True]
+    assert proxy.seen[1].path == "/v1/oauth/tokens"
+    assert ids(table.refresh()) == [1, 2, 3]
+
+
 def test_the_servers_prefix_is_followed(proxy: RestProxy, namespace: str, aws: AwsServer) -> None:
     def prefixed(request: Request, forward: Forward) -> Answer | None:
         if not request.path.startswith("/v1/config"):
@@ -360,6 +385,10 @@ def test_a_scan_of_an_encrypted_table_is_never_planned_by_the_server(proxy: Rest
     with pytest.raises(ConfigurationError, match="planned by the client"):
         catalog.plan_scan(f"{namespace}.t", PlanTableScanRequest(snapshot_id=None))
     assert not [request for request in proxy.seen if "/plan" in request.path]
+    plain = catalog.create_table(f"{namespace}.plain", ROWS.schema)
+    plain.append(ROWS)
+    assert ids(plain) == [1, 2, 3]
+    assert [request for request in proxy.seen if "/plan" in request.path]
 
 
 def test_a_server_that_insists_on_planning_an_encrypted_tables_scans_is_refused(proxy: RestProxy, namespace: str, aws: AwsServer) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.aws import AwsServer
+from tests.support.hive import HiveMetastore
 from tests.support.java import JavaJudge
 from tests.support.java_version import java_problem
 
@@ -21,4 +22,11 @@ def java(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[J
     if problem:
         pytest.skip(problem)
     with JavaJudge(tmp_path_factory.mktemp("java-judge"), aws.endpoint) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="session")
+def java_on_hive(hive_metastore: HiveMetastore, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaJudge]:
+    """Another Iceberg Java, whose catalog is on the metastore that our Hive catalogs use."""
+    with JavaJudge(tmp_path_factory.mktemp("java-on-hive"), aws.endpoint, metastore_uri=hive_metastore.uri) as judge:
         yield judge

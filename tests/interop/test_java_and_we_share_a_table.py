@@ -42,8 +42,8 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
-from tablecrypt_catalog import EncryptedSqlCatalog
 
+from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows

@@ -1,4 +1,4 @@
-"""Every snapshot of every table that Iceberg Java 1.12 wrote reads here as Java itself read it: tests/vectors/golden and tests/vectors/java."""
+"""Every snapshot of every table that Iceberg Java 1.12 wrote (tests/vectors/golden and tests/vectors/java) reads here as Java read it."""
 
 from __future__ import annotations
 

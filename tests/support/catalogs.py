@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import cast
 
 from pyiceberg.catalog import load_catalog
-from tablecrypt_catalog import EncryptedSqlCatalog
 
+from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 
 CANARY = "c4nary-plaintext-must-not-appear"

@@ -43,13 +43,21 @@ class JavaError(Exception):
 
 
 class JavaJudge:
-    """One running Iceberg Java with a catalog of its own, which begins empty.
+    """One running Iceberg Java with a catalog of its own, which begins empty; or on the metastore at `metastore_uri`, which others use too.
 
     `folder` takes its warehouse and scratch files; `endpoint` is where S3 and KMS answer. Tables may lie under file:// anywhere, and under
     s3:// in one of `buckets`. Every failure in Java is a JavaError. A call that lasts longer than `timeout` seconds ends the process.
     """
 
-    def __init__(self, folder: Path, endpoint: str, *, buckets: Sequence[str] = BUCKETS, timeout: float = 300) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        endpoint: str,
+        *,
+        buckets: Sequence[str] = BUCKETS,
+        metastore_uri: str | None = None,
+        timeout: float = 300,
+    ) -> None:
         self.folder = folder
         self.warehouse = f"file://{folder}/warehouse"
         self._timeout = timeout
@@ -68,7 +76,13 @@ class JavaJudge:
                 cwd=folder,
                 env=_environment(),
             )
-        options = {"folder": str(folder), "endpoint": endpoint, "region": REGION, "buckets": list(buckets)}
+        options = {
+            "folder": str(folder),
+            "endpoint": endpoint,
+            "region": REGION,
+            "buckets": list(buckets),
+            "metastore_uri": metastore_uri,
+        }
         try:
             self.versions: dict[str, str] = self._exchange_lines(options)
         except JavaError:

@@ -7,7 +7,8 @@
 Rows never pass through JSON: results are written as Arrow IPC files and input is read from Parquet files, whose paths are in the messages.
 
 The session's catalog `h` is Iceberg Java on a Hive metastore, the only kind of catalog with which Java encrypts. The metastore is an
-embedded Derby in memory, so each process has a catalog of its own and leaves nothing behind. The catalog reads and writes file:// and s3://.
+embedded Derby in memory, so each process has a catalog of its own and leaves nothing behind; with the option metastore_uri it is a server
+that others use at the same time. The catalog reads and writes file:// and s3://, on such a server file:// alone.
 """
 
 from __future__ import annotations
@@ -27,11 +28,10 @@ ICEBERG_ARTIFACTS = ("iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle")
 CATALOG = "h"
 
 
-def start_session(folder: Path, endpoint: str, region: str, buckets: list[str]) -> SparkSession:
+def start_session(folder: Path, endpoint: str, region: str, buckets: list[str], metastore_uri: str | None) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").appName("java-judge")
-    settings = (
-        _spark_settings(folder) | _jar_settings() | _catalog_settings(folder, endpoint, region) | _metastore_settings(folder, buckets)
-    )
+    metastore = {f"spark.sql.catalog.{CATALOG}.uri": metastore_uri} if metastore_uri else _metastore_settings(folder, buckets)
+    settings = _spark_settings(folder) | _jar_settings() | _catalog_settings(folder, endpoint, region) | metastore
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -196,7 +196,9 @@ def _own_stdout() -> TextIO:
 def main() -> None:
     answers = _own_stdout()
     options = json.loads(sys.stdin.readline())
-    session = start_session(Path(options["folder"]), options["endpoint"], options["region"], options["buckets"])
+    session = start_session(
+        Path(options["folder"]), options["endpoint"], options["region"], options["buckets"], options.get("metastore_uri")
+    )
     judge = Judge(session)
     answers.write(json.dumps({"ok": True, "result": {"iceberg": ICEBERG_VERSION, "spark": session.version}}) + "\n")
     for line in sys.stdin:

@@ -14,7 +14,6 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import UpdateSnapshot
-from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import (
@@ -29,6 +28,7 @@ from tablecrypt.errors import (
     TablecryptError,
     TamperedFileError,
 )
+from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 
@@ -184,9 +184,7 @@ def test_a_changed_key_timestamp_is_refused(catalog: EncryptedSqlCatalog, table:
 
 
 @pytest.mark.parametrize("field", ["sequence-number", "first-row-id"])
-def test_snapshot_facts_that_contradict_the_authenticated_list_are_refused(
-    catalog: EncryptedSqlCatalog, table: Table, field: str
-) -> None:
+def test_snapshot_facts_that_contradict_the_authenticated_list_are_refused(catalog: EncryptedSqlCatalog, table: Table, field: str) -> None:
     def lie(metadata: dict[str, Any]) -> None:
         metadata["snapshots"][-1][field] += 1
 
@@ -215,8 +213,8 @@ def test_a_denied_master_key_stops_reading_and_writing_and_leaves_the_table_as_i
     catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
     table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": alias})
     table.append(ROWS)
-    # Whoever may use only the alias is denied what the key behind it wrapped once the alias names another key. The other cache lifetime makes
-    # a client of its own, with nothing in its cache.
+    # Whoever may use only the alias is denied what the key behind it wrapped, once the alias names another key. The other cache lifetime
+    # makes a client of its own, with nothing in its cache.
     aws.kms.update_alias(AliasName=alias, TargetKeyId=foreign)
     denied = encrypted_sql_catalog(unwatched_warehouse, aws, {"encryption.kms.cache-ttl-ms": "60000"}).load_table("db.t")
     for use in (lambda: denied.scan().to_arrow(), lambda: denied.append(ROWS)):

@@ -48,9 +48,9 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from tablecrypt_catalog import EncryptedInMemoryCatalog
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.catalogs import CANARY
 from tests.support.compare import assert_same_rows
 
@@ -88,7 +88,10 @@ VALUES: dict[str, tuple[IcebergType, list[object]]] = {
         MapType(110, IntegerType(), 111, StructType(NestedField(112, "t", TimestamptzType()))),
         [[], [(1, {"t": dt.datetime(2026, 1, 1, tzinfo=UTC)})], None],
     ),
-    "map_of_lists": (MapType(113, StringType(), 114, ListType(115, BooleanType(), element_required=False)), [[], [("k", [True, None])], None]),
+    "map_of_lists": (
+        MapType(113, StringType(), 114, ListType(115, BooleanType(), element_required=False)),
+        [[], [("k", [True, None])], None],
+    ),
 }
 
 
@@ -125,13 +128,17 @@ PARTITIONED: list[tuple[str, Transform]] = [  # type: ignore[type-arg]
     *((name, IdentityTransform()) for name in ("boolean", "int", "long", "decimal9", "decimal38", "date", "string", "timestamptz")),
     *((name, BucketTransform(3)) for name in ("int", "long", "decimal18", "date", "timestamp", "string", "uuid", "fixed", "binary")),
     *((name, TruncateTransform(2)) for name in ("int", "long", "decimal18", "string")),
-    *((name, transform) for name in ("date", "timestamp", "timestamptz") for transform in (YearTransform(), MonthTransform(), DayTransform())),
+    *(
+        (name, transform)
+        for name in ("date", "timestamp", "timestamptz")
+        for transform in (YearTransform(), MonthTransform(), DayTransform())
+    ),
     ("timestamp", HourTransform()),
     ("string", VoidTransform()),
 ]
 
 
-@pytest.mark.parametrize(("name", "transform"), PARTITIONED, ids=lambda each: str(each))
+@pytest.mark.parametrize(("name", "transform"), PARTITIONED, ids=str)
 def test_tables_partitioned_by_every_transform_and_type_read_back(catalog: Catalog, name: str, transform: Transform) -> None:  # type: ignore[type-arg]
     kind, values = VALUES[name]
     values = ["a", "b", None] if name == "string" else values

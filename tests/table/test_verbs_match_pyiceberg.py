@@ -16,9 +16,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from tablecrypt_catalog import EncryptedInMemoryCatalog
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.catalogs import CANARY
 from tests.support.compare import assert_same_rows
 
@@ -133,6 +133,8 @@ def test_every_reader_returns_the_rows(tables: Callable[[PartitionSpec], tuple[T
     first = table.snapshots()[0].snapshot_id
     table.append(rows([5], 1))
     assert_same_rows(table.scan(snapshot_id=first).to_arrow(), written)
+    since = table.incremental_append_scan(from_snapshot_id_exclusive=first)
+    assert_same_rows(since.to_arrow(), rows([5], 1))
 
 
 def test_a_lazy_polars_frame_projects_filters_and_limits(tables: Callable[[PartitionSpec], tuple[Table, Table]]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as InclusiveMetricsEvaluator
 from pyiceberg.io.fileformat import FileFormatModel
 from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor
@@ -67,7 +68,7 @@ class NullKeepingProjection(ArrowProjectionVisitor):
 
 def _offsets_from_zero(array: pa.Array) -> pa.Array:
     # Arrow takes no null mask beside a slice of offsets, so the offsets of a sliced array are copied.
-    return array.offsets if array.offset == 0 else pa.array(array.offsets.to_numpy())
+    return array.offsets if array.offset == 0 else pc.add(array.offsets, pa.scalar(0, array.offsets.type))
 
 
 def to_requested_schema(

@@ -3,6 +3,8 @@
 HiveCatalog: _client, _create_hive_client                  a connection for each use, so that threads can share a catalog
 HiveCatalog: _convert_hive_into_iceberg                    the one place where an entry becomes a table, in load and in commit alike
 HiveCatalog: _convert_iceberg_into_hive, _create_hive_table    the one place where a table becomes a new entry
+HiveCatalog: _wait_for_lock, _lock_check_min_wait_time, _lock_check_max_wait_time, _lock_check_retries
+                                                           its first look comes after 2 seconds, the second after 4: a commit takes less
 _HiveClient                                                what opens one connection
 """
 
@@ -10,14 +12,17 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from hive_metastore.ThriftHiveMetastore import Client
+from hive_metastore.ttypes import LockResponse
 from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.catalog.hive import HiveCatalog, _HiveClient
 from pyiceberg.table import StagedTable, Table
+
+_LONGEST_PAUSE: Final = 0.5
 
 
 class HiveCatalogSeam(HiveCatalog):
@@ -34,6 +39,10 @@ class HiveCatalogSeam(HiveCatalog):
     @abstractmethod
     def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
         """Return what a new entry has beside PyIceberg's own parameters."""
+
+    @abstractmethod
+    def wait_for_lock(self, client: Client, lock_id: int, table: str, pauses: Iterator[float]) -> LockResponse:
+        """Return once a lock is ours, or raise when there is no pause left."""
 
     @abstractmethod
     def guarded(self, client: Client) -> Client:
@@ -53,6 +62,19 @@ class HiveCatalogSeam(HiveCatalog):
         entry.parameters.update(parameters)
         with self._client as client:
             self._create_hive_table(client, entry)
+
+    def _wait_for_lock(self, database_name: str, table_name: str, lockid: int, open_client: Client) -> LockResponse:
+        return self.wait_for_lock(open_client, lockid, f"{database_name}.{table_name}", self._pauses())
+
+    def _pauses(self) -> Iterator[float]:
+        """The pauses between two looks at a lock: as long as PyIceberg's in all, but many small ones."""
+        shortest, longest = self._lock_check_min_wait_time, self._lock_check_max_wait_time
+        left = sum(min(max(2.0 * 2**look, shortest), longest) for look in range(int(self._lock_check_retries) - 1))
+        pause = shortest
+        while left > 0:
+            yield min(pause, left)
+            left -= pause
+            pause = min(2 * pause, max(shortest, _LONGEST_PAUSE))
 
     def _convert_hive_into_iceberg(self, table: HiveTable) -> Table:
         return self.table_of_entry(table)
