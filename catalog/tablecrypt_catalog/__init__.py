@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.errors import MissingExtraError
+from tablecrypt_catalog.configuration import load_catalog
 from tablecrypt_catalog.encrypted import encrypted
 from tablecrypt_catalog.rest import EncryptedRestCatalog
 from tablecrypt_catalog.sql import EncryptedInMemoryCatalog, EncryptedSqlCatalog
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from tablecrypt_catalog.glue import EncryptedGlueCatalog as EncryptedGlueCatalog
     from tablecrypt_catalog.hive import EncryptedHiveCatalog as EncryptedHiveCatalog
 
-__all__ = ["EncryptedInMemoryCatalog", "EncryptedRestCatalog", "EncryptedSqlCatalog", "encrypted"]
+__all__ = ["EncryptedInMemoryCatalog", "EncryptedRestCatalog", "EncryptedSqlCatalog", "encrypted", "load_catalog"]
 
 # Catalogs whose client libraries are extras, imported when they are asked for: (module, extra, packages that the extra brings).
 _ON_DEMAND: Final = {
@@ -30,6 +31,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in packages:
+        package = (error.name or "").partition(".")[0]
+        if package not in packages:
             raise
-        raise MissingExtraError(f'{name} needs the package {error.name}: pip install "tablecrypt[{extra}]"') from error
+        raise MissingExtraError(f'{name} needs the package {package}: pip install "tablecrypt[{extra}]"') from error

@@ -8,17 +8,18 @@ every load and every commit checks. Parameters of others stay as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import cast
+from typing import Final, cast
 
 from hive_metastore.ThriftHiveMetastore import Client
 from hive_metastore.ttypes import LockResponse
 from hive_metastore.ttypes import Table as HiveTable
-from pyiceberg.catalog import METADATA_LOCATION
+from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
+from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table._pyiceberg.hive import HiveCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import read_metadata_file
@@ -26,6 +27,8 @@ from tablecrypt_catalog.encrypted import EncryptionMixin
 from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient, wait_for_lock
 from tablecrypt_catalog.hive_pins import check_against_entry, pinning_parameters
 from tablecrypt_catalog.table_encryption import is_encrypted, table_from_metadata
+
+_READS_OF_A_MOVING_ENTRY: Final = 4
 
 
 class PinnedStagedTable(StagedTable):
@@ -63,9 +66,21 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
             KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same in the entry and in the metadata.
             TamperedFileError: the metadata is not what the entry's metadata_hash was made of.
         """
+        # A metastore reads the parameters one by one, and may give some from before a commit with others from after it.
+        for _ in range(_READS_OF_A_MOVING_ENTRY):
+            try:
+                return self._table_as_pinned(entry)
+            except (KeyIdChangedError, TamperedFileError):
+                again = self.read_entry(entry.dbName, entry.tableName)
+                if again.parameters == entry.parameters:
+                    raise
+                entry = again
+        return self._table_as_pinned(entry)
+
+    def _table_as_pinned(self, entry: HiveTable) -> Table:
         parameters = entry.parameters or {}
         location = parameters.get(METADATA_LOCATION)
-        if location is None or parameters.get("table_type", "").lower() != "iceberg":
+        if location is None or parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
             return self.entry_as_pyiceberg_opens_it(entry)
         file = read_metadata_file(self.load_file_io({}, location).new_input(location))
         metadata = file.parse()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
@@ -22,6 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import PurgeIncompleteError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.metadata_file import read_metadata_file
@@ -44,18 +45,18 @@ def purge(table: EncryptedTable, drop: Callable[[], None]) -> None:
         CommitFailedException: someone committed to the table meanwhile; purging it again deletes those files too.
         TamperedFileError, KeyNotFoundError, KmsError: the table's files cannot be listed; nothing was deleted.
     """
-    name = ".".join(table.name())
+    name, io = ".".join(table.name()), cast(EncryptingFileIO, table.io)
     older = _older_metadata(table)
     snapshots = _snapshots([*older.values(), table.metadata])
-    lists = _parallel(lambda each: _manifests(each, table.io), snapshots)
+    lists = _parallel(lambda each: _manifests(each, io), snapshots)
     manifests = {manifest.manifest_path: manifest for listed in lists for manifest in listed}
-    data_files = {path for paths in _parallel(lambda each: _paths(each, table.io), manifests.values()) for path in paths}
-    _delete(name, table.io, data_files)
-    _delete(name, table.io, manifests)
-    _delete(name, table.io, {*(snapshot.manifest_list for snapshot in snapshots), *_statistics(table.metadata)})
-    _delete_in_order(name, table.io, older)
+    data_files = {path for paths in _parallel(lambda each: _paths(each, io), manifests.values()) for path in paths}
+    _delete(name, io, data_files)
+    _delete(name, io, manifests)
+    _delete(name, io, {*(snapshot.manifest_list for snapshot in snapshots), *_statistics(table.metadata)})
+    _delete_in_order(name, io, older)
     _check_unchanged(table)
-    _delete_in_order(name, table.io, [table.metadata_location])
+    _delete_in_order(name, io, [table.metadata_location])
     drop()
 
 
@@ -118,27 +119,36 @@ def _check_unchanged(table: EncryptedTable) -> None:
         raise CommitFailedException(f"{'.'.join(table.name())} was committed to while it was purged ({location}): purge it again")
 
 
-def _delete(name: str, io: FileIO, locations: Iterable[str]) -> None:
+def _delete(name: str, io: EncryptingFileIO, locations: Iterable[str]) -> None:
     problems = [problem for problem in _parallel(lambda location: _delete_one(io, location), locations) if problem is not None]
     if problems:
         raise PurgeIncompleteError(name, dict(problems))
 
 
-def _delete_in_order(name: str, io: FileIO, locations: Iterable[str]) -> None:
+def _delete_in_order(name: str, io: EncryptingFileIO, locations: Iterable[str]) -> None:
     """Delete one by one and stop at the first failure: what comes later is needed to find it again."""
     for location in locations:
         _delete(name, io, [location])
 
 
-def _delete_one(io: FileIO, location: str) -> tuple[str, str] | None:
+def _delete_one(io: EncryptingFileIO, location: str) -> tuple[str, str] | None:
     try:
         io.delete(location)
     except FileNotFoundError:
         logger.debug("%s was deleted before", location)
     except Exception as error:  # noqa: BLE001
         # Every store has errors of its own; all of them are reported together.
-        return location, f"{type(error).__name__}: {error}"
+        return (location, f"{type(error).__name__}: {error}") if _may_exist(io, location) else None
     return None
+
+
+def _may_exist(io: EncryptingFileIO, location: str) -> bool:
+    """Whether a file whose delete failed is there. Most that fail in a second purge were deleted in the first."""
+    try:
+        return io.sealed_input(location).exists()
+    except Exception as error:  # noqa: BLE001
+        logger.debug("%s: whether it exists is not known: %s", location, error)
+        return True
 
 
 def _parallel(function: Callable[[A], B], arguments: Iterable[A]) -> Iterator[B]:

@@ -271,7 +271,9 @@ def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
         return model.model_validate_json(text)
     except ValidationError as error:
         name = ".".join(RestCatalog.identifier_to_tuple(identifier))
-        raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {error}") from error
+        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False))
+        # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
+        raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {problems}") from None
 
 
 def _request(table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> str:

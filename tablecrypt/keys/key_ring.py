@@ -38,11 +38,6 @@ class KeyRing:
     def __contains__(self, key_id: object) -> bool:
         return key_id in self._entries
 
-    def holds(self, chain: KeyChain) -> bool:
-        """Whether a chain is of this ring's own entries."""
-        key, kek = chain.manifest_list_key, chain.kek
-        return self._entries.get(key.key_id) is key and self._entries.get(kek.key_id) is kek
-
     @property
     def keks(self) -> list[EncryptedKey]:
         """Every KEK, in the order of the metadata."""

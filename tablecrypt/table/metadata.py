@@ -25,9 +25,9 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
-from tablecrypt.errors import FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.keys.key_ring import KeyChain, KeyRing
+from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.manifests.manifest_list_reader import ManifestListHeader, read_manifest_list
 from tablecrypt.table.table_file_io import TableFileIO
 
@@ -36,18 +36,17 @@ class EncryptedSnapshot(Snapshot):
     """A snapshot whose manifest list is an AGS1 stream under the key that `key-id` names."""
 
     key_id: str | None = Field(alias="key-id", default=None)
-    _chain: KeyChain | None = PrivateAttr(default=None)
+    _ring: KeyRing = PrivateAttr(default_factory=KeyRing)
 
-    def bound(self, ring: KeyRing) -> Self:
-        """Return this snapshot with the keys of its manifest list, as its metadata holds them. A missing key is reported on use."""
-        if self._chain is not None and ring.holds(self._chain):
-            return self
-        chain = ring.chain(self.key_id) if self.key_id is not None and self.key_id in ring else None
-        if chain is self._chain:
-            return self
-        snapshot = self.model_copy()
-        snapshot._chain = chain
-        return snapshot
+    def bind(self, ring: KeyRing) -> Self:
+        """Take over the keys of the metadata that this snapshot is part of. A key that is missing is reported when it is needed."""
+        self._ring = ring
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EncryptedSnapshot) and self.__dict__ == other.__dict__
+
+    __hash__ = Snapshot.__hash__
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self
@@ -57,7 +56,7 @@ class EncryptedSnapshot(Snapshot):
 
         Raises:
             PlaintextRefusedError: the snapshot has no key-id, or the file is not encrypted.
-            KeyNotFoundError: the metadata holds no key of that id.
+            KeyNotFoundError: the metadata holds no key of that id, or not the KEK above it.
             TamperedFileError: the list does not authenticate, or its header contradicts the metadata.
         """
         if not isinstance(io, TableFileIO):
@@ -66,12 +65,7 @@ class EncryptedSnapshot(Snapshot):
             raise PlaintextRefusedError(
                 self.manifest_list, f"snapshot {self.snapshot_id} has no key-id: its manifest list is not encrypted"
             )
-        if self._chain is None:
-            raise KeyNotFoundError(
-                f"snapshot {self.snapshot_id} needs encryption key {self.key_id}, which is not in the table's encryption-keys; "
-                "an older metadata.json may still hold it"
-            )
-        key_metadata = io.manager.open_manifest_list_key(self._chain)
+        key_metadata = io.manager.open_manifest_list_key(self._ring.chain(self.key_id))
         manifest_list = read_manifest_list(io, self.manifest_list, key_metadata)
         self._check_header(manifest_list.header)
         return list(manifest_list.manifests)
@@ -98,7 +92,8 @@ class EncryptedTableMetadata(TableMetadataV3):
     @model_validator(mode="after")
     def _bind_snapshots(self) -> Self:
         ring = self.key_ring
-        self.snapshots[:] = [snapshot.bound(ring) for snapshot in self.snapshots]
+        for snapshot in self.snapshots:
+            snapshot.bind(ring)
         return self
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
@@ -116,11 +111,6 @@ class EncryptedTableMetadata(TableMetadataV3):
     def key_ring(self) -> KeyRing:
         """The keys of this version of the metadata."""
         return KeyRing(self.encryption_keys)
-
-    def bound(self) -> Self:
-        """Return the metadata with every snapshot bound to its keys; call it whenever keys or snapshots have changed."""
-        ring = self.key_ring
-        return self.model_copy(update={"snapshots": [snapshot.bound(ring) for snapshot in self.snapshots]})
 
     def model_dump_json(  # type: ignore[override]
         self, exclude_none: bool = True, exclude: Any | None = None, by_alias: bool = True, **kwargs: Any

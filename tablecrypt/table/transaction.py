@@ -39,7 +39,7 @@ from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedUpdateSnapshot
 from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Update
-from tablecrypt.table.upsert import UpsertPlan, plan_upsert
+from tablecrypt.table.upsert import key_columns, plan_upsert
 from tablecrypt.table.write import write_data_files
 
 
@@ -149,11 +149,12 @@ class EncryptedTransaction(TransactionSeam):
         """
         if not when_matched_update_all and not when_not_matched_insert_all:
             raise ValueError("no upsert options selected...exiting")
+        keys = key_columns(df, self.table_metadata.schema(), join_cols)
         self._check_rows(df)
         scan = self.new_scan(ALWAYS_TRUE, case_sensitive)
         if branch is not None and branch in self.table_metadata.refs:
             scan = scan.use_ref(branch)
-        plan: UpsertPlan = plan_upsert(df, scan, join_cols, when_matched_update_all, when_not_matched_insert_all)
+        plan = plan_upsert(df, scan, keys, when_matched_update_all, when_not_matched_insert_all)
         if plan.updated.num_rows:
             delete = RowDelete(plan.updated_predicate, case_sensitive, branch, upsert_mode(self.table_metadata.properties))
             self._delete(delete, snapshot_properties, Operation.OVERWRITE)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, UpgradeFormatVersionUpdate
 from pyiceberg.typedef import IcebergBaseModel
@@ -67,7 +68,7 @@ def _add_encryption_key(  # type: ignore[misc]
     if known is not None:
         raise FormatError(f"encryption key {update.key.key_id} is already in the metadata with another value")
     context.add_update(update)  # type: ignore[arg-type]
-    return base.model_copy(update={"encryption_keys": [*base.encryption_keys, update.key]}).bound()
+    return base.model_copy(update={"encryption_keys": [*base.encryption_keys, update.key]})
 
 
 @apply_table_update.register(RemoveEncryptionKeyUpdate)
@@ -79,7 +80,7 @@ def _remove_encryption_key(  # type: ignore[misc]
     if len(remaining) == len(base.encryption_keys):
         return base
     context.add_update(update)  # type: ignore[arg-type]
-    return base.model_copy(update={"encryption_keys": remaining}).bound()
+    return base.model_copy(update={"encryption_keys": remaining})
 
 
 @apply_table_update.register(AddEncryptedSnapshotUpdate)
@@ -87,16 +88,21 @@ def _add_encrypted_snapshot(
     update: AddEncryptedSnapshotUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
 ) -> EncryptedTableMetadata:
     base = _encrypted(base_metadata)
-    sequence_number = update.snapshot.sequence_number
-    if sequence_number is None or (update.snapshot.parent_snapshot_id is not None and sequence_number <= base.last_sequence_number):
-        raise FormatError(
-            f"snapshot {update.snapshot.snapshot_id} has sequence number {sequence_number}, "
-            f"but the table is at {base.last_sequence_number} already"
+    snapshot = update.snapshot
+    if snapshot.sequence_number is None or snapshot.first_row_id is None or snapshot.added_rows is None:
+        raise FormatError(f"snapshot {snapshot.snapshot_id} lacks sequence-number, first-row-id or added-rows, which version 3 requires")
+    has_moved = snapshot.first_row_id < (base.next_row_id or 0) or (
+        snapshot.parent_snapshot_id is not None and snapshot.sequence_number <= base.last_sequence_number
+    )
+    if has_moved:
+        # Another branch was committed to: no requirement of this commit says so, but its numbers are taken. The commit loop gives new ones.
+        raise CommitFailedException(
+            f"the table has moved on: it is at sequence number {base.last_sequence_number} and row id {base.next_row_id}, "
+            f"snapshot {snapshot.snapshot_id} was made for {snapshot.sequence_number} and {snapshot.first_row_id}"
         )
-    if update.snapshot.first_row_id is None or update.snapshot.added_rows is None:
-        raise FormatError(f"snapshot {update.snapshot.snapshot_id} lacks first-row-id or added-rows, which version 3 requires")
     add_snapshot = apply_table_update.dispatch(AddSnapshotUpdate)
-    return _encrypted(add_snapshot(update, base, context)).bound()
+    update.snapshot.bind(base.key_ring)
+    return _encrypted(add_snapshot(update, base, context))
 
 
 @apply_table_update.register(UpgradeToVersion3Update)

@@ -30,28 +30,37 @@ class UpsertPlan:
     inserted: pa.Table
 
 
-def plan_upsert(
-    df: pa.Table, scan: EncryptedDataScan, join_cols: list[str] | None, update_matched: bool, insert_unmatched: bool
-) -> UpsertPlan:
-    """Compare a DataFrame with the rows of the table that have its keys.
+def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> list[str]:
+    """Return the columns that say which row is which.
 
     Args:
         df: the rows, at most one for each key.
-        scan: the table without a filter; it is read with the filter of the keys, a batch at a time.
+        schema: the table's.
         join_cols: the key columns; None for the schema's identifier fields.
-        update_matched: whether rows that differ from their match are updated.
-        insert_unmatched: whether rows without a match are inserted.
 
     Raises:
         ValueError: there are no key columns, or a key occurs twice.
+        KeyError: a key column is not in `df`.
     """
-    schema = scan.table_metadata.schema()
     keys = join_cols if join_cols is not None else _identifier_columns(schema)
     if not keys:
         raise ValueError("Join columns could not be found, please set identifier-field-ids or pass in explicitly.")
     if upsert_util.has_duplicate_rows(df, keys):
         raise ValueError("Duplicate rows found in source dataset based on the key columns. No upsert executed")
+    return keys
 
+
+def plan_upsert(df: pa.Table, scan: EncryptedDataScan, keys: list[str], update_matched: bool, insert_unmatched: bool) -> UpsertPlan:
+    """Compare a DataFrame with the rows of the table that have its keys.
+
+    Args:
+        df: the rows, at most one for each key.
+        scan: the table without a filter; it is read with the filter of the keys, a batch at a time.
+        keys: the key columns.
+        update_matched: whether rows that differ from their match are updated.
+        insert_unmatched: whether rows without a match are inserted.
+    """
+    schema = scan.table_metadata.schema()
     updated: list[pa.Table] = []
     predicates: list[BooleanExpression] = []
     inserted = df

@@ -253,6 +253,18 @@ def test_concurrent_appends_are_all_kept_and_leave_no_stray_key(warehouse: Path,
     assert sorted(ids) == list(range(writers * appends * ROWS.num_rows))
 
 
+def test_a_commit_to_a_branch_is_retried_after_another_branch_moved(catalog: EncryptedSqlCatalog) -> None:
+    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    table.manage_snapshots().create_branch(table.snapshots()[0].snapshot_id, "work").commit()
+    behind = catalog.load_table("db.t")
+    table.append(ROWS)
+    behind.append(ROWS, branch="work")
+    table.refresh()
+    assert (table.scan().count(), table.scan().use_ref("work").count()) == (2 * ROWS.num_rows, 2 * ROWS.num_rows)
+    assert len({snapshot.sequence_number for snapshot in table.snapshots()}) == 3
+
+
 def test_a_concurrent_delete_of_the_same_rows_conflicts_and_loses_nothing(catalog: EncryptedSqlCatalog) -> None:
     table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
     table.append(ROWS)

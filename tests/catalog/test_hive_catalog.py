@@ -193,6 +193,18 @@ def test_metadata_put_back_to_an_older_version_is_refused(
     assert caught.value.location == older
 
 
+def test_an_entry_that_was_read_half_way_through_a_commit_is_read_again(
+    catalog: EncryptedHiveCatalog, database: str, table: Table, hive_metastore: HiveMetastore
+) -> None:
+    before = hive_metastore.parameters(name_of(table))
+    table.append(ROWS)
+    for half in ("metadata_hash", "metadata_location"):
+        with hive_metastore.client() as client:
+            entry = client.get_table(database, "t")
+        entry.parameters[half] = before[half]
+        assert catalog.table_of_entry(entry).metadata_location == table.metadata_location
+
+
 def test_an_edit_cannot_hide_behind_a_form_that_is_not_known(catalog: EncryptedHiveCatalog, table: Table) -> None:
     metadata = json.loads(metadata_path(table).read_bytes())
     field = {"id": 3, "name": "d", "required": False, "type": "double", "initial-default": 1.5, "write-default": 1.5}

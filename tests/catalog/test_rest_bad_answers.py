@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -324,13 +325,14 @@ def test_a_failing_server_leaves_the_state_unknown_and_deletes_nothing(case: Cas
 def test_an_answer_that_is_no_metadata_leaves_the_files(case: Case) -> None:
     def nonsense(request: Request, forward: Forward) -> Answer | None:
         forward(request)
-        return Answer(200, b'{"metadata": {"format-version": 3}}')
+        return Answer(200, b'{"metadata": {"format-version": 3}, "config": ["a-secret"]}')
 
     case.proxy.behave(nonsense)
     with pytest.raises(FormatError, match=r"\.t: the catalog's answer"):
         case.table.append(ROWS)
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match="config") as error:
         case.catalog.load_table(case.name)
+    assert "a-secret" not in "".join(traceback.format_exception(error.value))
     assert case.rows() == times(3)
 
 

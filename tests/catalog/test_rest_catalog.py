@@ -60,6 +60,13 @@ def ids(table: Table) -> list[int]:
     return sorted(table.scan().to_arrow().column("id").to_pylist())
 
 
+def assert_no_stray_key(table: Table) -> None:
+    metadata = table.metadata
+    assert isinstance(metadata, EncryptedTableMetadata)
+    needed = metadata.key_ring.needed_by(str(snapshot.key_id) for snapshot in metadata.snapshots)
+    assert {key.key_id for key in metadata.encryption_keys} == needed
+
+
 def test_a_key_id_makes_an_encrypted_table_of_version_3(catalog: EncryptedRestCatalog, namespace: str) -> None:
     table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties=ENCRYPTED)
     assert isinstance(table, EncryptedTable)
@@ -202,6 +209,7 @@ def test_branches_tags_evolution_and_expiry_commit_as_on_a_plain_table(catalog: 
     reloaded = catalog.load_table(f"{namespace}.t")
     assert first not in [snapshot.snapshot_id for snapshot in reloaded.snapshots()]
     assert reloaded.scan().count() == 3 * ROWS.num_rows
+    assert_no_stray_key(reloaded)
 
 
 def test_concurrent_appends_are_all_kept_and_leave_no_stray_key(
@@ -221,12 +229,21 @@ def test_concurrent_appends_are_all_kept_and_leave_no_stray_key(
     table = catalog.load_table(f"{namespace}.t")
     assert table.scan().count() == table.scan().to_arrow().num_rows == writers * appends * ROWS.num_rows
     assert len(table.snapshots()) == writers * appends
-    metadata = table.metadata
-    assert isinstance(metadata, EncryptedTableMetadata)
-    needed = metadata.key_ring.needed_by(str(snapshot.key_id) for snapshot in metadata.snapshots)
-    assert {key.key_id for key in metadata.encryption_keys} == needed
+    assert_no_stray_key(table)
     row_ids = table.scan(selected_fields=("_row_id",)).to_arrow().column("_row_id").to_pylist()
     assert sorted(row_ids) == list(range(writers * appends * ROWS.num_rows))
+
+
+def test_commits_to_two_branches_at_the_same_time_are_both_kept(catalog: EncryptedRestCatalog, namespace: str) -> None:
+    table = catalog.create_table(f"{namespace}.t", ROWS.schema, properties={**ENCRYPTED, "commit.retry.min-wait-ms": "1"})
+    table.append(ROWS)
+    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "work").commit()  # type: ignore[union-attr]
+    behind = catalog.load_table(f"{namespace}.t")
+    table.append(ROWS)
+    behind.append(ROWS, branch="work")
+    table.refresh()
+    assert table.scan().count() == table.scan().use_ref("work").count() == 2 * ROWS.num_rows
+    assert_no_stray_key(table)
 
 
 def test_a_commit_that_removes_the_key_id_is_never_sent(proxy: RestProxy, namespace: str, aws: AwsServer) -> None:

@@ -1,4 +1,4 @@
-"""One table in one Hive metastore: Iceberg Java and this side commit to it in turn and at the same time, and each checks what the other left."""
+"""One table in one Hive metastore: Iceberg Java and this side commit to it in turn and at the same time, and check what the other left."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import BinaryType, DateType, DecimalType, DoubleType, IntegerType, StringType, TimestampType, TimestamptzType
 
 from tablecrypt.errors import TamperedFileError
+from tablecrypt.table.canonical_metadata import hash_of
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog
 from tests.support.aws import AwsServer
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.java
 
 ENCRYPTED = {"encryption.key-id": MASTER_KEY}
 PATIENT = {"commit.retry.num-retries": "100", "commit.retry.min-wait-ms": "10", "commit.retry.max-wait-ms": "300"}
-NO_HASH = "Hash of metadata"
+OTHER_HASH = "Hash of metadata"
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.string())])
 
 
@@ -150,10 +151,10 @@ def test_both_sides_refuse_a_wrong_hash(place: SharedPlace) -> None:
     table = place.create_here()
     table.append(rows(0, 3))
     right = place.metastore.parameters(place.name)["metadata_hash"]
-    place.metastore.change_parameters(place.name, {"metadata_hash": right[::-1]})
-    with pytest.raises(JavaError, match=NO_HASH):
+    place.metastore.change_parameters(place.name, {"metadata_hash": hash_of(b"something else")})
+    with pytest.raises(JavaError, match=OTHER_HASH):
         place.java.rows(place.name)
-    with pytest.raises(JavaError, match=NO_HASH):
+    with pytest.raises(JavaError, match=OTHER_HASH):
         place.java.append(place.name, rows(10))
     with pytest.raises(TamperedFileError, match="metadata_hash"):
         place.load()

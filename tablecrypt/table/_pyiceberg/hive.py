@@ -3,6 +3,7 @@
 HiveCatalog: _client, _create_hive_client                  a connection for each use, so that threads can share a catalog
 HiveCatalog: _convert_hive_into_iceberg                    the one place where an entry becomes a table, in load and in commit alike
 HiveCatalog: _convert_iceberg_into_hive, _create_hive_table    the one place where a table becomes a new entry
+HiveCatalog: _get_hive_table                               an entry, or the error of PyIceberg that there is none
 HiveCatalog: _wait_for_lock, _lock_check_min_wait_time, _lock_check_max_wait_time, _lock_check_retries
                                                            its first look comes after 2 seconds, the second after 4: a commit takes less
 _HiveClient                                                what opens one connection
@@ -22,6 +23,8 @@ from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.catalog.hive import HiveCatalog, _HiveClient
 from pyiceberg.table import StagedTable, Table
 
+# Seconds.
+_SHORTEST_PAUSE: Final = 0.01
 _LONGEST_PAUSE: Final = 0.5
 
 
@@ -52,6 +55,15 @@ class HiveCatalogSeam(HiveCatalog):
         """Return the table that PyIceberg makes of an entry, or raise what it raises."""
         return super()._convert_hive_into_iceberg(entry)
 
+    def read_entry(self, database: str, table: str) -> HiveTable:
+        """Return a table's entry as it is now.
+
+        Raises:
+            NoSuchTableError: there is none.
+        """
+        with self._client as client:
+            return self._get_hive_table(client, database, table)
+
     def create_entry(self, staged: StagedTable, parameters: Mapping[str, str]) -> None:
         """Make an entry for a table whose metadata file is there already.
 
@@ -68,8 +80,9 @@ class HiveCatalogSeam(HiveCatalog):
 
     def _pauses(self) -> Iterator[float]:
         """The pauses between two looks at a lock: as long as PyIceberg's in all, but many small ones."""
-        shortest, longest = self._lock_check_min_wait_time, self._lock_check_max_wait_time
-        left = sum(min(max(2.0 * 2**look, shortest), longest) for look in range(int(self._lock_check_retries) - 1))
+        shortest = max(self._lock_check_min_wait_time or 0, _SHORTEST_PAUSE)
+        longest = max(self._lock_check_max_wait_time or 0, shortest)
+        left = sum(min(max(2.0 * 2**look, shortest), longest) for look in range(int(self._lock_check_retries or 1) - 1))
         pause = shortest
         while left > 0:
             yield min(pause, left)

@@ -1,0 +1,104 @@
+"""What a commit costs on a table with many snapshots, against the same commit on a table with few.
+
+    python benchmarks/commit_cost.py [--snapshots 1000] [--commits 20]
+
+Each commit replaces a table's only row, so that the data and the number of live manifests stay the same and only the history grows. Printed are
+the median time of a commit at 10 and at `--snapshots` snapshots, the time to parse and to write metadata.json of that size once (its own cost,
+which no implementation avoids), the ratio of what remains, and how many metadata files a commit reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from pyiceberg.io import InputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.table.metadata import EncryptedTableMetadata
+
+FEW = 10
+ROW = pa.table({"id": pa.array([1], pa.int64()), "text": ["one row"]})
+
+
+class CountingFileIO(PyArrowFileIO):
+    """Counts the metadata files that it is asked for."""
+
+    metadata_reads = 0
+
+    def new_input(self, location: str) -> InputFile:
+        if location.endswith(".metadata.json"):
+            CountingFileIO.metadata_reads += 1
+        return super().new_input(location)
+
+
+def median_seconds(action: Callable[[], Any], times: int) -> float:
+    """The median time of an action."""
+    taken = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        action()
+        taken.append(time.perf_counter() - begin)
+    return statistics.median(taken)
+
+
+def grow(table: Table, snapshots: int) -> None:
+    """Commit until the table has that many snapshots."""
+    while len(table.metadata.snapshots) < snapshots:
+        table.overwrite(ROW)
+
+
+def measure(table: Table, commits: int) -> tuple[float, float, float]:
+    """Seconds of a commit, seconds to parse and write its metadata.json once, and metadata files read by a commit."""
+    CountingFileIO.metadata_reads = 0
+    commit = median_seconds(lambda: table.append(ROW), commits)
+    reads = CountingFileIO.metadata_reads / commits
+    text = table.metadata.model_dump_json()
+    own = median_seconds(lambda: EncryptedTableMetadata.model_validate_json(text).model_dump_json(), 5)
+    return commit, own, reads
+
+
+def main() -> None:
+    """Run the benchmark and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--snapshots", type=int, default=1000)
+    parser.add_argument("--commits", type=int, default=20)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    MemoryKeyManagementClient({"kms.memory.name": "commit-cost"}, keys={"master": bytes(range(32))})
+    with tempfile.TemporaryDirectory() as folder:
+        catalog = load_catalog(
+            "commits",
+            **{
+                "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+                "py-io-impl": f"{__name__}.CountingFileIO",
+                "uri": f"sqlite:///{folder}/catalog.db",
+                "warehouse": f"file://{folder}/warehouse",
+                "encryption.kms-type": "memory",
+                "kms.memory.name": "commit-cost",
+            },
+        )
+        catalog.create_namespace("db")
+        table = catalog.create_table("db.t", ROW.schema, properties={"encryption.key-id": "master"})
+        grow(table, FEW)
+        few = measure(table, options.commits)
+        grow(table, options.snapshots)
+        table.overwrite(ROW)
+        many = measure(table, options.commits)
+    for name, (commit, own, reads) in ((FEW, few), (options.snapshots, many)):
+        print(f"{name:6} snapshots: commit {commit * 1000:7.1f} ms, of it metadata.json once {own * 1000:6.1f} ms, {reads:.0f} metadata files read")
+    rest = [commit - own for commit, own, _ in (few, many)]
+    print(f"commit at {options.snapshots} / at {FEW} snapshots: {many[0] / few[0]:.2f}; beyond metadata.json's own size: {rest[1] / rest[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Catalogs whose client libraries are pip extras: they cost nothing until they are asked for, and then name what is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+import tablecrypt_catalog
+from tablecrypt.errors import MissingExtraError
+
+EXTRAS = [("EncryptedHiveCatalog", "hive_metastore", "hive"), ("EncryptedHiveCatalog", "thrift", "hive")]
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    package: str = request.param
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("tablecrypt_catalog.hive", "tablecrypt_catalog.hive_client", "tablecrypt.table._pyiceberg.hive", "pyiceberg.catalog.hive"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+
+
+@pytest.mark.parametrize(("without", "name", "extra"), [(package, name, extra) for name, package, extra in EXTRAS], indirect=["without"])
+@pytest.mark.usefixtures("without")
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(name: str, extra: str) -> None:
+    with pytest.raises(MissingExtraError, match=rf'{name} needs the package \w+: pip install "tablecrypt\[{extra}\]"'):
+        load_catalog("prod", **{"py-catalog-impl": f"tablecrypt_catalog.{name}", "uri": "thrift://127.0.0.1:1"})
+
+
+def test_no_extra_is_imported_before_its_catalog_is_asked_for() -> None:
+    program = "import sys, tablecrypt_catalog; sys.exit(bool({'hive_metastore', 'thrift'} & sys.modules.keys()))"
+    subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+def test_an_unknown_name_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'EncryptedNothing'"):
+        _ = tablecrypt_catalog.EncryptedNothing

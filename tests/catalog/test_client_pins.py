@@ -1,0 +1,206 @@
+"""The property encryption.pins: what a client refuses of catalogs that keep no pins of their own."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from sqlalchemy import text
+
+from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
+from tablecrypt_catalog.encrypted import EncryptionMixin
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+
+ENCRYPTED = {"encryption.key-id": MASTER_KEY}
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
+
+NewCatalog = Callable[..., SqlCatalog]
+
+
+@pytest.fixture
+def pin_file(tmp_path: Path) -> Path:
+    return tmp_path / "pins.json"
+
+
+@pytest.fixture(params=["any metastore", "sql"])
+def new_catalog(request: pytest.FixtureRequest, unwatched_warehouse: Path, aws: AwsServer, pin_file: Path) -> NewCatalog:
+    """A client with a pin file: of a catalog class that was made to encrypt, and of one with pins of its own."""
+
+    def new(**properties: str) -> SqlCatalog:
+        if request.param == "sql":
+            return encrypted_sql_catalog(unwatched_warehouse, aws, {"encryption.pins": str(pin_file), **properties})
+        catalog = encrypted(SqlCatalog)(
+            "prod",
+            **{
+                "uri": f"sqlite:///{unwatched_warehouse}/catalog.db",
+                "warehouse": f"file://{unwatched_warehouse}/warehouse",
+                "encryption.pins": str(pin_file),
+                **aws.kms_properties,
+                **properties,
+            },
+        )
+        assert isinstance(catalog, SqlCatalog)
+        catalog.create_namespace_if_not_exists("db")
+        return catalog
+
+    return new
+
+
+@pytest.fixture
+def catalog(new_catalog: NewCatalog) -> SqlCatalog:
+    return new_catalog()
+
+
+@pytest.fixture
+def table(catalog: SqlCatalog) -> Table:
+    table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    table.append(ROWS)
+    return table
+
+
+def point_to(catalog: SqlCatalog, location: str) -> None:
+    """Do what someone with access to the whole database can do: also the pins in it go."""
+    with catalog.engine.begin() as connection:
+        connection.execute(text("UPDATE iceberg_tables SET metadata_location = :location"), {"location": location})
+        if isinstance(catalog, EncryptedSqlCatalog):
+            connection.execute(text("DELETE FROM tablecrypt_pins"))
+
+
+def forget_database_pins(catalog: SqlCatalog) -> None:
+    if isinstance(catalog, EncryptedSqlCatalog):
+        with catalog.engine.begin() as connection:
+            connection.execute(text("DELETE FROM tablecrypt_pins"))
+
+
+def path(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+def pinned(pin_file: Path) -> dict[str, dict[str, object]]:
+    return {".".join(entry["identifier"]): entry for entry in json.loads(pin_file.read_text())["pins"]}
+
+
+def test_creation_and_commits_move_the_pin(table: Table, pin_file: Path) -> None:
+    assert pinned(pin_file)["db.t"]["metadata-location"] == table.metadata_location
+    assert pinned(pin_file)["db.t"]["last-sequence-number"] == 2
+
+
+def test_a_load_pins_a_table_on_first_use(catalog: SqlCatalog, table: Table, pin_file: Path) -> None:
+    pin_file.unlink()
+    catalog.load_table("db.t")
+    assert pinned(pin_file)["db.t"]["metadata-location"] == table.metadata_location
+
+
+def test_the_hash_of_a_commit_is_that_of_its_file(catalog: SqlCatalog, table: Table, pin_file: Path) -> None:
+    committed = pinned(pin_file)["db.t"]["metadata-hash"]
+    pin_file.unlink()
+    catalog.load_table("db.t")
+    assert pinned(pin_file)["db.t"]["metadata-hash"] == committed is not None
+
+
+def test_a_catalog_that_answers_with_older_metadata_is_refused(catalog: SqlCatalog, table: Table, new_catalog: NewCatalog) -> None:
+    point_to(catalog, table.metadata.metadata_log[-1].metadata_file)
+    for client in (catalog, new_catalog()):
+        with pytest.raises(MetadataRollbackError):
+            client.load_table("db.t")
+    with pytest.raises((MetadataRollbackError, CommitFailedException)):
+        table.append(ROWS)
+    with pytest.raises(MetadataRollbackError):
+        table.refresh()
+
+
+def test_metadata_edited_in_place_is_refused(catalog: SqlCatalog, table: Table) -> None:
+    metadata = json.loads(path(table.metadata_location).read_text())
+    metadata["properties"]["owner"] = "someone else"
+    path(table.metadata_location).write_text(json.dumps(metadata))
+    forget_database_pins(catalog)
+    with pytest.raises(TamperedFileError):
+        catalog.load_table("db.t")
+
+
+@pytest.mark.parametrize("key_id", ["alias/people", None])
+def test_a_changed_or_vanished_key_id_is_refused(catalog: SqlCatalog, table: Table, key_id: str | None) -> None:
+    metadata = json.loads(path(table.metadata_location).read_text())
+    metadata["properties"].pop("encryption.key-id")
+    if key_id:
+        metadata["properties"]["encryption.key-id"] = key_id
+    path(table.metadata_location).write_text(json.dumps(metadata))
+    forget_database_pins(catalog)
+    with pytest.raises(KeyIdChangedError):
+        catalog.load_table("db.t")
+
+
+def test_a_plaintext_table_in_place_of_an_encrypted_one_is_refused_until_its_pin_is_forgotten(catalog: SqlCatalog, table: Table) -> None:
+    plain_client = SqlCatalog("prod", uri=catalog.properties["uri"], warehouse=catalog.properties["warehouse"])
+    plain_client.drop_table("db.t")
+    plain_client.create_table("db.t", ROWS.schema, location=f"{table.location()}-plain")
+    forget_database_pins(catalog)
+    with pytest.raises(KeyIdChangedError, match="forget_pin"):
+        catalog.load_table("db.t")
+    plain_client.drop_table("db.t")
+    for create in (lambda: catalog.create_table("db.t", ROWS.schema), lambda: catalog.create_table_transaction("db.t", ROWS.schema)):
+        with pytest.raises(KeyIdChangedError, match="forget_pin"):
+            create()
+    assert ("db", "t") not in catalog.list_tables("db")
+    assert isinstance(catalog, EncryptionMixin)
+    catalog.forget_pin("db.t")
+    assert type(catalog.create_table("db.t", ROWS.schema)) is Table
+
+
+def test_a_dropped_table_is_forgotten_and_a_renamed_one_is_not(catalog: SqlCatalog, table: Table, pin_file: Path) -> None:
+    renamed = catalog.rename_table("db.t", "db.u")
+    assert isinstance(renamed, EncryptedTable)
+    assert list(pinned(pin_file)) == ["db.u"]
+    renamed.append(ROWS)
+    assert pinned(pin_file)["db.u"]["metadata-location"] == renamed.metadata_location
+    catalog.drop_table("db.u")
+    assert pinned(pin_file) == {}
+    catalog.register_table("db.t", renamed.metadata.metadata_log[-1].metadata_file)
+    assert list(pinned(pin_file)) == ["db.t"]
+
+
+def test_plaintext_tables_are_not_pinned(catalog: SqlCatalog, pin_file: Path) -> None:
+    table = catalog.create_table("db.plain", ROWS.schema, properties={"format-version": "2"})
+    table.append(ROWS)
+    catalog.load_table("db.plain")
+    catalog.rename_table("db.plain", "db.simple")
+    catalog.drop_table("db.simple")
+    assert not pin_file.exists()
+
+
+def test_a_corrupted_pin_file_stops_every_use_of_a_table(catalog: SqlCatalog, table: Table, pin_file: Path) -> None:
+    pin_file.write_text("{}")
+    for use in (lambda: catalog.load_table("db.t"), lambda: table.append(ROWS), table.refresh):
+        with pytest.raises(FormatError, match=r"pins\.json"):
+            use()
+    pin_file.unlink()
+    assert catalog.load_table("db.t").scan().count() == 2 * ROWS.num_rows
+
+
+def test_a_commit_that_landed_is_no_failure_because_the_pin_could_not_be_moved(
+    catalog: SqlCatalog, table: Table, pin_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    question = catalog.client_pins.ask("db.t")  # type: ignore[attr-defined]
+    pin_file.write_text("{}")
+    with caplog.at_level(logging.WARNING):
+        question.landed(table.metadata, f"{table.location()}/metadata/00009-x.metadata.json")
+    assert "is committed, but its pin could not be moved" in caplog.text
+
+
+def test_clients_that_commit_in_turn_never_see_a_rollback(table: Table, new_catalog: NewCatalog) -> None:
+    clients = [new_catalog().load_table("db.t") for _ in range(2)]
+    for _ in range(3):
+        for client in clients:
+            client.append(ROWS)
+    assert new_catalog().load_table("db.t").scan().to_arrow().num_rows == 8 * ROWS.num_rows

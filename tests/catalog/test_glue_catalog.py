@@ -1,0 +1,290 @@
+"""The Glue catalog, on moto's Glue and S3: what it keeps in an entry's parameters, what it refuses, and that no commit is lost."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from botocore.exceptions import ClientError
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table import Table
+
+import tablecrypt_catalog
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MissingExtraError, TamperedFileError
+from tablecrypt.table.canonical_metadata import metadata_hash
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt_catalog.glue import EncryptedGlueCatalog
+from tests.support.aws import REGION, AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.compare import assert_same_rows
+from tests.support.plaintext_scan import unwatch
+
+ENCRYPTED = {"encryption.key-id": MASTER_KEY, "encryption.data-key-length": "32"}
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
+PINS = ("encryption.key-id", "encryption.data-key-length", "metadata_hash")
+
+
+@pytest.fixture
+def bucket(aws: AwsServer) -> str:
+    """A bucket of its own for each test, in which it may tamper."""
+    name = aws.bucket(f"glue-{uuid.uuid4().hex[:12]}")
+    unwatch(f"s3://{name}")
+    return name
+
+
+def glue_properties(aws: AwsServer, bucket: str) -> dict[str, str]:
+    return {
+        "py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog",
+        "glue.endpoint": aws.endpoint,
+        "glue.region": REGION,
+        "warehouse": f"s3://{bucket}/warehouse",
+        **aws.kms_properties,
+        **aws.s3_properties,
+    }
+
+
+@pytest.fixture
+def catalog(aws: AwsServer, bucket: str) -> EncryptedGlueCatalog:
+    catalog = load_catalog("glue", **glue_properties(aws, bucket))
+    assert isinstance(catalog, EncryptedGlueCatalog)
+    check_version_ids(catalog)
+    return catalog
+
+
+def check_version_ids(catalog: GlueCatalog) -> None:
+    """Refuse updates of another version than the current one, as Glue does and moto does not."""
+
+    def check(params: dict[str, Any], **_more: Any) -> None:
+        current = catalog.glue.get_table(DatabaseName=params["DatabaseName"], Name=params["TableInput"]["Name"])["Table"]
+        if params["VersionId"] != current["VersionId"]:
+            error: Any = {
+                "Error": {"Code": "ConcurrentModificationException", "Message": "Update table failed due to concurrent modifications."}
+            }
+            raise catalog.glue.exceptions.ConcurrentModificationException(error, "UpdateTable")
+
+    catalog.glue.meta.events.register("provide-client-params.glue.UpdateTable", check)
+
+
+@pytest.fixture
+def database(catalog: EncryptedGlueCatalog) -> str:
+    name = f"db_{uuid.uuid4().hex[:8]}"
+    catalog.create_namespace(name)
+    return name
+
+
+@pytest.fixture
+def table(catalog: EncryptedGlueCatalog, database: str) -> Table:
+    table = catalog.create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    return table
+
+
+def parameters(catalog: GlueCatalog, table: Table) -> dict[str, str]:
+    database, name = table.name()
+    return catalog.glue.get_table(DatabaseName=database, Name=name)["Table"]["Parameters"]
+
+
+def set_parameters(catalog: GlueCatalog, table: Table, changed: dict[str, str]) -> None:
+    database, name = table.name()
+    entry = catalog.glue.get_table(DatabaseName=database, Name=name)["Table"]
+    keys = ("Name", "TableType", "StorageDescriptor")
+    entry_input: Any = {**{key: entry[key] for key in keys}, "Parameters": changed}  # type: ignore[literal-required]
+    catalog.glue.update_table(DatabaseName=database, TableInput=entry_input, VersionId=entry["VersionId"])
+
+
+def metadata_of(aws: AwsServer, table: Table) -> bytes:
+    bucket, _, key = table.metadata_location.removeprefix("s3://").partition("/")
+    return aws.s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+
+
+def edit(aws: AwsServer, table: Table, change: Callable[[dict[str, Any]], object]) -> None:
+    metadata = json.loads(metadata_of(aws, table))
+    change(metadata)
+    bucket, _, key = table.metadata_location.removeprefix("s3://").partition("/")
+    aws.s3.put_object(Bucket=bucket, Key=key, Body=json.dumps(metadata).encode())
+
+
+def assert_pinned(aws: AwsServer, catalog: GlueCatalog, table: Table) -> None:
+    found = parameters(catalog, table)
+    assert found["metadata_location"] == table.metadata_location
+    assert found["metadata_hash"] == metadata_hash(metadata_of(aws, table)) is not None
+    assert found["encryption.key-id"] == MASTER_KEY
+    assert found.get("encryption.data-key-length") == table.properties.get("encryption.data-key-length")
+
+
+def test_rows_are_read_as_they_were_written(catalog: EncryptedGlueCatalog, table: Table) -> None:
+    assert isinstance(table, EncryptedTable)
+    table.delete("id = 1")
+    assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), ROWS.slice(1))
+
+
+def test_every_commit_renews_the_pins(aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table) -> None:
+    assert_pinned(aws, catalog, table)
+    table.append(ROWS)
+    assert_pinned(aws, catalog, table)
+    table.transaction().set_properties(owner="tests").commit_transaction()
+    assert_pinned(aws, catalog, table)
+    assert_pinned(aws, catalog, catalog.create_table(f"{database}.empty", ROWS.schema, properties=ENCRYPTED))
+    with catalog.create_table_transaction(f"{database}.filled", ROWS.schema, properties=ENCRYPTED) as transaction:
+        transaction.append(ROWS)
+    assert_pinned(aws, catalog, catalog.load_table(f"{database}.filled"))
+
+
+def test_parameters_of_others_stay(catalog: EncryptedGlueCatalog, table: Table) -> None:
+    set_parameters(catalog, table, {**parameters(catalog, table), "crawled-by": "someone"})
+    table.refresh().append(ROWS)
+    assert parameters(catalog, table)["crawled-by"] == "someone"
+
+
+@pytest.mark.parametrize("value", ["alias/people", None])
+@pytest.mark.parametrize("name", PINS[:2])
+def test_a_lost_or_changed_parameter_is_refused(catalog: EncryptedGlueCatalog, table: Table, name: str, value: str | None) -> None:
+    others = {key: kept for key, kept in parameters(catalog, table).items() if key != name}
+    set_parameters(catalog, table, others if value is None else {**others, name: value})
+    for use in (lambda: catalog.load_table(table.name()), lambda: table.append(ROWS), table.refresh):
+        with pytest.raises(KeyIdChangedError, match=name.replace(".", r"\.")):
+            use()
+
+
+def test_a_hash_that_is_missing_is_put_back_by_the_next_commit(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table) -> None:
+    set_parameters(catalog, table, {key: kept for key, kept in parameters(catalog, table).items() if key != "metadata_hash"})
+    table.refresh().append(ROWS)
+    assert_pinned(aws, catalog, table)
+
+
+def test_metadata_edited_in_place_is_refused(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table) -> None:
+    edit(aws, table, lambda metadata: metadata["properties"].update(owner="someone else"))
+    for use in (lambda: catalog.load_table(table.name()), lambda: table.append(ROWS)):
+        with pytest.raises(TamperedFileError, match="metadata_hash"):
+            use()
+
+
+def test_an_older_metadata_file_is_refused(catalog: EncryptedGlueCatalog, table: Table) -> None:
+    older = table.metadata.metadata_log[-1].metadata_file
+    set_parameters(catalog, table, {**parameters(catalog, table), "metadata_location": older})
+    with pytest.raises(TamperedFileError, match="metadata_hash"):
+        catalog.load_table(table.name())
+
+
+def test_a_vanished_key_id_is_refused(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table) -> None:
+    edit(aws, table, lambda metadata: metadata["properties"].pop("encryption.key-id"))
+    with pytest.raises(KeyIdChangedError):
+        catalog.load_table(table.name())
+
+
+def test_a_data_key_length_that_is_no_longer_said_leaves_the_entry_too(
+    aws: AwsServer, catalog: EncryptedGlueCatalog, database: str
+) -> None:
+    table = catalog.create_table(f"{database}.short", ROWS.schema, properties={**ENCRYPTED, "encryption.data-key-length": "16"})
+    table.transaction().remove_properties("encryption.data-key-length").commit_transaction()
+    assert_pinned(aws, catalog, table)
+    assert "encryption.data-key-length" not in parameters(catalog, table)
+    assert catalog.load_table(table.name()).properties.get("encryption.data-key-length") is None
+
+
+def test_a_shorter_data_key_length_is_refused(catalog: EncryptedGlueCatalog, table: Table) -> None:
+    with pytest.raises(KeyIdChangedError, match="data-key-length"):
+        table.transaction().set_properties({"encryption.data-key-length": "16"}).commit_transaction()
+    assert catalog.load_table(table.name()).properties["encryption.data-key-length"] == "32"
+
+
+def test_of_two_commits_on_the_same_version_one_is_tried_again(catalog: EncryptedGlueCatalog, table: Table) -> None:
+    winner, original, commits = catalog.load_table(table.name()), catalog.stage_commit, [ROWS]
+
+    def stage_and_let_another_commit(*args: Any) -> Any:
+        staged = original(*args)
+        if commits:
+            winner.append(commits.pop())
+        return staged
+
+    catalog.stage_commit = stage_and_let_another_commit  # type: ignore[method-assign]
+    table.append(ROWS)
+    assert catalog.load_table(table.name()).scan().to_arrow().num_rows == 3 * ROWS.num_rows
+    commits.append(ROWS)
+    with pytest.raises(CommitFailedException, match="concurrent update"):
+        table.transaction().set_properties(owner="late").commit_transaction()
+    assert catalog.load_table(table.name()).scan().to_arrow().num_rows == 4 * ROWS.num_rows
+
+
+def test_rename_register_and_drop_keep_a_table_encrypted_and_pinned(
+    aws: AwsServer, catalog: EncryptedGlueCatalog, database: str, table: Table
+) -> None:
+    renamed = catalog.rename_table(table.name(), f"{database}.u")
+    assert isinstance(renamed, EncryptedTable)
+    renamed.append(ROWS)
+    assert_pinned(aws, catalog, renamed)
+    catalog.drop_table(f"{database}.u")
+    registered = catalog.register_table(f"{database}.again", renamed.metadata_location)
+    assert isinstance(registered, EncryptedTable)
+    assert_pinned(aws, catalog, registered)
+    assert registered.scan().to_arrow().num_rows == 2 * ROWS.num_rows
+    with pytest.raises(TableAlreadyExistsError):
+        catalog.register_table(f"{database}.again", renamed.metadata_location)
+
+
+def test_purge_leaves_nothing_in_the_bucket(aws: AwsServer, catalog: EncryptedGlueCatalog, bucket: str, table: Table) -> None:
+    table.delete("id = 2")
+    catalog.purge_table(table.name())
+    # pyarrow keeps an emptied folder as an object of no bytes.
+    assert [each["Key"] for each in aws.s3.list_objects_v2(Bucket=bucket).get("Contents", []) if not each["Key"].endswith("/")] == []
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table(table.name())
+
+
+def test_a_table_without_key_id_is_plain_pyicebergs(catalog: EncryptedGlueCatalog, database: str) -> None:
+    table = catalog.create_table(f"{database}.plain", ROWS.schema)
+    table.append(ROWS)
+    assert type(table) is type(catalog.load_table(table.name())) is Table
+    assert not set(PINS) & set(parameters(catalog, table))
+    again = catalog.register_table(f"{database}.again", table.metadata_location)
+    assert type(again) is Table
+
+
+def test_a_client_side_pin_file_works_beside_the_parameters(aws: AwsServer, bucket: str, database: str, tmp_path: Any) -> None:
+    pins = tmp_path / "pins.json"
+    catalog = load_catalog("glue", **glue_properties(aws, bucket), **{"encryption.pins": str(pins)})
+    table = catalog.create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
+    table.append(ROWS)
+    catalog.rename_table(table.name(), f"{database}.u").append(ROWS)
+    (entry,) = json.loads(pins.read_text())["pins"]
+    assert entry["identifier"] == [database, "u"]
+    assert entry["last-sequence-number"] == 2
+
+
+def test_a_database_of_s3_tables_is_refused(catalog: EncryptedGlueCatalog, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # moto has no federated databases.
+    monkeypatch.setattr(catalog, "is_managed_by_s3_tables", lambda _database: True)
+    with pytest.raises(ConfigurationError, match="S3 Tables"):
+        catalog.create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
+
+
+def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [
+        name for name in sys.modules if name in ("tablecrypt_catalog.glue", "pyiceberg.catalog.glue", "tablecrypt.table._pyiceberg.glue")
+    ]:
+        monkeypatch.delitem(sys.modules, module)
+    original = builtins.__import__
+
+    def without_boto3(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.partition(".")[0] in ("boto3", "botocore"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_boto3)
+    with pytest.raises(MissingExtraError, match=r"tablecrypt\[glue\]"):
+        _ = tablecrypt_catalog.EncryptedGlueCatalog
+
+
+def test_concurrent_modification_is_glues_own_error(catalog: EncryptedGlueCatalog, table: Table) -> None:
+    entry = catalog.glue.get_table(DatabaseName=table.name()[0], Name=table.name()[1])["Table"]
+    set_parameters(catalog, table, entry["Parameters"])
+    with pytest.raises(ClientError, match="ConcurrentModificationException"):
+        catalog.glue.update_table(DatabaseName=table.name()[0], TableInput={"Name": table.name()[1]}, VersionId=entry["VersionId"])
