@@ -42,7 +42,7 @@ PINS: Final = Property(
     "catalog",
     None,
     "tablecrypt_catalog",
-    "Path of a JSON file in which this client keeps what it has seen of each encrypted table: an older, edited or plaintext one is refused.",
+    "Path of a JSON file where this client keeps what it has seen of each encrypted table: an older, edited or plaintext one is refused.",
 )
 KMS_TYPE: Final = Property("encryption.kms-type", "catalog", None, "tablecrypt.kms", "aws, gcp, azure, vault, local or memory.")
 KMS_IMPL: Final = Property(

@@ -104,7 +104,9 @@ class PinFile:
             FormatError: the file is not a pin file.
             TablecryptError: another process holds the lock for too long.
         """
-        if TrustedTable(_name(place), before).believe(seen) == before:
+        same_table = before is None or before.table_uuid == seen.table_uuid
+        if same_table and TrustedTable(_name(place), before).believe(seen) == before:
+            # Most answers move nothing, and need no lock.
             return
         with self._locked():
             pins = self._read()
@@ -112,7 +114,7 @@ class PinFile:
             if now != before and now is None:
                 return
             try:
-                pin = TrustedTable(_name(place), now).believe(seen)
+                pin = TrustedTable(_name(place), now).believe(seen, _pinned_elsewhere(pins, place, seen))
             except MetadataRollbackError:
                 if now == before:
                     raise
@@ -192,6 +194,11 @@ class PinFile:
             yield
         finally:
             os.close(handle)
+
+
+def _pinned_elsewhere(pins: Mapping[Place, Sighting], place: Place, seen: Sighting) -> str | None:
+    names = (_name(other) for other, pin in pins.items() if other[0] == place[0] and other != place and pin.table_uuid == seen.table_uuid)
+    return next(names, None)
 
 
 def _name(place: Place) -> str:

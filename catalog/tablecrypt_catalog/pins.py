@@ -77,8 +77,9 @@ class TrustedTable:
         1. An unknown identifier is trusted on first use: the first encrypted version that is seen becomes the pin.
         2. An identifier that was encrypted is never believed to be plaintext, whatever table it names now.
         3. encryption.key-id never changes, not even with another table-uuid.
-        4. Another table-uuid is a new table, and its pin starts anew, unless it holds a KEK of the pinned table: then it is that table in
-           disguise. Nobody without the master key can wrap its KEK again.
+        4. Another table-uuid is a new table, and its pin starts anew, unless
+           a. it is pinned under another identifier of the catalog: then the catalog answered with that table, or
+           b. it holds a KEK of the pinned table: then it is that table in disguise. Nobody without the master key can wrap its KEK again.
         5. encryption.data-key-length never shrinks.
         6. The metadata at the pinned location has the pinned hash.
         7. last-sequence-number never shrinks.
@@ -90,8 +91,12 @@ class TrustedTable:
         self.name = name
         self.pin = pin
 
-    def believe(self, seen: Sighting) -> Sighting | None:
+    def believe(self, seen: Sighting, pinned_as: str | None = None) -> Sighting | None:
         """Return the pin to keep after seeing this version; None where there was none and the table is plaintext.
+
+        Args:
+            seen: the version.
+            pinned_as: another identifier under which its table-uuid is pinned.
 
         Raises:
             KeyIdChangedError: rules 2, 3 and 5.
@@ -105,7 +110,7 @@ class TrustedTable:
             self.refuse_plaintext()
         self._check_key_id(pin, seen)
         if seen.table_uuid != pin.table_uuid:
-            self._check_is_new_table(pin, seen)
+            self._check_is_new_table(pin, seen, pinned_as)
             return seen
         self._check_data_key_length(pin, seen)
         if seen.metadata_location == pin.metadata_location:
@@ -133,7 +138,13 @@ class TrustedTable:
                 "If the table was created anew on purpose, forget its pin: catalog.forget_pin(identifier)"
             )
 
-    def _check_is_new_table(self, pin: Sighting, seen: Sighting) -> None:
+    def _check_is_new_table(self, pin: Sighting, seen: Sighting, pinned_as: str | None) -> None:
+        if pinned_as is not None:
+            raise TamperedFileError(
+                seen.metadata_location,
+                f"the catalog answered with it for {self.name}, but it is the metadata of {pinned_as}. "
+                "If the tables were renamed on purpose, forget their pins: catalog.forget_pin(identifier)",
+            )
         if seen.kek_hashes & pin.kek_hashes:
             raise TamperedFileError(
                 seen.metadata_location,

@@ -44,6 +44,7 @@ from tablecrypt_catalog.sql_pins import (
     create_pins_table,
     delete_pin,
     drop_pins_table,
+    find_name,
     find_pin,
     pin_of_row,
     rename_pin,
@@ -92,7 +93,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         location, pin = self._location_and_pin(identifier)
         file = read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
         table, seen = self._opened(identifier, file)
-        believed = TrustedTable(".".join(table.name()), pin).believe(seen)
+        believed = self._believed(identifier, pin, seen)
         if believed is not None and believed != pin:
             self._adopt(identifier, pin, believed)
         question.answered(seen)
@@ -242,6 +243,13 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             raise NoSuchTableError(f"Table does not exist: {'.'.join(self.names(identifier))}")
         return row["metadata_location"], pin_of_row(row)
 
+    def _believed(self, identifier: str | Identifier, pin: Sighting | None, seen: Sighting) -> Sighting | None:
+        pinned_as = None
+        if pin is not None and pin.table_uuid != seen.table_uuid:
+            with Session(self.engine) as session:
+                pinned_as = find_name(session, self.name, self.names(identifier), seen.table_uuid)
+        return TrustedTable(".".join(self.names(identifier)), pin).believe(seen, pinned_as)
+
     def _adopt(self, identifier: str | Identifier, before: Sighting | None, pin: Sighting) -> None:
         """Pin what was loaded: a table without a pin, or one that another client of the database has committed to."""
         try:
@@ -272,7 +280,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         """Move the pin in the transaction that has changed the table's row, and so keeps others from moving it."""
         key = self.names(identifier)
         before = find_pin(session, self.name, key)
-        pin = TrustedTable(".".join(key), before).believe(seen)
+        pin = self._believed(identifier, before, seen)
         if pin is None:
             return
         try:

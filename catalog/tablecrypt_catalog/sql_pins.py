@@ -29,6 +29,8 @@ from sqlalchemy import (
     delete,
     insert,
     inspect,
+    not_,
+    select,
     update,
 )
 from sqlalchemy.exc import DBAPIError
@@ -116,6 +118,13 @@ def find_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> Sig
     """Return the pin of a table; None for one that has none."""
     row = session.execute(PINS.select().with_only_columns(*PIN_COLUMNS).where(is_pin_of(catalog_name, names))).mappings().first()
     return None if row is None else pin_of_row(row)
+
+
+def find_name(session: Session, catalog_name: str, names: tuple[str, str], table_uuid: str) -> str | None:
+    """Return another name under which a table is pinned; None where there is none."""
+    same_table = and_(PINS.c.catalog_name == catalog_name, PINS.c.table_uuid == table_uuid, not_(is_pin_of(catalog_name, names)))
+    found = session.execute(select(PINS.c.table_namespace, PINS.c.table_name).where(same_table)).first()
+    return None if found is None else ".".join(found)
 
 
 def write_pin(session: Session, catalog_name: str, names: tuple[str, str], before: Sighting | None, pin: Sighting) -> bool:

@@ -7,18 +7,22 @@ import pickle
 import threading
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from hive_metastore.ThriftHiveMetastore import Client
 from pyiceberg.catalog.hive import HiveCatalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, StringType
+from thrift.transport.TTransport import TTransportException
 
-from tablecrypt.errors import KeyIdChangedError, TamperedFileError
+from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog
+from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY
 from tests.support.compare import assert_same_rows
@@ -329,6 +333,45 @@ def test_a_pickled_table_reads_in_another_process_and_holds_no_connection(table:
     assert_same_rows(copy.scan().to_arrow(), ROWS)
     copy.append(ROWS)
     assert table.refresh().scan().count() == 2 * ROWS.num_rows
+
+
+class AnswerIsLost:
+    """A connection that breaks after an entry was altered and before the client hears of it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def alter_table_with_environment_context(self, *arguments: Any) -> None:
+        self._client.alter_table_with_environment_context(*arguments)
+        raise TTransportException(TTransportException.END_OF_FILE, "TSocket read 0 bytes")
+
+
+def test_a_commit_whose_answer_was_lost_keeps_its_files(
+    catalog: EncryptedHiveCatalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traits = ServerTraits()
+    traits.compares = True
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "guarded", lambda client: SwappingClient(AnswerIsLost(client), traits))
+        with pytest.raises(CommitStateUnknownException):
+            table.append(ROWS)
+    assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), pa.concat_tables([ROWS, ROWS]))
+
+
+def test_a_pin_file_of_the_client_goes_along_with_the_metastores_pins(
+    hive_metastore: HiveMetastore, table: Table, warehouse: Path, aws: AwsServer, tmp_path: Path
+) -> None:
+    catalog = encrypted_hive_catalog(hive_metastore, warehouse, aws, {"encryption.pins": str(tmp_path / "pins.json")})
+    pinned = catalog.load_table(table.name())
+    older = hive_metastore.parameters(name_of(table))
+    pinned.append(ROWS)
+    hive_metastore.change_parameters(name_of(table), {name: older[name] for name in ("metadata_location", "metadata_hash")})
+    assert table.refresh().scan().count() == ROWS.num_rows
+    with pytest.raises(MetadataRollbackError):
+        catalog.load_table(table.name())
 
 
 def test_threads_that_share_a_catalog_lose_no_commit(catalog: EncryptedHiveCatalog, database: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
+from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt_catalog.pin_file import PinFile, Place
 from tablecrypt_catalog.pins import Sighting
 
@@ -98,6 +98,18 @@ def test_an_answer_that_comes_after_the_pin_was_forgotten_does_not_bring_it_back
     pins.forget(PLACE)
     pins.remember(PLACE, before, version(2))
     assert pins.recall(PLACE) is None
+
+
+def test_another_pinned_tables_metadata_is_refused(pins: PinFile) -> None:
+    other = replace(VERSION_1, table_uuid="uuid-2", kek_hashes=frozenset({"kek-3"}))
+    remember(pins, VERSION_1)
+    remember(pins, other, ("prod", ("db", "other")))
+    remember(pins, other, ("staging", ("db", "t")))
+    with pytest.raises(TamperedFileError, match=r"metadata of prod\.db\.other"):
+        remember(pins, other)
+    pins.forget(("prod", ("db", "other")))
+    remember(pins, other)
+    assert pins.recall(PLACE) == other
 
 
 def test_pins_are_forgotten_and_renamed(pins: PinFile) -> None:

@@ -62,6 +62,12 @@ def test_a_table_created_anew_starts_with_a_new_pin() -> None:
     assert believe(PIN, anew) == anew
 
 
+def test_another_table_that_is_known_by_its_own_name_is_refused() -> None:
+    with pytest.raises(TamperedFileError, match=r"for db\.t, but it is the metadata of db\.other"):
+        TrustedTable("db.t", PIN).believe(replace(PIN, table_uuid="uuid-2", kek_hashes=frozenset()), pinned_as="db.other")
+    assert TrustedTable("db.t", None).believe(PIN, pinned_as="db.other") == PIN
+
+
 def test_a_pinned_table_under_another_uuid_is_refused() -> None:
     with pytest.raises(TamperedFileError, match="uuid-2"):
         believe(PIN, replace(PIN, table_uuid="uuid-2", metadata_location=location(1, "b"), last_sequence_number=1))

@@ -255,13 +255,24 @@ def test_a_registered_table_is_pinned(catalog: EncryptedSqlCatalog, table: Table
     assert registered.scan().count() == 3 * ROWS.num_rows
 
 
-def test_a_table_that_others_created_anew_is_a_new_one(catalog: EncryptedSqlCatalog, table: Table, new_catalog: NewCatalog) -> None:
-    elsewhere = new_catalog(warehouse=f"{catalog.properties['warehouse']}-2")
-    anew = elsewhere.create_table("db.other", ROWS.schema, properties=ENCRYPTED)
-    point_to_row = "UPDATE iceberg_tables SET metadata_location = :location WHERE table_name = 't'"
-    execute(catalog, point_to_row, location=anew.metadata_location)
+def test_a_table_that_others_created_anew_is_a_new_one(
+    catalog: EncryptedSqlCatalog, table: Table, plain_client: SqlCatalog, new_catalog: NewCatalog
+) -> None:
+    catalog.create_namespace("other")
+    anew = new_catalog().create_table("other.t", ROWS.schema, properties=ENCRYPTED)
+    catalog.drop_table("other.t")
+    plain_client.drop_table("db.t")
+    plain_client.register_table("db.t", anew.metadata_location)
     assert catalog.load_table("db.t").metadata.table_uuid == anew.metadata.table_uuid
     assert pins(catalog)["db.t"]["table_uuid"] == str(anew.metadata.table_uuid)
+
+
+def test_a_catalog_that_answers_with_another_tables_metadata_is_refused(catalog: EncryptedSqlCatalog, table: Table) -> None:
+    other = catalog.create_table("db.other", ROWS.schema, properties=ENCRYPTED)
+    execute(catalog, "UPDATE iceberg_tables SET metadata_location = :location WHERE table_name = 't'", location=other.metadata_location)
+    for use in (lambda: catalog.load_table("db.t"), lambda: table.append(ROWS)):
+        with pytest.raises(TamperedFileError, match=r"for db\.t, but it is the metadata of db\.other"):
+            use()
 
 
 def test_a_plaintext_table_in_place_of_an_encrypted_one_is_refused_until_its_pin_is_forgotten(
