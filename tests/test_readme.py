@@ -85,8 +85,8 @@ def test_the_extras_are_those_of_the_package() -> None:
 
 
 def test_the_catalogs_are_those_of_the_plugin() -> None:
-    classes = {f"tablecrypt_catalog.{name}" for name in tablecrypt_catalog.__all__ if name.startswith("Encrypted")}
-
+    names = {*tablecrypt_catalog.__all__, *tablecrypt_catalog._ON_DEMAND}
+    classes = {f"tablecrypt_catalog.{name}" for name in names if name.startswith("Encrypted")}
     assert set(_cells("Catalogs")) == classes
 
 

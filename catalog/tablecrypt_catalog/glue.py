@@ -24,25 +24,12 @@ from tablecrypt.table._pyiceberg.glue import GlueCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
-from tablecrypt_catalog.hive_pins import check_against_entry, pinning_parameters
+from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters
 from tablecrypt_catalog.pins import sighting
 from tablecrypt_catalog.table_encryption import creation_properties, encrypted_table, is_encrypted, table_from_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class PinnedStagedTable(StagedTable):
-    """A staged table that has more to say to its entry in Glue than its properties."""
-
-    def __init__(self, staged: StagedTable, parameters: Mapping[str, str]) -> None:
-        super().__init__(staged.name(), staged.metadata, staged.metadata_location, staged.io, staged.catalog)
-        self._parameters = parameters
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """What PyIceberg's commit writes into the entry."""
-        return {**super().properties, **self._parameters}
 
 
 class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
@@ -125,7 +112,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
             self._refuse_s3_tables(identifier)
         pins = pinning_parameters(staged.metadata, staged.metadata.model_dump_json().encode())
         # PyIceberg adds a commit's properties to the parameters that are there: one that was removed must be named to go.
-        return PinnedStagedTable(staged, {names.DATA_KEY_LENGTH.name: "", **pins} if current is not None else pins)
+        return PinnedStagedTable(staged, staged.name(), {names.DATA_KEY_LENGTH.name: "", **pins} if current is not None else pins)
 
     def _refuse_s3_tables(self, identifier: str | Identifier) -> None:
         database, name = self.identifier_to_database_and_table(identifier)

@@ -25,23 +25,10 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import read_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
 from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient, wait_for_lock
-from tablecrypt_catalog.hive_pins import check_against_entry, pinning_parameters
+from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters
 from tablecrypt_catalog.table_encryption import is_encrypted, table_from_metadata
 
 _READS_OF_A_MOVING_ENTRY: Final = 4
-
-
-class PinnedStagedTable(StagedTable):
-    """A staged table that has more to say to its entry in the metastore than its properties."""
-
-    def __init__(self, staged: StagedTable, identifier: Identifier, parameters: Mapping[str, str]) -> None:
-        super().__init__(identifier, staged.metadata, staged.metadata_location, staged.io, staged.catalog)
-        self._parameters = parameters
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """What PyIceberg's commit writes into the entry."""
-        return {**super().properties, **self._parameters}
 
 
 class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from pyiceberg.table import StagedTable
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
@@ -23,6 +25,19 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_tra
 from tablecrypt.table.metadata_file import MetadataFile
 
 METADATA_HASH: Final = "metadata_hash"
+
+
+class PinnedStagedTable(StagedTable):
+    """A staged table that has more to say to its entry in the metastore than its properties."""
+
+    def __init__(self, staged: StagedTable, identifier: Identifier, parameters: Mapping[str, str]) -> None:
+        super().__init__(identifier, staged.metadata, staged.metadata_location, staged.io, staged.catalog)
+        self._parameters = parameters
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What PyIceberg's commit writes into the entry."""
+        return {**super().properties, **self._parameters}
 
 
 def pinning_parameters(metadata: TableMetadata, content: bytes) -> dict[str, str]:
