@@ -19,8 +19,8 @@ from pyiceberg.typedef import Identifier, Properties
 
 from tablecrypt import properties
 from tablecrypt.errors import MetadataRollbackError, TablecryptError
-from tablecrypt_catalog.pin_file import PinFile, Place
-from tablecrypt_catalog.pins import Sighting, TrustedTable, sighting
+from tablecrypt_catalog.pin_file import PinFile, Place, name_of
+from tablecrypt_catalog.pins import Sighting, TrustedTable, refuse_overtaken, sighting
 
 logger = logging.getLogger(__name__)
 
@@ -31,18 +31,22 @@ class PinQuestion:
     def __init__(self, file: PinFile | None, place: Place) -> None:
         self._file = file
         self._place = place
-        self._before = None if file is None else file.recall(place)
+        self._pins = {} if file is None else file.recall_all()
+        self._before = self._pins.get(place)
 
     def answered(self, seen: Sighting) -> None:
         """Hold the catalog's answer against the pin, and move the pin to it.
 
         Raises:
-            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.believe`.
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.believe` and `refuse_overtaken`.
             FormatError: the pin file cannot be read.
             TablecryptError: another process holds the lock of the pin file for too long.
         """
-        if self._file is not None:
-            self._file.remember(self._place, self._before, seen)
+        if self._file is None:
+            return
+        elsewhere = {name_of(place): pin for place, pin in self._pins.items() if place != self._place}
+        refuse_overtaken(name_of(self._place), seen, elsewhere)
+        self._file.remember(self._place, self._before, seen)
 
     def refuse_plaintext(self) -> None:
         """Refuse to create a plaintext table where an encrypted one is pinned.

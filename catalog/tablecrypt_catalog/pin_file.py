@@ -83,12 +83,16 @@ class PinFile:
         self._lock_timeout_s = lock_timeout_s
 
     def recall(self, place: Place) -> Sighting | None:
-        """Return the pin of a table; None for one that was never seen.
+        """Return the pin of a table; None for one that was never seen. Raises as `recall_all`."""
+        return self._read().get(place)
+
+    def recall_all(self) -> dict[Place, Sighting]:
+        """Return every pin.
 
         Raises:
             FormatError: the file is not a pin file.
         """
-        return self._read().get(place)
+        return self._read()
 
     def remember(self, place: Place, before: Sighting | None, seen: Sighting) -> None:
         """Believe what a catalog answered, if the rules of `TrustedTable` allow it, and move the pin to it.
@@ -105,7 +109,7 @@ class PinFile:
             TablecryptError: another process holds the lock for too long.
         """
         same_table = before is None or before.table_uuid == seen.table_uuid
-        if same_table and TrustedTable(_name(place), before).believe(seen) == before:
+        if same_table and TrustedTable(name_of(place), before).believe(seen) == before:
             # Most answers move nothing, and need no lock.
             return
         with self._locked():
@@ -114,7 +118,7 @@ class PinFile:
             if now != before and now is None:
                 return
             try:
-                pin = TrustedTable(_name(place), now).believe(seen, _pinned_elsewhere(pins, place, seen))
+                pin = TrustedTable(name_of(place), now).believe(seen, _pinned_elsewhere(pins, place, seen))
             except MetadataRollbackError:
                 if now == before:
                     raise
@@ -197,9 +201,10 @@ class PinFile:
 
 
 def _pinned_elsewhere(pins: Mapping[Place, Sighting], place: Place, seen: Sighting) -> str | None:
-    names = (_name(other) for other, pin in pins.items() if other[0] == place[0] and other != place and pin.table_uuid == seen.table_uuid)
+    names = (name_of(other) for other, pin in pins.items() if other[0] == place[0] and other != place and pin.table_uuid == seen.table_uuid)
     return next(names, None)
 
 
-def _name(place: Place) -> str:
+def name_of(place: Place) -> str:
+    """Return how errors name a table."""
     return ".".join((place[0], *place[1]))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -68,6 +69,24 @@ def sighting(metadata: TableMetadata, metadata_location: str, metadata_hash: str
         last_sequence_number=0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number,
         kek_hashes=frozenset(hashlib.sha256(key.wrapped_bytes()).hexdigest()[:_HASH_LENGTH] for key in keys if key.is_kek),
     )
+
+
+def refuse_overtaken(name: str, seen: Sighting, elsewhere: Mapping[str, Sighting]) -> None:
+    """Refuse a table that was seen newer under another name: two catalogs have it, and one of them fell behind.
+
+    Args:
+        name: where it was seen now.
+        elsewhere: what is pinned under every other name.
+
+    Raises:
+        MetadataRollbackError: a pin of the same table has a greater last-sequence-number.
+    """
+    for other, pin in elsewhere.items():
+        if pin.table_uuid == seen.table_uuid and pin.last_sequence_number > seen.last_sequence_number:
+            raise MetadataRollbackError(
+                f"{name} is at sequence number {seen.last_sequence_number}, but the same table was seen at {pin.last_sequence_number} "
+                f"as {other}: commits of two catalogs do not know of each other. Keep one of them, and drop the other's entry without purge"
+            )
 
 
 class TrustedTable:

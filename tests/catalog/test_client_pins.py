@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
+from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
 from tablecrypt_catalog.encrypted import EncryptionMixin
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
@@ -204,3 +204,20 @@ def test_clients_that_commit_in_turn_never_see_a_rollback(table: Table, new_cata
         for client in clients:
             client.append(ROWS)
     assert new_catalog().load_table("db.t").scan().to_arrow().num_rows == 8 * ROWS.num_rows
+
+
+def test_a_table_in_two_catalogs_is_refused_where_it_fell_behind(
+    catalog: SqlCatalog, table: Table, unwatched_warehouse: Path, aws: AwsServer, pin_file: Path
+) -> None:
+    second = EncryptedInMemoryCatalog(
+        "second", warehouse=f"file://{unwatched_warehouse}", **aws.kms_properties, **{"encryption.pins": str(pin_file)}
+    )
+    second.create_namespace("db")
+    copy = second.register_table("db.copy", table.metadata_location)
+    before = copy.scan().to_arrow()
+    table.append(before)
+    with pytest.raises(MetadataRollbackError, match=r"two catalogs"):
+        second.load_table("db.copy")
+    with pytest.raises((MetadataRollbackError, CommitFailedException), match=r"two catalogs"):
+        copy.append(before)
+    assert catalog.load_table(table.name()).scan().count() == 2 * before.num_rows
