@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
 from tests.support.java_version import java_problem
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from tests.support.rest_server import RestServer
 
 pytest_plugins = ["tests.support.plaintext_scan", "tests.support.selection"]
+
+# The same examples in every run, and no deadline that a busy machine could miss.
+settings.register_profile("tests", derandomize=True, deadline=None)
+settings.load_profile("tests")
 
 # Set before any SDK reads them: no test may find a developer's real profile, instance role or endpoint, but for those of tests/live.
 if not any(name.startswith("TABLECRYPT_LIVE_") for name in os.environ):

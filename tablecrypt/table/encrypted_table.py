@@ -22,6 +22,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.table._pyiceberg.transactions import TableSeam
 from tablecrypt.table.commit_rules import check_properties_keep_key_id
+from tablecrypt.table.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table.expire import EncryptedExpireSnapshots
 from tablecrypt.table.inspect import RedactedInspectTable
 from tablecrypt.table.lazy_polars import scan_lazily
@@ -124,7 +125,7 @@ class EncryptedTable(TableSeam):
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
         """Evolve the schema."""
-        return UpdateSchema(
+        return UpdateSchemaInVersion3(
             transaction=self._autocommit(),
             allow_incompatible_changes=allow_incompatible_changes,
             case_sensitive=case_sensitive,
@@ -133,7 +134,7 @@ class EncryptedTable(TableSeam):
 
     def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
         """Evolve the partitioning."""
-        return UpdateSpec(self._autocommit(), case_sensitive=case_sensitive)
+        return UpdateSpecInVersion3(self._autocommit(), case_sensitive=case_sensitive)
 
     def update_sort_order(self, case_sensitive: bool = True) -> UpdateSortOrder:
         """Evolve the sort order."""

@@ -175,7 +175,9 @@ class EncryptedProducer(ProducerSeam):
         )
         collector = SnapshotSummaryCollector(partition_summary_limit=limit)
         schema, specs = metadata.schema(), metadata.specs()
-        for file in (*self.added_data_files, *self.added_delete_files):
+        for file in self.added_data_files:
+            collector.add_file(data_file=file, partition_spec=metadata.spec(), schema=schema)
+        for file in self.added_delete_files:
             collector.add_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
         for file in (*self.deleted_data_files, *self._dropped_delete_files):
             collector.remove_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)

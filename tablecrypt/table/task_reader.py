@@ -106,6 +106,21 @@ class TaskReader:
         for _, rows in self._living_rows(task, deletes):
             yield rows
 
+    def positioned_batches(self, task: FileScanTask) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+        """Yield a task's rows with their positions in the data file. The reader must project _row_id, which makes positions known.
+
+        Raises:
+            As `batches`.
+        """
+        deletes = self._deletes.deletes_of(task)
+        for positions, rows in self._living_rows(task, deletes):
+            if positions is not None:
+                yield positions, rows
+
+    def deleted_positions(self, task: FileScanTask) -> DeletedPositions | None:
+        """Return which rows of a task's data file are deleted by position already; None where nothing deletes them so."""
+        return self._deletes.deletes_of(task).positions
+
     def matching_positions(self, task: FileScanTask) -> MatchingPositions:
         """Return where a task's rows lie in their data file. The reader must project _row_id, which makes positions known.
 

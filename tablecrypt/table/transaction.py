@@ -20,6 +20,8 @@ from pyiceberg.table import ALWAYS_TRUE, DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, S
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import TableUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import EMPTY_DICT, Properties, TableVersion
@@ -33,6 +35,7 @@ from tablecrypt.table.add_files import encrypted_files_to_data_files
 from tablecrypt.table.commit_rules import check_properties_keep_key_id
 from tablecrypt.table.copy_on_write import rewrite_without
 from tablecrypt.table.delete_modes import RowDelete, upsert_mode
+from tablecrypt.table.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table.merge_on_read import mark_deleted
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.scan import EncryptedDataScan
@@ -61,6 +64,19 @@ class EncryptedTransaction(TransactionSeam):
     ) -> EncryptedUpdateSnapshot:
         """Return the producers of a new snapshot on a branch."""
         return EncryptedUpdateSnapshot(self, io=self.table.io, branch=branch, snapshot_properties=snapshot_properties)
+
+    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
+        """Evolve the schema."""
+        return UpdateSchemaInVersion3(
+            self,
+            allow_incompatible_changes=allow_incompatible_changes,
+            case_sensitive=case_sensitive,
+            name_mapping=self.table_metadata.name_mapping(),
+        )
+
+    def update_spec(self) -> UpdateSpec:
+        """Evolve the partitioning."""
+        return UpdateSpecInVersion3(self)
 
     def append(
         self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH

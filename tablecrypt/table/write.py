@@ -37,7 +37,7 @@ from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, WriteTask
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
 
@@ -133,7 +133,7 @@ class _DataFileWriter:
                 downcast_ns_timestamp_to_us=downcast_ns,
                 format_version=FORMAT_VERSION,
             ),
-            sanitize_column_names(schema),
+            _file_schema(schema),
             lineage,
             parquet_writer_options(properties),
             row_group_limit(properties),
@@ -194,6 +194,22 @@ class _DataFileWriter:
         stored = with_lineage(self.file_schema, self.lineage)
         statistics = data_file_statistics(footer, stored, self.table_metadata.properties)
         return {name: _without_lineage_ids(value) for name, value in statistics.items()}
+
+
+def _file_schema(table_schema: Schema) -> Schema:
+    """Return the columns as they are written: a column that rows come without is filled with its write-default.
+
+    PyIceberg's writer fills it with nulls. Iceberg table spec, "Default values".
+    """
+
+    def filled(field: NestedField) -> NestedField:
+        stored = field.field_type
+        if isinstance(stored, StructType):
+            stored = StructType(*map(filled, stored.fields))
+        default = table_schema.find_field(field.field_id).write_default
+        return field.model_copy(update={"field_type": stored, "initial_default": default})
+
+    return Schema(*map(filled, sanitize_column_names(table_schema).fields))
 
 
 def _without_lineage_ids(value: object) -> object:

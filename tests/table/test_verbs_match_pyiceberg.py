@@ -157,3 +157,43 @@ def test_a_record_batch_reader_streams_into_one_snapshot(tables: Callable[[Parti
     table.append(pa.RecordBatchReader.from_batches(written.schema, written.to_batches(max_chunksize=4)))
     assert len(table.snapshots()) == 1
     assert_same_rows(table.scan().to_arrow(), written)
+
+
+MISUSES: dict[str, Operation] = {
+    "upsert without keys": lambda table: table.upsert(rows([1], 1)),
+    "upsert without an option": lambda table: table.upsert(
+        rows([1], 1), ["id"], when_matched_update_all=False, when_not_matched_insert_all=False
+    ),
+    "upsert of a key twice": lambda table: table.upsert(pa.concat_tables([rows([1], 1), rows([1], 2)]), ["id"]),
+    "upsert by a column that the rows lack": lambda table: table.upsert(
+        rows([1], 1).rename_columns(["no", "group", "value", "text"]), ["id"]
+    ),
+    "upsert of another column": lambda table: table.upsert(rows([1], 1).append_column("more", pa.array([1])), ["id"]),
+    "append of no Arrow data": lambda table: table.append({"id": [1]}),  # type: ignore[arg-type]
+    "append of another type": lambda table: table.append(rows([1], 1).set_column(0, "id", pa.array(["a"]))),
+    "overwrite with no Arrow data": lambda table: table.overwrite([1]),  # type: ignore[arg-type]
+    "dynamic overwrite without partitions": lambda table: table.dynamic_partition_overwrite(rows([1], 1)),
+    "delete by an unknown column": lambda table: table.delete("unknown = 1"),
+    "scan by an unknown column": lambda table: table.scan("unknown = 1").to_arrow(),
+    "scan of an unknown column": lambda table: table.scan(selected_fields=("unknown",)).to_arrow(),
+    "scan of an unknown snapshot": lambda table: table.scan(snapshot_id=1).to_arrow(),
+    "a branch from an unknown snapshot": lambda table: table.manage_snapshots().create_branch(1, "b").commit(),
+    "a rollback to an unknown snapshot": lambda table: table.manage_snapshots().rollback_to_snapshot(1).commit(),
+    "a column twice": lambda table: table.update_schema().add_column("id", LongType()).commit(),
+    "a partition field twice": lambda table: table.update_spec().add_identity("id").add_identity("id"),
+    "partitioning by an unknown column": lambda table: table.update_spec().add_identity("unknown").commit(),
+    "files twice": lambda table: table.add_files(["a.parquet", "a.parquet"]),
+}
+
+
+@pytest.mark.parametrize("misuse", MISUSES)
+def test_misuse_raises_the_error_of_a_plain_table(tables: Callable[[PartitionSpec], tuple[Table, Table]], misuse: str) -> None:
+    messages = []
+    for table in tables(PartitionSpec()):
+        table.append(rows([1, 2, 3], 7))
+        before = table.metadata_location
+        with pytest.raises(Exception) as raised:  # noqa: PT011  whatever the plain table raises
+            MISUSES[misuse](table)
+        messages.append((raised.type, str(raised.value).replace(".".join(table.name()), "TABLE")))
+        assert table.refresh().metadata_location == before
+    assert messages[0] == messages[1]

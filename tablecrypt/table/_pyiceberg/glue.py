@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.catalog.glue import GlueCatalog
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 
 
 class GlueCatalogSeam(GlueCatalog):
-    """A Glue catalog whose private hooks have public names: the abstract ones are ours to fill in."""
+    """A Glue catalog whose private hooks have public names: the abstract ones are ours to fill in.
+
+    It pickles, as PyIceberg's own does not: a copy has the properties and makes a client of its own.
+    """
+
+    def __reduce__(self) -> tuple[partial[GlueCatalogSeam], tuple[()]]:
+        return partial(type(self), self.name, **self.properties), ()
 
     @abstractmethod
     def table_of_entry(self, entry: Mapping[str, Any]) -> Table:

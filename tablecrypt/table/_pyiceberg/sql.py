@@ -6,10 +6,11 @@ MetastoreCatalog: _create_staged_table, _convert_schema_if_needed, _resolve_tabl
 
 from __future__ import annotations
 
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog import URI, Catalog
+from pyiceberg.catalog.sql import DEFAULT_ECHO_VALUE, DEFAULT_POOL_PRE_PING_VALUE, IcebergTables, SqlCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, TableProperties
@@ -17,7 +18,8 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from sqlalchemy import ColumnElement, Delete, Update, and_, delete, insert, select, update
+from pyiceberg.types import strtobool
+from sqlalchemy import ColumnElement, Delete, Update, and_, create_engine, delete, insert, select, update
 from sqlalchemy.orm import Session
 
 if TYPE_CHECKING:
@@ -27,7 +29,25 @@ __all__ = ["IcebergTables", "SqlCatalogSeam"]
 
 
 class SqlCatalogSeam(SqlCatalog):
-    """A SqlCatalog whose changes to a table's row can be made one by one, in a session of the caller's."""
+    """A SqlCatalog whose changes to a table's row can be made one by one, in a session of the caller's.
+
+    It pickles, as PyIceberg's own does not: a copy has the properties, and connects to the database when it is first used.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        url = self.engine.url
+        if url.get_backend_name() == "sqlite" and (url.database or ":memory:") == ":memory:":
+            raise PicklingError(f"catalog {self.name} cannot be pickled: its database is in the memory of this process")
+        return {name: value for name, value in self.__dict__.items() if name != "engine"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        echo = str(self.properties.get("echo", DEFAULT_ECHO_VALUE)).lower()
+        self.engine = create_engine(
+            str(self.properties[URI]),
+            echo=echo if echo == "debug" else strtobool(echo),
+            pool_pre_ping=strtobool(str(self.properties.get("pool_pre_ping", DEFAULT_POOL_PRE_PING_VALUE))),
+        )
 
     def names(self, identifier: str | Identifier) -> tuple[str, str]:
         """Return the namespace, as the database holds it, and the table's name."""

@@ -58,7 +58,11 @@ class TransactionSeam(Transaction):
     def _scan(self, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True) -> DataScan:
         return self.new_scan(row_filter, case_sensitive)
 
+    def check_new_base(self) -> None:
+        """Look at the table as others have left it, before a failed commit is tried again on top of that. Raise to give up."""
+
     def _rebuild_snapshot_updates(self) -> None:
+        self.check_new_base()
         self._updates = tuple(update for update in self._updates if not self.belongs_to_attempt(update))
         super()._rebuild_snapshot_updates()
 
