@@ -44,6 +44,13 @@ PINS: Final = Property(
     "tablecrypt_catalog",
     "Path of a JSON file where this client keeps what it has seen of each encrypted table: an older, edited or plaintext one is refused.",
 )
+SPARK_REQUIRE_ENCRYPTED_RPC: Final = Property(
+    "tablecrypt.spark.require-encrypted-rpc",
+    "catalog",
+    "false",
+    "tablecrypt.spark",
+    "Refuse to hand keys to Spark's executors over connections that spark.authenticate and spark.network.crypto.enabled do not protect.",
+)
 KMS_TYPE: Final = Property("encryption.kms-type", "catalog", None, "tablecrypt.kms", "aws, gcp, azure, vault, local or memory.")
 KMS_IMPL: Final = Property(
     "encryption.kms-impl",

@@ -6,6 +6,8 @@
 Executors need this package, access to the table's storage, and the right to decrypt with the table's master key in the KMS. No DEK is in a
 closure, a plan, a shuffle or an event log: see sealed_tasks.py.
 
+Where Spark's own Parquet reader gives the same rows, and Spark's messages stay private, read_table uses it: see jvm/.
+
 Raises MissingExtraError on import where PySpark is not installed.
 """
 
@@ -18,10 +20,13 @@ try:
 except ImportError as error:
     raise MissingExtraError('tablecrypt.spark needs PySpark: pip install "tablecrypt[spark]"') from error
 
+from tablecrypt.spark.delete import delete_where
 from tablecrypt.spark.read import read_table
 from tablecrypt.spark.requirements import check_java
+from tablecrypt.spark.source.data_source import register
+from tablecrypt.spark.stream import stream_writer
 from tablecrypt.spark.write import write_table
 
 del _pyspark
 
-__all__ = ["check_java", "read_table", "write_table"]
+__all__ = ["check_java", "delete_where", "read_table", "register", "stream_writer", "write_table"]

@@ -43,16 +43,21 @@ def check_credentials_stay_private(properties: Mapping[str, str], spark_setting:
     credentials = [name for name in properties if any(mark in name for mark in _SECRET_MARKS)]
     if not credentials and not _is_foreign_class(properties):
         return
-    if str(spark_setting("spark.master", "")).startswith("local[") or spark_setting("spark.master", "") == "local":
-        return
-    if _is_on(spark_setting, "spark.authenticate") and (
-        _is_on(spark_setting, "spark.network.crypto.enabled") or _is_on(spark_setting, "spark.ssl.rpc.enabled")
-    ):
+    if keeps_messages_private(spark_setting):
         return
     raise ConfigurationError(
         f"the catalog properties {', '.join(credentials) or names.KMS_IMPL.name} would travel to the executors in the clear: "
         "leave credentials out and give the executors their own, or set spark.authenticate and spark.network.crypto.enabled"
     )
+
+
+def keeps_messages_private(spark_setting: Callable[[str, str], str | None]) -> bool:
+    """Whether what driver and executors tell each other stays on the machine (local mode), or is authenticated and encrypted."""
+    master = str(spark_setting("spark.master", ""))
+    if master == "local" or master.startswith("local["):
+        return True
+    encrypts = _is_on(spark_setting, "spark.network.crypto.enabled") or _is_on(spark_setting, "spark.ssl.rpc.enabled")
+    return encrypts and _is_on(spark_setting, "spark.authenticate")
 
 
 def _is_on(spark_setting: Callable[[str, str], str | None], name: str) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.utils.config import Config
 
 from tablecrypt import properties as names
@@ -18,6 +20,7 @@ from tablecrypt.spark.kms_access import check_credentials_stay_private, kms_prop
 from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, issue_job
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_file_io import TableFileIO
 
 if TYPE_CHECKING:
@@ -49,17 +52,41 @@ class LocatedTable:
         """Return the table as it is in the catalog now."""
         return load_encrypted_table(self.catalog, self.name)
 
+    def check_branch(self, branch: str) -> None:
+        """Raise ConfigurationError for a branch that the table does not have; a table without snapshots has `main` alone."""
+        known = {name for name, ref in self.table.metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
+        if branch not in known | {MAIN_BRANCH}:
+            raise ConfigurationError(f"{self.name} has no branch {branch!r}: create it with table.manage_snapshots().create_branch(...)")
+
+    def scan(self, row_filter: str | BooleanExpression, branch: str) -> EncryptedDataScan:
+        """Return a scan of a branch's rows."""
+        scan = self.table.scan(row_filter=row_filter)
+        return scan.use_ref(branch) if branch in self.table.metadata.refs else scan
+
     def issue_job(self, spark: SparkSession) -> tuple[JobTicket, JobKey]:
-        """Make a job key, wrapped under the table's master key.
+        """Make a job key, wrapped under the table's master key, for the executors of a session.
 
         Raises:
             ConfigurationError: the executors' way to the KMS cannot be sent to them.
             KmsError: the KMS refused to wrap the key.
         """
-        properties = kms_properties(cast("dict[str, str]", self.catalog.properties))
-        check_credentials_stay_private(properties, spark.conf.get)
+        return self.issue_job_under(spark.conf.get)
+
+    def issue_job_under(self, spark_setting: Callable[[str, str], str | None]) -> tuple[JobTicket, JobKey]:
+        """Make a job key where no session is; see `issue_job`.
+
+        Args:
+            spark_setting: returns a Spark setting by name, or the default that is given with it.
+        """
+        properties = self.kms_properties
+        check_credentials_stay_private(properties, spark_setting)
         manager = cast(TableFileIO, self.table.io).manager
         return issue_job(manager.kms, manager.table_key_id, properties)
+
+    @property
+    def kms_properties(self) -> dict[str, str]:
+        """The catalog's properties with which executors reach the KMS."""
+        return kms_properties(cast("dict[str, str]", self.catalog.properties))
 
 
 def load_configured_catalog(name: str, properties: Mapping[str, str]) -> Catalog:

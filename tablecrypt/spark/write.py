@@ -11,44 +11,85 @@ rows writes nothing.
 
 from __future__ import annotations
 
-import logging
 import pickle
-import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError, TablecryptError
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.kms.factory import shared_kms
-from tablecrypt.spark.attempt_locations import with_attempt_names
 from tablecrypt.spark.columns import batch_for_table
+from tablecrypt.spark.delete import located_change, settle
+from tablecrypt.spark.executor_job import (
+    RESULT_SCHEMA,
+    WritingTask,
+    answer_batch,
+    collected,
+    delete_files,
+    opened_results,
+    removing_on_error,
+)
 from tablecrypt.spark.file_entries import FileEntryCodec
+from tablecrypt.spark.layout import Distribution, laid_out
+from tablecrypt.spark.markers import BatchAlreadyCommittedError, BatchMarker, begin
+from tablecrypt.spark.merge import checked_keys, merged_change
+from tablecrypt.spark.replace_partitions import check_can_replace_partitions, replaced_partitions
 from tablecrypt.spark.requirements import check_session
-from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, Role
+from tablecrypt.spark.row_change import RowChange, stage_row_change
+from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.spark.types import schema_for_table
+from tablecrypt.table.delete_modes import upsert_mode
 from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.parquet_properties import parquet_writer_options
-from tablecrypt.table.write import write_data_files
+from tablecrypt.table.parquet_properties import parquet_writer_options, target_file_size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-logger = logging.getLogger(__name__)
+NOT_COMMITTED: Final = (BatchAlreadyCommittedError, CommitFailedException, ValidationException)
+"""What a commit raises when it is certain that nothing was committed."""
 
-Mode = Literal["append", "overwrite"]
+Mode = Literal["append", "overwrite", "overwrite_partitions", "merge"]
 
-_RESULT_SCHEMA: Final = "task long, sealed binary"
-_ARROW_RESULT_SCHEMA: Final = pa.schema([("task", pa.int64()), ("sealed", pa.binary())])
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """How rows go into a table; see `write_table`."""
+
+    mode: Mode = "append"
+    overwrite_filter: str | BooleanExpression | None = None
+    keys: Sequence[str] | None = None
+    branch: str = MAIN_BRANCH
+    distribute_by: Distribution | None = None
+    sort_by: Sequence[str] | None = None
+    snapshot_properties: Mapping[str, str] = field(default_factory=dict)
+    marker: BatchMarker | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError for options that contradict each other."""
+        if self.mode not in get_args(Mode):
+            raise ConfigurationError(f"mode {self.mode!r} is not known: use append, overwrite, overwrite_partitions or merge")
+        if self.overwrite_filter is not None and self.mode != "overwrite":
+            raise ConfigurationError(f"overwrite_filter goes with mode 'overwrite', not {self.mode!r}")
+        if self.keys is not None and self.mode != "merge":
+            raise ConfigurationError(f"keys go with mode 'merge', not {self.mode!r}")
+        if self.mode == "merge" and (self.distribute_by or self.sort_by):
+            raise ConfigurationError("mode 'merge' distributes and sorts rows by their keys: leave distribute_by and sort_by out")
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """Properties of the new snapshot."""
+        return {**self.snapshot_properties, **(self.marker.summary if self.marker is not None else {})}
 
 
 def write_table(
@@ -56,102 +97,147 @@ def write_table(
     identifier: str,
     mode: Mode = "append",
     *,
+    overwrite_filter: str | BooleanExpression | None = None,
+    keys: Sequence[str] | None = None,
+    branch: str = MAIN_BRANCH,
+    distribute_by: Distribution | None = None,
+    sort_by: Sequence[str] | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     catalog_properties: Mapping[str, str] | None = None,
 ) -> None:
     """Write a DataFrame's rows into an encrypted table, in one commit.
 
     Columns are matched by name. Optional columns that the DataFrame lacks are null. Each Spark partition becomes at least one file (one
-    for each table partition that it touches), so give the DataFrame as many partitions as there should be files.
+    for each table partition that it touches), and files end at the table's write.target-file-size-bytes. So give the DataFrame as many
+    partitions as there should be files, and a partitioned table `distribute_by="partition"`.
 
     Args:
         df: the rows; evaluated once.
         identifier: "catalog.namespace.table", as for `read_table`. The table exists already.
-        mode: "append", or "overwrite" to replace all rows that the table has at the time of the commit.
+        mode: "append"; "overwrite" to replace all rows that the table has at the time of the commit, or those of `overwrite_filter`;
+            "overwrite_partitions" to replace the table partitions that the rows fall into; "merge" to update the rows with the same
+            keys and add the others (see merge.py).
+        overwrite_filter: with "overwrite", PyIceberg's filter of the rows to replace, as text or expression.
+        keys: with "merge", the columns that name a row; by default the schema's identifier fields.
+        branch: the branch to write to; it exists already.
+        distribute_by: "partition" to bring the rows of a table partition together before they are written (see layout.py).
+        sort_by: columns to order each task's rows by, which makes row groups prune better.
         snapshot_properties: for the summary of the new snapshot.
         catalog_properties: properties for load_catalog, beside those that it finds.
 
     Raises:
-        ConfigurationError: before any data is written, where the schema, a table property, the mode, the catalog or the Spark version
+        ConfigurationError: before any data is written, where the schema, a table property, an option, the catalog or the Spark version
             does not fit; and where the table's schema or partitioning changed while the rows were written.
         AuthenticationError: an executor's answer was changed on its way. Nothing is committed.
         CommitFailedException: other writers were faster, again and again. Nothing is committed.
+        ValidationException: others changed rows meanwhile that an overwrite or merge replaces. Nothing is committed.
         KmsError: the KMS refused the table's key to the driver.
 
     What goes wrong on an executor fails the Spark job, and nothing is committed.
     """
-    check_session(df.sparkSession)
-    if mode not in get_args(Mode):
-        raise ConfigurationError(f"mode {mode!r} is not known: use append or overwrite")
-    located = LocatedTable.of(identifier, catalog_properties)
-    schema_for_table(_arrow_schema(df), located.table.schema())
-    parquet_writer_options(located.table.metadata.properties)
+    options = WriteOptions(mode, overwrite_filter, keys, branch, distribute_by, sort_by, dict(snapshot_properties or {}))
+    write_rows(df, LocatedTable.of(identifier, catalog_properties), options)
 
+
+def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> None:
+    """Do what `write_table` says, on a table that is loaded.
+
+    Raises:
+        BatchAlreadyCommittedError: the table holds the options' micro-batch already; its files are removed again.
+    """
+    check_session(df.sparkSession)
+    check_fits(_arrow_schema(df), located, options)
+    begin(located.table, options.marker)
+    if options.mode == "merge":
+        merge_keys = checked_keys(located.table.schema(), df.columns, options.keys)
+        change = merged_change(df, located, merge_keys, options.branch)
+        _commit_settled(df, located, change, options)
+    elif options.overwrite_filter is not None:
+        change = located_change(df.sparkSession, located, options.overwrite_filter, options.branch)
+        change.added = _written(df, located, options)
+        _commit_settled(df, located, change, options)
+    else:
+        commit_written(located, _written(df, located, options), options)
+
+
+def check_fits(schema: pa.Schema, located: LocatedTable, options: WriteOptions) -> None:
+    """Check what can be known before data is written.
+
+    Raises:
+        ConfigurationError: a column, a partition column, a table property or the branch does not fit.
+    """
+    table = located.table
+    schema_for_table(schema, table.schema())
+    for partition_field in table.spec().fields:
+        name = str(table.schema().find_column_name(partition_field.source_id))
+        if name.split(".", maxsplit=1)[0] not in schema.names:
+            raise ConfigurationError(f"column {name!r} is missing from the DataFrame, and the table is partitioned by it")
+    parquet_writer_options(table.metadata.properties)
+    target_file_size(table.metadata.properties)
+    located.check_branch(options.branch)
+    if options.mode == "overwrite_partitions":
+        check_can_replace_partitions(located, options.branch)
+
+
+def write_partition(
+    ticket: JobTicket, sealed_access: bytes, batches: Iterable[pa.RecordBatch], first_number: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """Write one partition's rows and yield one row with its files, sealed; nothing for no rows. Runs on an executor.
+
+    Args:
+        ticket: of the job.
+        sealed_access: the SHARED message, a TableAccess.
+        batches: the rows.
+        first_number: what the number of the Spark partition is added to, for the number of the answer.
+
+    Raises:
+        ConfigurationError: a value that its column cannot hold.
+        KmsError: this executor may not unwrap the job key.
+    """
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return
+    job = WritingTask.open(ticket, sealed_access)
+    files = job.write(_as_reader(first, filled, job.metadata.schema()))
+    number = first_number + job.number
+    yield answer_batch(number, replace(job, number=number).sealed_answer(files))
+
+
+def commit_written(located: LocatedTable, files: list[DataFile], options: WriteOptions) -> None:
+    """Commit files that executors wrote: an append, or in place of all rows or of the partitions that they fall into.
+
+    Args:
+        located: the table as it was loaded before the files were written, or since.
+        files: all of them hold rows of this write; what is certainly not committed is deleted.
+        options: mode "append", "overwrite" without a filter, or "overwrite_partitions".
+    """
+    io = cast(EncryptingFileIO, located.table.io)
+    # Files are deleted only where it is certain that nothing was committed: after a lost connection they may be the table's.
+    with removing_on_error(io, files):
+        current = _unchanged(located)
+        change = replaced_partitions(located, files, options.branch) if options.mode == "overwrite_partitions" else None
+    try:
+        if change is None:
+            _commit(current, files, options)
+        else:
+            _commit_change(located, change, options)
+    except NOT_COMMITTED:
+        delete_files(io, files)
+        raise
+
+
+def _written(df: DataFrame, located: LocatedTable, options: WriteOptions) -> list[DataFile]:
+    metadata = located.table.metadata
+    rows = laid_out(df, metadata.schema(), metadata.spec(), options.distribute_by, options.sort_by)
     ticket, job_key = located.issue_job(df.sparkSession)
     sealed_access = job_key.seal(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
 
     def write_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_partition(ticket, sealed_access, batches)
 
-    results = df.mapInArrow(write_encrypted_files, _RESULT_SCHEMA).collect()
-    answers = [(int(row["task"]), bytes(row["sealed"])) for row in results]
-    files = opened_results(job_key, FileEntryCodec(located.table.metadata), answers)
-    io = cast(EncryptingFileIO, located.table.io)
-    # Files are deleted only where it is certain that nothing was committed: after a lost connection they may be the table's.
-    try:
-        current = _unchanged(located)
-    except TablecryptError:
-        _delete(io, files)
-        raise
-    try:
-        _commit(current, files, mode, dict(snapshot_properties or {}))
-    except CommitFailedException:
-        _delete(io, files)
-        raise
-
-
-def write_partition(ticket: JobTicket, sealed_access: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write one partition's rows and yield one row with its files, sealed; nothing for no rows. Runs on an executor.
-
-    Raises:
-        ConfigurationError: a value that its column cannot hold.
-        KmsError: this executor may not unwrap the job key.
-    """
-    from pyspark import TaskContext
-
-    filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
-    if first is None:
-        return
-    job_key = ticket.redeem()
-    access: TableAccess = pickle.loads(job_key.open(Role.SHARED, 0, sealed_access))
-    io, metadata = access.io(), access.metadata()
-    context = TaskContext.get()
-    if context is None:
-        raise ConfigurationError("an encrypted partition is written inside a Spark task only")
-    number, attempt = context.partitionId(), context.taskAttemptId()
-
-    rows = _as_reader(first, filled, metadata.schema())
-    manager = EncryptionManager(shared_kms(ticket.kms_properties), ticket.key_id, data_key_length=access.data_key_length)
-    files = list(write_data_files(with_attempt_names(metadata, number, attempt), rows, io, manager, uuid.uuid4()))
-    try:
-        sealed = job_key.seal(Role.RESULT, number, FileEntryCodec(metadata).encode_files(files))
-    except BaseException:
-        _delete(io, files)
-        raise
-    yield pa.RecordBatch.from_pydict({"task": [number], "sealed": [sealed]}, schema=_ARROW_RESULT_SCHEMA)
-
-
-def opened_results(job_key: JobKey, codec: FileEntryCodec, results: list[tuple[int, bytes]]) -> list[DataFile]:
-    """Open what the tasks answered: (task number, sealed entries).
-
-    Raises:
-        AuthenticationError: an answer was changed or belongs to another task, or a task answered twice.
-    """
-    numbers = [number for number, _ in results]
-    if len(set(numbers)) != len(numbers):
-        raise AuthenticationError("a task of the Spark job answered twice: its rows would be committed twice")
-    return [file for number, sealed in results for file in codec.decode_files(job_key.open(Role.RESULT, number, sealed))]
+    answers = collected(rows.mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
+    return [file for answer in opened_results(job_key, FileEntryCodec(metadata), answers) for file in answer.files]
 
 
 def _as_reader(first: pa.RecordBatch, others: Iterator[pa.RecordBatch], table: Schema) -> pa.RecordBatchReader:
@@ -165,43 +251,57 @@ def _as_reader(first: pa.RecordBatch, others: Iterator[pa.RecordBatch], table: S
     return pa.RecordBatchReader.from_batches(schema, converted())
 
 
-def _unchanged(located: LocatedTable) -> EncryptedTable:
-    """Return the table as it is now, if the files that were written still fit it."""
-    reloaded, planned = located.reloaded(), located.table.metadata
-    current = reloaded.metadata
+def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:
+    """Check that files written for `planned` still fit the table. ConfigurationError where it was changed meanwhile."""
     for what, now, then in (
         ("table", current.table_uuid, planned.table_uuid),
         ("schema", current.current_schema_id, planned.current_schema_id),
         ("partitioning", current.default_spec_id, planned.default_spec_id),
     ):
         if now != then:
-            raise ConfigurationError(f"{located.name}: its {what} was changed while the rows were written; nothing was committed")
+            raise ConfigurationError(f"{name}: its {what} was changed while the rows were written; nothing was committed")
+
+
+def _unchanged(located: LocatedTable) -> EncryptedTable:
+    reloaded = located.reloaded()
+    check_unchanged(located.name, located.table.metadata, reloaded.metadata)
     return reloaded
 
 
-def _commit(table: EncryptedTable, files: list[DataFile], mode: Mode, snapshot_properties: dict[str, str]) -> None:
-    if not files and mode == "append":
+def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions) -> None:
+    if not files and options.mode == "append":
         return
-    transaction = table.transaction()
+    transaction = begin(table, options.marker)
     with transaction:
-        if mode == "overwrite":
-            replaced = transaction.update_snapshot(snapshot_properties).delete()
+        if options.mode == "overwrite":
+            replaced = transaction.update_snapshot(options.summary, options.branch).delete()
             replaced.isolate_as(Operation.OVERWRITE)
             with replaced:
                 replaced.delete_by_predicate(ALWAYS_TRUE)
         if not files:
             return
-        with transaction.append_producer(snapshot_properties, MAIN_BRANCH) as producer:
+        with transaction.append_producer(options.summary, options.branch) as producer:
             for file in files:
                 producer.append_data_file(file)
 
 
-def _delete(io: EncryptingFileIO, files: list[DataFile]) -> None:
-    for file in files:
-        try:
-            io.delete(file.file_path)
-        except Exception as error:  # noqa: BLE001  the error that brought us here is the one to raise
-            logger.warning("could not delete %s of a failed write: %s", file.file_path, type(error).__name__)
+def _commit_settled(df: DataFrame, located: LocatedTable, change: RowChange, options: WriteOptions) -> None:
+    io = cast(EncryptingFileIO, located.table.io)
+    with removing_on_error(io, change.written):
+        settle(df.sparkSession, located, change, upsert_mode(located.table.metadata.properties))
+    with removing_on_error(io, change.written):
+        _unchanged(located)
+    try:
+        _commit_change(located, change, options)
+    except NOT_COMMITTED:
+        delete_files(io, change.written)
+        raise
+
+
+def _commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> None:
+    transaction = begin(located.table, options.marker)
+    with transaction:
+        stage_row_change(transaction, change, options.summary)
 
 
 def _arrow_schema(df: DataFrame) -> pa.Schema:

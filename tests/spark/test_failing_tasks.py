@@ -63,7 +63,10 @@ def test_a_task_that_fails_once_leaves_exact_rows(spark: SparkSession, lake: Lak
 def test_a_reader_that_fails_once_yields_exact_rows(spark: SparkSession, lake: Lake, table: Table) -> None:
     tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
 
-    rows = failing(tcs.read_table(spark, lake.identifier("db.rows"), catalog_properties=lake.properties), lambda c: c.attemptNumber() == 0)
+    rows = failing(
+        tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties),
+        lambda c: c.attemptNumber() == 0,
+    )
 
     assert sorted(row["id"] for row in rows.collect()) == list(range(100_000))
 
@@ -132,7 +135,7 @@ def test_a_task_that_was_tampered_with_is_refused_by_the_executor(
         return original(self, role, 1 - number if role is Role.TASK else number, plaintext)
 
     monkeypatch.setattr(JobKey, "seal", swapped)
-    rows = tcs.read_table(spark, lake.identifier("db.rows"), catalog_properties=lake.properties)
+    rows = tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
 
     with pytest.raises(Exception, match=f"{AuthenticationError.__name__}.*the TASK message of task"):
         rows.collect()
@@ -146,4 +149,4 @@ def test_a_file_that_was_tampered_with_yields_no_rows(spark: SparkSession, lake:
     victim.write_bytes(content)
 
     with pytest.raises(Exception, match=rf"TamperedFileError.*{victim.name}"):
-        tcs.read_table(spark, lake.identifier("db.rows"), catalog_properties=lake.properties).collect()
+        tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties).collect()

@@ -20,9 +20,10 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.spark.executor_job import opened_results
 from tablecrypt.spark.file_entries import FileEntryCodec
+from tablecrypt.spark.positions import encode_positions
 from tablecrypt.spark.sealed_tasks import JobKey, Role
-from tablecrypt.spark.write import opened_results
 from tablecrypt.table.plan import EncryptedFileScanTask
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "at", TimestampType()))
@@ -132,9 +133,11 @@ def test_bytes_after_the_last_entry_are_refused() -> None:
 def test_an_answer_that_came_twice_is_refused() -> None:
     codec = FileEntryCodec(metadata())
     key = JobKey(bytes(16), Secret(bytes(32)))
-    sealed = key.seal(Role.RESULT, 3, codec.encode_files([data_file()]))
+    no_marks = encode_positions({})
+    sealed = key.seal(Role.RESULT, 3, len(no_marks).to_bytes(8, "little") + no_marks + codec.encode_files([data_file()]))
 
-    assert [file.file_path for file in opened_results(key, codec, [(3, sealed)])] == ["file:///table/data/a.parquet"]
+    [answer] = opened_results(key, codec, [(3, sealed)])
+    assert [file.file_path for file in answer.files] == ["file:///table/data/a.parquet"]
     with pytest.raises(AuthenticationError, match="answered twice"):
         opened_results(key, codec, [(3, sealed), (3, sealed)])
     with pytest.raises(AuthenticationError):

@@ -87,7 +87,7 @@ def test_no_key_is_in_plan_event_log_closure_shuffle_or_answer(
     table = lake.catalog.load_table("db.secrets")
     assert isinstance(table, EncryptedTable)
     table.delete("id = 5")
-    rows = tcs.read_table(spark, name, row_filter="id < 1500", catalog_properties=lake.properties)
+    rows = tcs.read_table(spark, name, row_filter="id < 1500", path="python", catalog_properties=lake.properties)
     assert rows.repartition(3, "id").groupBy("id").count().count() == 1499
     capsys.readouterr()
     for mode in ("extended", "formatted", "codegen", "cost"):
@@ -115,7 +115,7 @@ def test_the_search_would_see_a_task_that_is_not_sealed(
     tcs.write_table(spark_run.session.range(5).selectExpr("id"), lake.identifier("db.open"), catalog_properties=lake.properties)
     monkeypatch.setattr(JobKey, "seal", lambda _key, _role, _number, plaintext: plaintext)
 
-    tcs.read_table(spark_run.session, lake.identifier("db.open"), catalog_properties=lake.properties)
+    tcs.read_table(spark_run.session, lake.identifier("db.open"), path="python", catalog_properties=lake.properties)
 
     keys = file_keys(lake.catalog.load_table("db.open"))  # type: ignore[arg-type]
     assert found(keys, {"closure": closures[-1][0]}) == ["closure"]
@@ -126,7 +126,9 @@ def test_store_and_table_facts_travel_sealed_too(spark_run: SparkRun, lake: Lake
     properties = lake.properties | {"s3.secret-access-key": "a-store-credential"}
 
     tcs.write_table(spark_run.session.range(5).selectExpr("id"), lake.identifier("db.facts"), catalog_properties=properties)
-    tcs.read_table(spark_run.session, lake.identifier("db.facts"), row_filter="id > 3", catalog_properties=properties).collect()
+    tcs.read_table(
+        spark_run.session, lake.identifier("db.facts"), row_filter="id > 3", path="python", catalog_properties=properties
+    ).collect()
 
     for pickled, _ in closures:
         assert b"a-store-credential" not in pickled
@@ -140,6 +142,6 @@ def test_a_job_asks_the_kms_once_on_the_driver(spark_run: SparkRun, lake: Lake) 
     tcs.write_table(rows, lake.identifier("db.counted"), catalog_properties=lake.properties)
     before = kms.calls
 
-    tcs.read_table(spark_run.session, lake.identifier("db.counted"), catalog_properties=lake.properties).collect()
+    tcs.read_table(spark_run.session, lake.identifier("db.counted"), path="python", catalog_properties=lake.properties).collect()
 
     assert kms.calls - before == {"wrap_key": 1}

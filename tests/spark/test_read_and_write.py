@@ -111,7 +111,7 @@ def write(df: DataFrame, lake: Lake, name: str, mode: Any = "append", **argument
 
 
 def read(spark: SparkSession, lake: Lake, name: str, *arguments: Any, **named: Any) -> DataFrame:
-    return tcs.read_table(spark, lake.identifier(name), *arguments, catalog_properties=lake.properties, **named)
+    return tcs.read_table(spark, lake.identifier(name), *arguments, path="python", catalog_properties=lake.properties, **named)
 
 
 def ids(rows: DataFrame | pa.Table) -> list[int]:

@@ -1,0 +1,146 @@
+"""Deleting by a filter, on the executors: data files are read for the filter's columns alone, and rows go as the table says.
+
+whole partitions that match    dropped by the driver, unread
+other files that may match     read by a job ─▶ positions of matching rows ─▶ copy-on-write job, or deletion vectors
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyroaring import BitMap64
+
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, delete_files, opened_results
+from tablecrypt.spark.file_entries import FileEntryCodec
+from tablecrypt.spark.positions import FileNumber, bitmap_of, merge_positions
+from tablecrypt.spark.requirements import check_session
+from tablecrypt.spark.rewrite import rewrite_without
+from tablecrypt.spark.row_change import RowChange, is_merge_on_read, numbered, split_whole_files, stage_row_change
+from tablecrypt.spark.sealed_tasks import JobTicket, Role
+from tablecrypt.spark.sizing import Sizing
+from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.table.lineage import ROW_ID
+from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.task_reader import TaskReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class LocateContent:
+    """What every task of a search needs."""
+
+    access: TableAccess
+    row_filter: BooleanExpression
+
+
+def delete_where(
+    spark: SparkSession,
+    identifier: str,
+    row_filter: str | BooleanExpression,
+    *,
+    branch: str = MAIN_BRANCH,
+    snapshot_properties: Mapping[str, str] | None = None,
+    catalog_properties: Mapping[str, str] | None = None,
+) -> None:
+    """Delete the rows of an encrypted table that match, in one commit; no commit where none does.
+
+    Args:
+        spark: a session of Spark 4.0 or newer.
+        identifier: "catalog.namespace.table", as for `read_table`.
+        row_filter: PyIceberg's filter, as text ("id > 3 and region = 'eu'") or expression.
+        branch: the branch to delete from.
+        snapshot_properties: for the summary of the new snapshot.
+        catalog_properties: properties for load_catalog, beside those that it finds.
+
+    The table's write.delete.mode says how rows go: copy-on-write (executors write the remaining rows anew; they keep their `_row_id`), or
+    merge-on-read (deletion vectors).
+
+    Raises:
+        ConfigurationError: not an encrypted table, or a branch that it does not have.
+        ValueError: a filter that does not fit the table.
+        CommitFailedException, ValidationException: others were faster, or changed rows that match. Nothing is committed.
+        KmsError: the KMS refused the table's key to the driver.
+    """
+    check_session(spark)
+    located = LocatedTable.of(identifier, catalog_properties)
+    located.check_branch(branch)
+    mode = located.table.metadata.properties.get(TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT)
+    change = located_change(spark, located, row_filter, branch)
+    try:
+        settle(spark, located, change, mode)
+        transaction = located.table.transaction()
+        with transaction:
+            stage_row_change(transaction, change, dict(snapshot_properties or {}))
+    except (CommitFailedException, ValidationException):
+        delete_files(cast(EncryptingFileIO, located.table.io), change.written)
+        raise
+
+
+def located_change(spark: SparkSession, located: LocatedTable, row_filter: str | BooleanExpression, branch: str) -> RowChange:
+    """Find the rows that match a filter, in a job of its own."""
+    scan = located.scan(row_filter, branch)
+    whole, rest = split_whole_files(cast("list[EncryptedFileScanTask]", list(scan.plan_files())))
+    change = RowChange(branch=branch, conflicts_with=scan.row_filter, dropped=whole)
+    if not rest:
+        return change
+    partitions = Sizing.of(spark).partitions(rest)
+    positions = _located(spark, located, partitions, scan.row_filter)
+    tasks = numbered(partitions)
+    change.marked = [(tasks[number], bitmap) for number, bitmap in positions.items() if len(bitmap)]
+    return change
+
+
+def settle(spark: SparkSession, located: LocatedTable, change: RowChange, mode: str) -> None:
+    """Turn marked rows into rewritten files, in a job of its own, unless the table's mode is merge-on-read."""
+    if is_merge_on_read(mode) or not change.marked:
+        return
+    change.dropped += [task.file for task, _ in change.marked]
+    partly = [(task, bitmap) for task, bitmap in change.marked if len(bitmap) < task.file.record_count]
+    change.marked = []
+    change.rewritten = rewrite_without(spark, located, partly)
+
+
+def _located(
+    spark: SparkSession, located: LocatedTable, partitions: list[list[EncryptedFileScanTask]], row_filter: BooleanExpression
+) -> dict[FileNumber, BitMap64]:
+    ticket, job_key = located.issue_job(spark)
+    codec = FileEntryCodec(located.table.metadata)
+    sealed_content = job_key.seal(Role.SHARED, 0, pickle.dumps(LocateContent(TableAccess.of(located.table), row_filter)))
+    sealed_tasks = [job_key.seal(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
+
+    def locate_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return locate_partitions(ticket, sealed_content, sealed_tasks, batches)
+
+    rows = spark.range(0, len(sealed_tasks), 1, len(sealed_tasks)).mapInArrow(locate_rows, RESULT_SCHEMA).collect()
+    found: dict[FileNumber, BitMap64] = {}
+    for answer in opened_results(job_key, codec, collected(rows)):
+        merge_positions(found, answer.marks)
+    return found
+
+
+def locate_partitions(
+    ticket: JobTicket, sealed_content: bytes, sealed_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Answer where the matching rows of a task's files lie. Runs on an executor."""
+    asked = [number for batch in numbers for number in batch.column(0).to_pylist()]
+    if not asked:
+        return
+    job = WritingTask.open(ticket, sealed_content)
+    reader = TaskReader(job.metadata, job.io, Schema(ROW_ID), job.shared.row_filter)
+    codec = FileEntryCodec(job.metadata)
+    for number in asked:
+        tasks = codec.decode_tasks(job.job_key.open(Role.TASK, number, sealed_tasks[number]))
+        marks = {(number, index): bitmap_of(reader.matching_positions(task).matching.chunks) for index, task in enumerate(tasks)}
+        yield answer_batch(number, job.sealed_answer([], marks))

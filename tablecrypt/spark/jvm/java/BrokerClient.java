@@ -1,0 +1,46 @@
+package tablecrypt.jvm;
+
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.rpc.RpcEndpointRef;
+import org.apache.spark.util.RpcUtils;
+import scala.reflect.ClassTag$;
+
+/** The executor's side of the key broker. Keys are kept in this process, so that each file's is asked for once. */
+public class BrokerClient {
+  private static final int KEPT_KEYS = 20000;
+  private static final Map KEYS = Collections.synchronizedMap(new RecentlyUsed());
+
+  static byte[] key(String broker, String read, String path) {
+    String question = "key " + read + " " + path;
+    byte[] known = (byte[]) KEYS.get(question);
+    if (known == null) {
+      known = ask(broker, question);
+      KEYS.put(question, known);
+    }
+    return known;
+  }
+
+  static byte[] deletedPositions(String broker, String read, int number) {
+    return ask(broker, "deletes " + read + " " + number);
+  }
+
+  private static byte[] ask(String broker, String question) {
+    SparkEnv env = SparkEnv.get();
+    RpcEndpointRef driver = RpcUtils.makeDriverRef(broker, env.conf(), env.rpcEnv());
+    return (byte[]) driver.askSync(question, ClassTag$.MODULE$.apply(byte[].class));
+  }
+
+  /** Forgets the key that was asked for longest ago. */
+  private static class RecentlyUsed extends LinkedHashMap {
+    RecentlyUsed() {
+      super(16, 0.75f, true);
+    }
+
+    protected boolean removeEldestEntry(Map.Entry eldest) {
+      return size() > KEPT_KEYS;
+    }
+  }
+}

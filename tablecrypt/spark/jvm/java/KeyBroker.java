@@ -1,0 +1,139 @@
+package tablecrypt.jvm;
+
+import java.lang.ref.WeakReference;
+import java.security.KeyPair;
+import java.security.KeyPairGenerator;
+import java.security.spec.MGF1ParameterSpec;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import javax.crypto.Cipher;
+import javax.crypto.spec.GCMParameterSpec;
+import javax.crypto.spec.OAEPParameterSpec;
+import javax.crypto.spec.PSource;
+import javax.crypto.spec.SecretKeySpec;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.rpc.RpcCallContext;
+import org.apache.spark.rpc.RpcEndpoint;
+import org.apache.spark.rpc.RpcEnv;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import scala.None$;
+import scala.Option;
+import scala.PartialFunction;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * The driver's side of all reads of one SparkContext: takes in what Python planned, hands out keys to executors, and makes Datasets.
+ *
+ * Python seals what it hands over to this process's public key: Py4J writes its commands to debug logs.
+ */
+public class KeyBroker implements RpcEndpoint {
+  private static final int NONCE_LENGTH = 12;
+  private static final int TAG_BITS = 128;
+
+  private final String name;
+  private final RpcEnv env;
+  private final KeyPair keyPair;
+  private final Map reads = new ConcurrentHashMap();
+
+  public KeyBroker(String name) throws Exception {
+    this.name = name;
+    this.env = SparkEnv.get().rpcEnv();
+    KeyPairGenerator generator = KeyPairGenerator.getInstance("RSA");
+    generator.initialize(3072);
+    this.keyPair = generator.generateKeyPair();
+    env.setupEndpoint(name, this);
+  }
+
+  public RpcEnv rpcEnv() {
+    return env;
+  }
+
+  public PartialFunction receiveAndReply(RpcCallContext call) {
+    return new BrokerAnswer(reads, call);
+  }
+
+  /** SubjectPublicKeyInfo of the RSA key that plans are sealed to. */
+  public byte[] publicKey() {
+    return keyPair.getPublic().getEncoded();
+  }
+
+  /** How many reads are held by a plan or an RDD. */
+  public int heldReads() {
+    forgetReadsOfNoPlan();
+    return reads.size();
+  }
+
+  /**
+   * Make the Dataset of one read: the columns of `schema`, and of files with deletes only the living rows.
+   *
+   * @param sealedKey an AES key under RSA-OAEP (SHA-256 for both hashes)
+   * @param sealedFiles nonce (12), ciphertext and tag (16) under that key, with the read's name as AAD
+   */
+  public Dataset dataset(
+      SparkSession spark,
+      String read,
+      String numberColumn,
+      byte[] sealedKey,
+      byte[] sealedFiles,
+      StructType schema,
+      Map options,
+      boolean withDeletes)
+      throws Exception {
+    forgetReadsOfNoPlan();
+    PlannedFiles files = new PlannedFiles(numberColumn, open(read, sealedKey, sealedFiles));
+    reads.put(read, new WeakReference(files));
+    // As a column of the file itself, a row's position costs less than as a field of Spark's _metadata.
+    String position = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
+    StructType stored = withDeletes ? schema.add(position, DataTypes.LongType, true) : schema;
+    Option noBuckets = None$.MODULE$;
+    HadoopFsRelation relation =
+        new HadoopFsRelation(
+            files,
+            files.partitionSchema(),
+            stored,
+            noBuckets,
+            new ReadFormat(files, stored),
+            scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options)),
+            spark);
+    Dataset rows = spark.baseRelationToDataFrame(relation);
+    return withDeletes ? rows.filter(isLiving(read, numberColumn, position)).drop(position) : rows;
+  }
+
+  private Column isLiving(String read, String numberColumn, String position) {
+    Column[] place = new Column[] {functions.col(numberColumn), functions.col(position)};
+    return functions
+        .udf(new LivingRows(name, read), DataTypes.BooleanType)
+        .withName("is_living")
+        .apply(scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(place));
+  }
+
+  private byte[] open(String read, byte[] sealedKey, byte[] sealedFiles) throws Exception {
+    Cipher rsa = Cipher.getInstance("RSA/ECB/OAEPPadding");
+    rsa.init(
+        Cipher.DECRYPT_MODE,
+        keyPair.getPrivate(),
+        new OAEPParameterSpec("SHA-256", "MGF1", MGF1ParameterSpec.SHA256, PSource.PSpecified.DEFAULT));
+    SecretKeySpec key = new SecretKeySpec(rsa.doFinal(sealedKey), "AES");
+    Cipher aes = Cipher.getInstance("AES/GCM/NoPadding");
+    aes.init(Cipher.DECRYPT_MODE, key, new GCMParameterSpec(TAG_BITS, sealedFiles, 0, NONCE_LENGTH));
+    aes.updateAAD(read.getBytes("UTF-8"));
+    return aes.doFinal(sealedFiles, NONCE_LENGTH, sealedFiles.length - NONCE_LENGTH);
+  }
+
+  private void forgetReadsOfNoPlan() {
+    Object[] names = reads.keySet().toArray();
+    for (int index = 0; index < names.length; index++) {
+      WeakReference held = (WeakReference) reads.get(names[index]);
+      if (held != null && held.get() == null) {
+        reads.remove(names[index]);
+      }
+    }
+  }
+}

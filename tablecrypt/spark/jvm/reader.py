@@ -1,0 +1,213 @@
+"""A planned read as a DataFrame of Spark's own Parquet reader.
+
+    files without deletes  ──┐
+                             ├─ union ─▶ filter ─▶ the columns under their names
+    files with deletes ──────┘
+      └ for (number of the file, position in it) a bit of the file's deleted positions says whether the row is gone
+
+What Spark reads is given to it file by file, by the plan; it lists nothing. Columns are found by field id at every level, whatever the
+session says; corrupt and missing files are errors, whatever the session says. The session's settings are not touched: all of it stands in
+the options of this one relation, and none of it is secret. Filters and projections that are put on the DataFrame are pushed down as for
+any Parquet file.
+
+Files are read through Hadoop's file systems, with Hadoop's configuration and credentials (fs.s3a.…), not with PyIceberg's.
+
+Raises ConfigurationError where path="jvm" was asked for and cannot serve. On executors a file that was tampered with fails the job with
+Parquet's own error.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
+from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.types import NestedField
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from tablecrypt import properties as names
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.jvm.fitness import reason_against_columns, reason_against_files, reason_against_session
+from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side
+from tablecrypt.spark.jvm.planned_files import PlannedFile, encode, seal
+from tablecrypt.spark.jvm.row_filter import UnservedFilterError, spark_condition
+from tablecrypt.spark.jvm.schema import path_of, schema_json
+from tablecrypt.spark.jvm.stored_names import stored_names
+from tablecrypt.spark.kms_access import keeps_messages_private
+from tablecrypt.spark.planned_read import PlannedRead
+from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.deletes import DeleteReader
+from tablecrypt.table.plan import EncryptedFileScanTask
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+logger = logging.getLogger(__name__)
+
+_OPTIONS: Final = {
+    "parquet.crypto.factory.class": f"{PACKAGE}.ReadKeys",
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    # Iceberg's dates and times are of the proleptic Gregorian calendar.
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+
+
+class _UnservedError(Exception):
+    """The reason why this path does not serve a read."""
+
+
+def jvm_rows(spark: SparkSession, read: PlannedRead, *, forced: bool) -> DataFrame | None:
+    """Return the rows of a read that has files. None where the portable path has to read them.
+
+    Args:
+        spark: the session.
+        read: what to read.
+        forced: raise instead of returning None, and go on, with a warning, where Spark's messages are not encrypted.
+
+    Raises:
+        ConfigurationError: `forced`, and the read cannot be served, or keys would travel in the clear against
+            tablecrypt.spark.require-encrypted-rpc.
+    """
+    try:
+        return _rows(spark, read, forced)
+    except _UnservedError as reason:
+        if forced:
+            raise ConfigurationError(f'{read.located.name} cannot be read with path="jvm": {reason}') from reason
+        logger.debug("%s is read on the portable path: %s", read.located.name, reason)
+        return None
+    except ConfigurationError as error:
+        if forced:
+            raise
+        logger.warning("%s is read on the portable path: %s", read.located.name, error)
+        return None
+
+
+def _rows(spark: SparkSession, read: PlannedRead, forced: bool) -> DataFrame:
+    _serve_unless(reason_against_session(spark))
+    _check_messages(spark, read, forced)
+    table = read.located.table
+    bound = bind(table.metadata.schema(), read.row_filter, case_sensitive=True)
+    wanted = _with_filter_columns(read.projected, table.metadata.schema(), extract_field_ids(bound))
+    _serve_unless(reason_against_columns(read, wanted, bound))
+    _serve_unless(reason_against_files(read, lambda location: _length_in_hadoop(spark, location)))
+
+    token = f"tc{secrets.token_hex(6)}"
+    stored = stored_names(wanted.fields, table.metadata.schemas, token)
+    condition = _condition(bound, wanted, stored)
+    rows = _relations(spark, read, schema_json(list(wanted.fields), stored), token)
+    if condition is not None:
+        rows = rows.where(condition)
+    return rows.select([_named(stored[field.field_id], field.name) for field in read.projected.fields])
+
+
+def _check_messages(spark: SparkSession, read: PlannedRead, forced: bool) -> None:
+    if keeps_messages_private(spark.conf.get):
+        return
+    properties = read.located.catalog.properties
+    required = str(properties.get(names.SPARK_REQUIRE_ENCRYPTED_RPC.name, names.SPARK_REQUIRE_ENCRYPTED_RPC.default))
+    told = "keys of data files would travel to the executors in the clear: set spark.authenticate and spark.network.crypto.enabled"
+    if not forced or required.lower() == "true":
+        raise _UnservedError(told)
+    logger.warning('%s is read with path="jvm": %s', read.located.name, told.replace("would travel", "travel"))
+
+
+def _with_filter_columns(projected: Schema, table: Schema, filtered: set[int]) -> Schema:
+    """Return the read's columns and those that its filter needs besides."""
+    for field_id in filtered & projected.field_ids:
+        if projected.find_type(field_id) != table.find_type(field_id):
+            raise _UnservedError(f"the filter's column {table.find_column_name(field_id)} had another type in that snapshot")
+    known = {field.field_id for field in projected.fields}
+    needed = prune_columns(table, filtered - projected.field_ids, select_full_types=False)
+    if any(field.field_id in known for field in needed.fields):
+        raise _UnservedError("the filter looks into a struct at a field that is not read")
+    return Schema(*projected.fields, *needed.fields)
+
+
+def _condition(bound: BooleanExpression, wanted: Schema, stored: dict[int, str]) -> Column | None:
+    if isinstance(bound, AlwaysTrue):
+        return None
+    try:
+        return spark_condition(bound, lambda field_id: _column(path_of(wanted, field_id), stored))
+    except UnservedFilterError as reason:
+        raise _UnservedError(f"the filter has {reason}") from reason
+
+
+def _column(path: list[NestedField] | None, stored: dict[int, str]) -> Column:
+    from pyspark.sql import functions
+
+    if path is None:
+        raise UnservedFilterError("a field inside a list or map")
+    return functions.col(".".join(_quoted(name) for name in (stored[path[0].field_id], *(field.name for field in path[1:]))))
+
+
+def _relations(spark: SparkSession, read: PlannedRead, schema: str, token: str) -> DataFrame:
+    table = read.located.table
+    if not isinstance(table.io, EncryptingFileIO):
+        raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(table.io).__name__}")
+    deletes = DeleteReader(table.io, table.metadata)
+    files = list(ExecutorFactory.get_or_create().map(lambda task: _planned(task, deletes), read.tasks))
+    parts = [[file for file in files if file.deletes is None], [file for file in files if file.deletes is not None]]
+    side = jvm_side(spark)
+    relations = [_relation(spark, side, part, schema, f"{token}_file") for part in parts if part]
+    return reduce(lambda one, other: one.unionAll(other), relations)
+
+
+def _planned(task: EncryptedFileScanTask, deletes: DeleteReader) -> PlannedFile:
+    positions = deletes.deletes_of(task).positions
+    living = None if positions is None or not len(positions) else positions
+    return PlannedFile(task.file.file_path, task.file.file_size_in_bytes, key_metadata_of(task.file), living)
+
+
+def _relation(spark: SparkSession, side: JvmSide, files: Sequence[PlannedFile], schema: str, number_column: str) -> DataFrame:
+    from py4j.protocol import Py4JError
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    session: Any = spark._jsparkSession
+    read = secrets.token_hex(16)
+    sealed_key, sealed_files = seal(encode(files), read, side.public_key)
+    options = _OPTIONS | {"tablecrypt.broker": side.name, "tablecrypt.read": read}
+    has_deletes = files[0].deletes is not None
+    try:
+        parsed = session.parseDataType(schema)
+        rows = side.broker.dataset(session, read, number_column, sealed_key, sealed_files, parsed, options, has_deletes)
+    except Py4JError as error:
+        raise ConfigurationError(f"Spark {spark.version} does not take a plan of encrypted files: {error}") from error
+    return ClassicDataFrame(rows, spark)
+
+
+def _length_in_hadoop(spark: SparkSession, location: str) -> int | None:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    context: Any = spark.sparkContext
+    try:
+        path = context._jvm.org.apache.hadoop.fs.Path(location)
+        return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())
+    except (Py4JError, PySparkException) as error:
+        logger.debug("Hadoop does not find %s: %s", location, error)
+        return None
+
+
+def _named(stored: str, name: str) -> Column:
+    from pyspark.sql import functions
+
+    return functions.col(_quoted(stored)).alias(name, metadata={})
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _serve_unless(reason: str | None) -> None:
+    if reason is not None:
+        raise _UnservedError(reason)

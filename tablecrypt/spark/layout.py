@@ -1,0 +1,110 @@
+"""How rows lie in the files of a write: which rows meet in one Spark task, and in which order they are written.
+
+    distribute_by="partition"   rows of one table partition meet in one task, so each partition gets few files instead of one per task
+    sort_by=["a", "b"]          within a task rows are ordered, by table partition first where they are distributed by it
+
+Partition values are Iceberg's own. Identity partitions are distributed by Spark on the column; for other transforms (bucket, day, …) a
+pass through the executors' Python works the values out first, which costs one more exchange of rows with the JVM. How many tasks there
+are is Spark's choice (spark.sql.shuffle.partitions, adaptive execution). One partition's rows are written by one task.
+
+Raises ConfigurationError for a table without partitions, and for a column to sort by that the DataFrame does not have.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.columns import batch_for_table
+from tablecrypt.spark.types import schema_for_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Distribution = Literal["partition"]
+
+_PARTITION: Final = "__tablecrypt_partition"
+_NULL: Final = "\x00null"
+
+
+def laid_out(
+    df: DataFrame, schema: Schema, spec: PartitionSpec, distribute_by: Distribution | None, sort_by: Sequence[str] | None
+) -> DataFrame:
+    """Return the same rows, distributed and ordered.
+
+    Args:
+        df: rows whose columns fit the table.
+        schema: the table's current schema.
+        spec: its current partition spec.
+        distribute_by: "partition", or None for the partitions that the DataFrame has.
+        sort_by: columns to order each task's rows by, ascending, nulls first.
+    """
+    order = list(sort_by or ())
+    unknown = [name for name in order if name not in df.columns]
+    if unknown:
+        raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which the DataFrame does not have")
+    if distribute_by is None:
+        return df.sortWithinPartitions(*order) if order else df
+    if distribute_by != "partition":
+        raise ConfigurationError(f"distribute_by {distribute_by!r} is not known: use 'partition' or None")
+    if spec.is_unpartitioned():
+        raise ConfigurationError("distribute_by='partition' needs a partitioned table, and this one has no partitions")
+    columns = _identity_columns(df, schema, spec)
+    if columns:
+        return df.repartition(*columns).sortWithinPartitions(*columns, *order)
+    keyed = _with_partition_values(df, schema, spec)
+    return keyed.repartition(_PARTITION).sortWithinPartitions(_PARTITION, *order).drop(_PARTITION)
+
+
+def _identity_columns(df: DataFrame, schema: Schema, spec: PartitionSpec) -> list[str]:
+    """Return the columns whose values are the partition values; none where some are worked out or nested."""
+    if not all(isinstance(field.transform, IdentityTransform) for field in spec.fields):
+        return []
+    names = [schema.find_column_name(field.source_id) for field in spec.fields]
+    known = [name for name in names if name is not None and name in df.columns]
+    return known if len(known) == len(names) else []
+
+
+def _with_partition_values(df: DataFrame, schema: Schema, spec: PartitionSpec) -> DataFrame:
+    from pyspark.sql.types import StringType, StructType
+
+    facts = pickle.dumps((schema, spec))
+
+    def add_partition_values(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return partition_values(facts, batches)
+
+    wider = StructType([*df.schema.fields]).add(_PARTITION, StringType())
+    return df.mapInArrow(add_partition_values, wider)
+
+
+def partition_values(facts: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches with the text of their rows' partition values as one more column. Runs on an executor."""
+    schema, spec = pickle.loads(facts)
+    for batch in batches:
+        rows = batch_for_table(batch, schema_for_table(batch.schema, schema), schema)
+        texts = []
+        for field in spec.fields:
+            transform = field.transform.pyarrow_transform(schema.find_type(field.source_id))
+            texts.append(_text(transform(_source(rows, schema, field))))
+        yield batch.append_column(_PARTITION, pc.binary_join_element_wise(*texts, "\x1f"))
+
+
+def _source(rows: pa.RecordBatch, schema: Schema, field: PartitionField) -> pa.Array:
+    outer, *inner = str(schema.find_column_name(field.source_id)).split(".")
+    return pc.struct_field(rows.column(outer), inner) if inner else rows.column(outer)
+
+
+def _text(values: pa.Array) -> pa.Array:
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type) or pa.types.is_fixed_size_binary(values.type):
+        values = pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.string())
+    return values.cast(pa.string()).fill_null(_NULL)

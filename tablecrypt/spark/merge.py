@@ -1,0 +1,234 @@
+"""Merge: a DataFrame's rows take the place of the table's rows with the same keys, and the others are added. All of it runs on executors.
+
+    table  ──job──▶ keys, _row_id, file and position of each row ─┐
+                                                                  ├─ left join on the keys, rows of one key in one task, in order
+    DataFrame ────────────────────────────────────────────────────┘      │
+                                                                         ▼
+    one task: refuses a key that occurs twice or is null; writes all rows, updated ones with the _row_id of the row that they replace;
+              answers with its files and the positions of the replaced rows
+    driver:   copy-on-write job or deletion vectors for the replaced rows, as the table says; one snapshot; one commit
+
+The driver holds one Roaring bitmap of positions per data file with matches and no keys or rows. Every matched row is written anew, whether
+it differs or not.
+
+Raises ConfigurationError for keys that cannot be compared safely.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    FixedType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+from pyroaring import BitMap64
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.columns import batch_for_spark, batch_for_table
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results
+from tablecrypt.spark.file_entries import FileEntryCodec
+from tablecrypt.spark.positions import FileNumber, merge_positions, positions_by_file
+from tablecrypt.spark.row_change import RowChange, numbered
+from tablecrypt.spark.sealed_tasks import JobTicket, Role
+from tablecrypt.spark.sizing import Sizing
+from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.spark.types import schema_for_spark, schema_for_table
+from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID
+from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.task_reader import TaskReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_KEY: Final = "__tablecrypt_key_"
+_PLACE: Final = ("__tablecrypt_row_id", "__tablecrypt_task", "__tablecrypt_file", "__tablecrypt_position")
+_COMPARABLE: Final = (
+    *(BinaryType, BooleanType, DateType, DecimalType, FixedType, IntegerType, LongType, StringType, TimestampType, TimestamptzType),
+)
+
+
+@dataclass(frozen=True)
+class KeysContent:
+    """What every task that looks up keys needs: the table, and the key columns with _row_id after them."""
+
+    access: TableAccess
+    projected: Schema
+
+
+@dataclass(frozen=True)
+class MergeContent:
+    """What every task that writes needs."""
+
+    access: TableAccess
+    keys: tuple[str, ...]
+
+
+def checked_keys(table: Schema, columns: Sequence[str], keys: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the key columns: those given, else the schema's identifier fields.
+
+    Args:
+        table: the table's schema.
+        columns: the DataFrame's columns.
+        keys: names of columns at the top level.
+
+    Raises:
+        ConfigurationError: there are none, one is missing or nested, or of a type whose equal values may differ (float, double, uuid as
+            text) or that Spark does not compare.
+    """
+    names = list(keys) if keys is not None else [str(table.find_column_name(each)) for each in sorted(table.identifier_field_ids)]
+    if not names:
+        raise ConfigurationError("merge needs keys=[...], or identifier fields in the table's schema")
+    own = {field.name: field for field in table.fields}
+    for name in names:
+        if name not in own:
+            raise ConfigurationError(f"merge key {name!r} is not a column of the table; it has {', '.join(own)}")
+        if name not in columns:
+            raise ConfigurationError(f"merge key {name!r} is missing from the DataFrame")
+        if not isinstance(own[name].field_type, _COMPARABLE):
+            raise ConfigurationError(f"merge key {name!r} is of type {own[name].field_type}, whose values are not compared safely")
+    taken = {field.name for field in LINEAGE_FIELDS} & own.keys()
+    if taken:
+        raise ConfigurationError(f"the table has a column {taken.pop()!r} of its own, so merged rows cannot keep their identity")
+    return tuple(names)
+
+
+def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], branch: str) -> RowChange:
+    """Write the DataFrame's rows, and find the rows that they replace; `settle` and a commit make it a merge."""
+    spark = df.sparkSession
+    tasks = cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
+    partitions = Sizing.of(spark).partitions(tasks) if tasks else []
+    joined = _joined(df, _keys_of_table(df, located, keys, partitions), keys)
+
+    ticket, job_key = located.issue_job(spark)
+    sealed_content = job_key.seal(Role.SHARED, 0, pickle.dumps(MergeContent(TableAccess.of(located.table), keys)))
+
+    def write_merged_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return write_merged_partition(ticket, sealed_content, batches)
+
+    rows = joined.mapInArrow(write_merged_files, RESULT_SCHEMA).collect()
+    change = RowChange(branch=branch)
+    replaced: dict[FileNumber, BitMap64] = {}
+    for answer in opened_results(job_key, FileEntryCodec(located.table.metadata), collected(rows)):
+        change.added += answer.files
+        merge_positions(replaced, answer.marks)
+    numbers = numbered(partitions)
+    change.marked = [(numbers[number], bitmap) for number, bitmap in replaced.items()]
+    return change
+
+
+def read_keys(
+    ticket: JobTicket, sealed_content: bytes, sealed_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the keys of a task's rows and where the rows are. Runs on an executor."""
+    job_key = ticket.redeem()
+    content: KeysContent = pickle.loads(job_key.open(Role.SHARED, 0, sealed_content))
+    metadata = content.access.metadata()
+    reader = TaskReader(metadata, content.access.io(), content.projected, ALWAYS_TRUE)
+    schema = _keys_schema(content.projected)
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            tasks = FileEntryCodec(metadata).decode_tasks(job_key.open(Role.TASK, number, sealed_tasks[number]))
+            for index, task in enumerate(tasks):
+                for positions, rows in reader.positioned_batches(task):
+                    places = [pa.array([each] * rows.num_rows, pa.int64()) for each in (number, index)]
+                    columns = [*rows.columns, *places, positions.cast(pa.int64())]
+                    yield batch_for_spark(pa.RecordBatch.from_arrays(columns, names=schema.names), schema)
+
+
+def write_merged_partition(ticket: JobTicket, sealed_content: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write one partition of joined rows. Runs on an executor."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return
+    job = WritingTask.open(ticket, sealed_content)
+    table, own = job.metadata.schema(), [name for name in first.schema.names if name not in _PLACE]
+    schema = schema_for_table(first.select(own).schema, table)
+    stored = pa.schema([*schema, pa.field(ROW_ID.name, pa.int64()), pa.field(LAST_UPDATED.name, pa.int64())])
+    marks: dict[FileNumber, BitMap64] = {}
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        previous: pa.RecordBatch | None = None
+        for batch in _chain(first, filled):
+            previous = _check_keys(batch.select(list(job.shared.keys)), previous)
+            row_id, *place = (batch.column(name) for name in _PLACE)
+            merge_positions(marks, positions_by_file(*place))
+            converted = batch_for_table(batch.select(own), schema, table)
+            columns = [*converted.columns, row_id, pa.nulls(batch.num_rows, pa.int64())]
+            yield pa.RecordBatch.from_arrays(columns, schema=stored)
+
+    files = job.write(pa.RecordBatchReader.from_batches(stored, rows()))
+    yield answer_batch(job.number, job.sealed_answer(files, marks))
+
+
+def _keys_of_table(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], partitions: list[list[EncryptedFileScanTask]]) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    spark, table = df.sparkSession, located.table.schema()
+    projected = Schema(*(table.find_field(name) for name in keys), ROW_ID)
+    schema = from_arrow_schema(_keys_schema(projected), prefer_timestamp_ntz=True)
+    if not partitions:
+        return spark.createDataFrame([], schema)
+    ticket, job_key = located.issue_job(spark)
+    codec = FileEntryCodec(located.table.metadata)
+    sealed_content = job_key.seal(Role.SHARED, 0, pickle.dumps(KeysContent(TableAccess.of(located.table), projected)))
+    sealed_tasks = [job_key.seal(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
+
+    def read_keys_of_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return read_keys(ticket, sealed_content, sealed_tasks, batches)
+
+    return spark.range(0, len(sealed_tasks), 1, len(sealed_tasks)).mapInArrow(read_keys_of_files, schema)
+
+
+def _keys_schema(projected: Schema) -> pa.Schema:
+    *keys, _ = schema_for_spark(projected)
+    renamed = [field.with_name(f"{_KEY}{number}").with_nullable(True) for number, field in enumerate(keys)]
+    return pa.schema([*renamed, *(pa.field(name, pa.int64()) for name in _PLACE)])
+
+
+def _joined(df: DataFrame, located: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    from pyspark.sql import functions
+
+    on = [functions.col(f"`{name}`") == functions.col(f"{_KEY}{number}") for number, name in enumerate(keys)]
+    joined = df.join(located, on, "left").drop(*(f"{_KEY}{number}" for number in range(len(keys))))
+    columns = [functions.col(f"`{name}`") for name in keys]
+    return joined.repartition(*columns).sortWithinPartitions(*columns)
+
+
+def _check_keys(keys: pa.RecordBatch, previous: pa.RecordBatch | None) -> pa.RecordBatch:
+    """Check rows in the order of their keys; return the last one, to come before the next batch."""
+    nulls = [name for name, column in zip(keys.schema.names, keys.columns, strict=True) if column.null_count]
+    if nulls:
+        raise ConfigurationError(f"merge key {nulls[0]!r} is null in the DataFrame: such a row matches nothing")
+    rows = pa.Table.from_batches([keys] if previous is None else [previous, keys]).combine_chunks()
+    if rows.num_rows > 1:
+        same = [pc.equal(column.slice(1), column.slice(0, rows.num_rows - 1)) for column in rows.columns]
+        every = same[0]
+        for column in same[1:]:
+            every = pc.and_(every, column)
+        if pc.any(every).as_py():
+            raise ConfigurationError(
+                f"the keys {', '.join(keys.schema.names)} do not name one row: some occur more than once in the DataFrame or the table"
+            )
+    return keys.slice(keys.num_rows - 1)
+
+
+def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others

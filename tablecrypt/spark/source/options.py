@@ -1,0 +1,164 @@
+"""Options of format("tablecrypt"). Spark keeps them in plans and in its own catalog, so no credential may be among them.
+
+    table                       "catalog.namespace.table"; or the path of load(...) and save(...)
+    catalog.<property>          a property for load_catalog, in small letters
+    columns                     read: the columns, comma separated; Spark does not tell a Python source which columns a query needs
+    filter                      read: PyIceberg's filter as text
+    snapshot-id, tag, branch    read: which snapshot; branch is also where rows are written
+    partition-overwrite-mode    write in mode overwrite: static (all rows, the default) or dynamic (the partitions that occur)
+    snapshot-property.<name>    write: for the summary of the new snapshot
+    starting                    readStream: earliest (the default), latest, or the id of the snapshot after which to begin
+    max-snapshots-per-batch     readStream: the most snapshots of a micro-batch
+    max-files-per-batch         readStream: the most files of a micro-batch; it holds one whole snapshot at least
+    skip-overwrite-snapshots    readStream: true to pass over snapshots that replaced rows, instead of failing
+    skip-delete-snapshots       readStream: true to pass over snapshots that deleted rows, instead of failing
+
+Names are the same in any case, as Spark treats them. Raises ConfigurationError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from tablecrypt.errors import ConfigurationError
+
+_CATALOG: Final = "catalog."
+_SNAPSHOT_PROPERTY: Final = "snapshot-property."
+_KNOWN: Final = frozenset(
+    {
+        *("table", "columns", "filter", "snapshot-id", "tag", "branch", "partition-overwrite-mode", "starting"),
+        *("max-snapshots-per-batch", "max-files-per-batch", "skip-overwrite-snapshots", "skip-delete-snapshots"),
+    }
+)
+# What Spark adds by itself; it repeats the options of CREATE TABLE as option.<name>.
+_OF_CREATE_TABLE: Final = "option."
+_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", "serialization.format"})
+_SECRET_MARKS: Final = ("secret", "token", "password", "credential", "access-key", "account-key", "private-key", "sas")
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """The options, checked and typed."""
+
+    table: str
+    catalog_properties: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+    row_filter: str | None = None
+    snapshot_id: int | None = None
+    tag: str | None = None
+    branch: str | None = None
+    dynamic_overwrite: bool = False
+    snapshot_properties: Mapping[str, str] = field(default_factory=dict)
+    starting: str = EARLIEST
+    max_snapshots: int | None = None
+    max_files: int | None = None
+    skip_overwrites: bool = False
+    skip_deletes: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Check options as Spark hands them over."""
+        given = {name.lower(): value for name, value in options.items()}
+        _refuse_credentials(given)
+        if any(name.startswith(_OF_CREATE_TABLE) for name in given):
+            raise ConfigurationError(
+                "Spark gives a Python source no options when it reads a table that CREATE TABLE ... USING made: "
+                "write CREATE TEMPORARY VIEW ... USING tablecrypt OPTIONS (...)"
+            )
+        unknown = [name for name in given if name not in _KNOWN | _OF_SPARK and not name.startswith((_CATALOG, _SNAPSHOT_PROPERTY))]
+        if unknown:
+            raise ConfigurationError(f"option {unknown[0]!r} of format('tablecrypt') is not known; it has {', '.join(sorted(_KNOWN))}")
+        at = [name for name in ("snapshot-id", "tag", "branch") if name in given]
+        if len(at) > 1:
+            raise ConfigurationError(f"the options {' and '.join(at)} exclude each other")
+        columns = [name.strip() for name in given.get("columns", "").split(",") if name.strip()]
+        return cls(
+            table=_table(given),
+            catalog_properties=_prefixed(given, _CATALOG),
+            columns=tuple(columns) or None,
+            row_filter=given.get("filter"),
+            snapshot_id=_number(given, "snapshot-id"),
+            tag=given.get("tag"),
+            branch=given.get("branch"),
+            dynamic_overwrite=_choice(given, "partition-overwrite-mode", ("static", "dynamic")) == "dynamic",
+            snapshot_properties=_prefixed(given, _SNAPSHOT_PROPERTY),
+            starting=_starting(given.get("starting", EARLIEST)),
+            max_snapshots=_positive(given, "max-snapshots-per-batch"),
+            max_files=_positive(given, "max-files-per-batch"),
+            skip_overwrites=_choice(given, "skip-overwrite-snapshots", ("false", "true")) == "true",
+            skip_deletes=_choice(given, "skip-delete-snapshots", ("false", "true")) == "true",
+        )
+
+    @property
+    def catalog(self) -> str:
+        """The catalog's name."""
+        return self.table.partition(".")[0]
+
+    def written_branch(self) -> str:
+        """Return the branch to write to, or to stream from."""
+        if self.snapshot_id is not None or self.tag is not None:
+            raise ConfigurationError("snapshot-id and tag are for batch reads alone; a branch can be written and streamed")
+        return self.branch or MAIN_BRANCH
+
+
+def _table(given: Mapping[str, str]) -> str:
+    table = given.get("table") or given.get("path")
+    if not table:
+        raise ConfigurationError("format('tablecrypt') needs the option table: catalog.namespace.table")
+    return table
+
+
+def _refuse_credentials(given: Mapping[str, str]) -> None:
+    for name, value in given.items():
+        if any(mark in name for mark in _SECRET_MARKS) or (name.startswith(_CATALOG) and _has_password(value)):
+            raise ConfigurationError(
+                f"option {name!r} looks like a credential, and Spark shows options in plans and keeps them in its catalog: give it to "
+                "tablecrypt.spark.register(spark, catalogs={...}), or to PyIceberg's own configuration"
+            )
+
+
+def _has_password(value: str) -> bool:
+    try:
+        return urlsplit(value).password is not None
+    except ValueError:
+        return False
+
+
+def _prefixed(given: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
+
+
+def _choice(given: Mapping[str, str], name: str, choices: tuple[str, str]) -> str:
+    value = given.get(name, choices[0]).lower()
+    if value not in choices:
+        raise ConfigurationError(f"option {name} is {value!r}; it is {choices[0]} or {choices[1]}")
+    return value
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    if name not in given:
+        return None
+    try:
+        return int(given[name])
+    except ValueError as error:
+        raise ConfigurationError(f"option {name} is {given[name]!r}, which is no number") from error
+
+
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    value = _number(given, name)
+    if value is not None and value <= 0:
+        raise ConfigurationError(f"option {name} is {value}; it must be a positive number")
+    return value
+
+
+def _starting(value: str) -> str:
+    if value in (EARLIEST, LATEST) or value.isdigit():
+        return value
+    raise ConfigurationError(f"option starting is {value!r}; it is {EARLIEST}, {LATEST} or the id of a snapshot")

@@ -1,0 +1,137 @@
+"""writeStream.format("tablecrypt"): each micro-batch once.
+
+    executor          writes its partition ─▶ a message: ticket, number, sealed entries, the query's id (from its task's local properties)
+    commit process    opens the messages, commits rows and marker in one snapshot (markers.py); a batch that is there already is left out,
+                      and what its tasks wrote is deleted
+
+    number of a RESULT message = micro-batch << 32 | partition, so that no message of one batch opens in another
+
+Spark makes a new writer to commit with, so the ticket of the job comes back with the messages. Its key id and the way to the KMS are taken
+from the catalog and not from the message.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyspark.sql.datasource import WriterCommitMessage
+
+from tablecrypt.errors import AuthenticationError, ConfigurationError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.executor_job import delete_files, opened_results, removing_on_error
+from tablecrypt.spark.file_entries import FileEntryCodec
+from tablecrypt.spark.markers import BatchAlreadyCommittedError, BatchMarker
+from tablecrypt.spark.sealed_tasks import JobTicket, Role
+from tablecrypt.spark.source.table import SourceTable, as_arrow
+from tablecrypt.spark.source.writer import write_options
+from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.spark.write import check_fits, check_unchanged, commit_written, write_partition
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table_file_io import TableFileIO
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError as missing:
+    raise ConfigurationError(
+        "writeStream.format('tablecrypt') needs Spark 4.1 or newer; use foreachBatch(tablecrypt.spark.stream_writer(...))"
+    ) from missing
+
+QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+_PARTITION_BITS: Final = 32
+
+
+@dataclass(frozen=True)
+class StreamMessage(WriterCommitMessage):
+    """One task's answer, with what opens it."""
+
+    query_id: str
+    job_id: bytes
+    wrapped_key: bytes
+    sealed_access: bytes
+    number: int
+    sealed: bytes
+
+    def __repr__(self) -> str:
+        return f"StreamMessage(query {self.query_id}, {self.number})"
+
+
+class NoRows(WriterCommitMessage):
+    """The answer of a task without rows."""
+
+
+class EncryptedStreamWriter(DataSourceStreamArrowWriter):
+    """Appends micro-batches, or replaces the table by each of them (output mode complete)."""
+
+    def __init__(self, source: SourceTable, schema: StructType, overwrite: bool) -> None:
+        self._source = source
+        self._options = write_options(source.options, overwrite)
+        located = source.load()
+        check_fits(as_arrow(schema), located, self._options)
+        self._ticket, job_key = located.issue_job_under(source.facts.setting)
+        self._sealed_access = job_key.seal(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition of one micro-batch. Runs on an executor."""
+        query_id, batch_id = _batch_of_this_task()
+        for answer in write_partition(self._ticket, self._sealed_access, iterator, batch_id << _PARTITION_BITS):
+            number, sealed = answer.column(0)[0].as_py(), answer.column(1)[0].as_py()
+            return StreamMessage(query_id, self._ticket.job_id, self._ticket.wrapped_key, self._sealed_access, number, sealed)
+        return NoRows()
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Commit a micro-batch, unless the table has it. Runs on the driver's machine."""
+        answers = [message for message in messages if isinstance(message, StreamMessage)]
+        if not answers and self._options.mode == "append":
+            return
+        if not answers:
+            raise ConfigurationError("a micro-batch without rows cannot replace a table: its query is not known")
+        located = self._source.load()
+        planned, files = _opened(located, answers, batchId)
+        with removing_on_error(cast(EncryptingFileIO, located.table.io), files):
+            check_unchanged(located.name, planned, located.table.metadata)
+        options = replace(self._options, marker=BatchMarker(answers[0].query_id, batchId, self._options.branch))
+        try:
+            commit_written(located, files, options)
+        except BatchAlreadyCommittedError:
+            return
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Delete what the tasks wrote. Runs on the driver's machine."""
+        answers = [message for message in messages if isinstance(message, StreamMessage)]
+        if answers:
+            located = self._source.load()
+            delete_files(cast(EncryptingFileIO, located.table.io), _opened(located, answers, batchId)[1])
+
+
+def _opened(located: LocatedTable, messages: Sequence[StreamMessage], batch_id: int) -> tuple[EncryptedTableMetadata, list[DataFile]]:
+    """Return the table's metadata as the tasks knew it, and the files that they wrote."""
+    first = messages[0]
+    if len({(each.query_id, each.job_id, each.wrapped_key) for each in messages}) > 1:
+        raise AuthenticationError("the messages of a micro-batch are of several jobs")
+    if any(each.number >> _PARTITION_BITS != batch_id for each in messages):
+        raise AuthenticationError(f"a message of another micro-batch came with batch {batch_id}")
+    key_id = cast(TableFileIO, located.table.io).manager.table_key_id
+    job_key = JobTicket(first.job_id, key_id, first.wrapped_key, located.kms_properties).redeem()
+    opened = opened_results(job_key, FileEntryCodec(located.table.metadata), [(each.number, each.sealed) for each in messages])
+    access: TableAccess = pickle.loads(job_key.open(Role.SHARED, 0, first.sealed_access))
+    return access.metadata(), [file for answer in opened for file in answer.files]
+
+
+def _batch_of_this_task() -> tuple[str, int]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    query_id = context.getLocalProperty(QUERY_ID) if context is not None else None
+    batch_id = context.getLocalProperty(_BATCH_ID) if context is not None else None
+    if context is None or not query_id or batch_id is None:
+        raise ConfigurationError("a micro-batch is written inside a task of a streaming query only")
+    return query_id, int(batch_id)

@@ -1,0 +1,134 @@
+"""Orphan files: what nothing names is found and removed, and nothing else, on a disk and in a bucket."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance import remove_orphan_files
+from tablecrypt.maintenance.orphan_files import _canonical
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+BY_NOTE = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "note"))
+LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+
+
+def rows(first: int) -> pa.Table:
+    return pa.table({"id": range(first, first + 20), "note": [f"{CANARY} {each % 2}" for each in range(20)]}, schema=SCHEMA.as_arrow())
+
+
+def busy_table(warehouse: str, tmp_path: Path, aws: AwsServer, io: str) -> Table:
+    """A table with deletion vectors, rewritten files and a dropped branch of history."""
+    catalog = encrypted_sql_catalog(tmp_path, aws, {"warehouse": warehouse, "py-io-impl": io})
+    properties = {"encryption.key-id": MASTER_KEY, "write.delete.mode": "merge-on-read"}
+    table = catalog.create_table("db.rows", SCHEMA, partition_spec=PartitionSpec(), properties=properties)
+    for first in (0, 100):
+        table.append(rows(first))
+    table.delete("id = 3")
+    return table
+
+
+@pytest.fixture(params=["pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO"])
+def io(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def table(request: pytest.FixtureRequest, io: str, aws: AwsServer, tmp_path: Path) -> Table:
+    if request.param == "disk":
+        return busy_table(f"file://{tmp_path}/warehouse", tmp_path, aws, io)
+    bucket = aws.bucket(f"orphans-{io.rpartition('.')[2].lower()}")
+    return busy_table(f"s3://{bucket}/warehouse", tmp_path, aws, io)
+
+
+def put(table: Table, name: str) -> str:
+    location = f"{table.location()}/{name}"
+    with table.io.sealed_output(location).create() as stream:  # type: ignore[attr-defined]
+        stream.write(b"left over")
+    return location
+
+
+def test_files_that_nothing_names_are_found_then_removed(table: Table) -> None:
+    before = table.scan().to_arrow()
+    left = {put(table, "data/00001-0-left.parquet"), put(table, "metadata/left-m0.avro"), put(table, "data/note=a b/x.parquet")}
+
+    found = remove_orphan_files(table, LATER)
+
+    assert {file.location for file in found.found} == left
+    assert found.size == 27
+    assert not found.deleted
+    assert {file.location for file in remove_orphan_files(table, LATER).found} == left
+
+    removed = remove_orphan_files(table, LATER, dry_run=False)
+
+    assert set(removed.deleted) == left
+    assert not removed.failed
+    assert not remove_orphan_files(table, LATER).found
+    assert table.refresh().scan().to_arrow() == before
+
+
+def test_young_and_hidden_files_stay(table: Table) -> None:
+    put(table, "data/under-way.parquet")
+    hidden = put(table, "data/_temporary/x.parquet")
+
+    assert not remove_orphan_files(table).found
+    assert hidden not in {file.location for file in remove_orphan_files(table, LATER).found}
+
+
+def test_what_expired_snapshots_alone_held_is_an_orphan(aws: AwsServer, tmp_path: Path) -> None:
+    table = busy_table(f"file://{tmp_path}/warehouse", tmp_path, aws, "pyiceberg.io.pyarrow.PyArrowFileIO")
+    table.overwrite(rows(500))
+    kept = table.refresh().scan().to_arrow()
+    assert not remove_orphan_files(table, LATER).found
+    head = table.current_snapshot()
+    assert head is not None
+    expired = [each.snapshot_id for each in table.snapshots() if each.snapshot_id != head.snapshot_id]
+    table.maintenance.expire_snapshots().by_ids(expired).commit()
+
+    removed = remove_orphan_files(table, LATER, dry_run=False)
+
+    assert any(location.endswith(".puffin") for location in removed.deleted)
+    assert any(location.endswith(".parquet") for location in removed.deleted)
+    assert table.refresh().scan().to_arrow() == kept
+
+
+def test_files_of_a_commit_made_while_files_are_listed_stay(aws: AwsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tablecrypt.maintenance import orphan_files
+
+    table = busy_table(f"file://{tmp_path}/warehouse", tmp_path, aws, "pyiceberg.io.pyarrow.PyArrowFileIO")
+    original: Callable[..., object] = orphan_files.stored_files
+
+    def listed_after_a_commit(*arguments: object) -> object:
+        table.catalog.load_table("db.rows").append(rows(900))
+        return original(*arguments)
+
+    monkeypatch.setattr(orphan_files, "stored_files", listed_after_a_commit)
+
+    assert not remove_orphan_files(table, LATER).found
+
+
+def test_a_moment_without_a_zone_and_a_plain_table_are_refused(aws: AwsServer, tmp_path: Path) -> None:
+    table = busy_table(f"file://{tmp_path}/warehouse", tmp_path, aws, "pyiceberg.io.pyarrow.PyArrowFileIO")
+    with pytest.raises(ConfigurationError, match="has no time zone"):
+        remove_orphan_files(table, dt.datetime(2024, 1, 1))
+    plain = table.catalog.create_table("db.plain", SCHEMA)
+
+    with pytest.raises(ConfigurationError, match="is not an encrypted table"):
+        remove_orphan_files(plain)
+
+
+def test_spellings_of_one_location_are_the_same() -> None:
+    assert len({_canonical(each) for each in ("file:///a/b%20c", "file:/a/b c", "/a/b c")}) == 1
+    assert _canonical("s3a://bucket/k") == _canonical("s3://bucket/k") != _canonical("s3://other/k")

@@ -1,0 +1,572 @@
+"""Spark's own Parquet reader on encrypted tables: the rows of the portable path, or it steps aside and says why."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gc
+import io
+import json
+import logging
+import math
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from decimal import Decimal
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+import tablecrypt.spark as tcs
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.install import CLASSES, jvm_side
+from tablecrypt.spark.kms_access import keeps_messages_private
+from tests.spark.conftest import CATALOG, Lake, SparkRun
+from tests.spark.test_no_key_leaves_sealed_tasks import file_keys, found
+from tests.support.aws import AwsServer
+from tests.support.compare import assert_same_rows
+from tests.support.plaintext import CANARY
+from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.java
+
+KEY: Final = {"encryption.key-id": "alias/orders", "write.delete.mode": "merge-on-read"}
+FOLDER_AS_S3: Final = Path(__file__).parents[1] / "support" / "java_src" / "FolderAsS3.java"
+# What Spark's reader does not serve, each for the reason that its name tells.
+PORTABLE: Final = {"avro_data", "equality_deletes"}
+VECTORS: Final = [*load(GOLDEN).values(), *load(JAVA).values()]
+VALUES: Final = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "note", StringType()),
+    NestedField(3, "price", DecimalType(9, 2)),
+    NestedField(4, "ratio", DoubleType()),
+    NestedField(5, "small", FloatType()),
+    NestedField(6, "day", DateType()),
+    NestedField(7, "local", TimestampType()),
+    NestedField(8, "instant", TimestamptzType()),
+    NestedField(9, "number", IntegerType()),
+    NestedField(10, "inner", StructType(NestedField(11, "x", IntegerType()), NestedField(12, "y.z", StringType()))),
+    NestedField(13, "tags", ListType(14, StringType(), element_required=False)),
+)
+
+
+def values(first: int, count: int) -> pa.Table:
+    """Rows in which every third value is null, and some numbers are NaN, infinite or a negative zero."""
+
+    def column(make: Any, data_type: pa.DataType) -> pa.Array:
+        return pa.array([None if number % 3 == 0 else make(number) for number in range(first, first + count)], data_type)
+
+    special = [math.nan, -0.0, 0.0, math.inf, -math.inf, 0.1]
+    moment = dt.datetime(1969, 12, 31, 23, 59, 59, 999999)
+    columns = {
+        "id": pa.array(range(first, first + count), pa.int64()),
+        "note": column(lambda number: f"{CANARY} {number % 10}", pa.string()),
+        "price": column(lambda number: Decimal(number - 20) / 4, pa.decimal128(9, 2)),
+        "ratio": column(lambda number: special[number % 6], pa.float64()),
+        "small": column(lambda number: special[number % 6], pa.float32()),
+        "day": column(lambda number: dt.date(1, 1, 1) + dt.timedelta(days=number * 9000), pa.date32()),
+        "local": column(lambda number: moment + dt.timedelta(days=number), pa.timestamp("us")),
+        "instant": column(lambda number: (moment - dt.timedelta(days=number)).replace(tzinfo=dt.UTC), pa.timestamp("us", "UTC")),
+        "number": column(lambda number: number % 7, pa.int32()),
+        "inner": column(lambda number: {"x": number, "y.z": "a"}, pa.struct([("x", pa.int32()), ("y.z", pa.string())])),
+        "tags": column(lambda number: ["a", None][: number % 3], pa.list_(pa.string())),
+    }
+    schema = pa.schema([pa.field(name, array.type, nullable=name != "id") for name, array in columns.items()])
+    return pa.table(columns, schema=schema)
+
+
+def read(spark: SparkSession, lake: Lake, name: str, *arguments: Any, **named: Any) -> DataFrame:
+    return tcs.read_table(spark, lake.identifier(name), *arguments, catalog_properties=lake.properties, **named)
+
+
+def plan_of(rows: DataFrame) -> str:
+    with redirect_stdout(io.StringIO()) as out:
+        rows.explain(mode="formatted")
+    return out.getvalue()
+
+
+def is_jvm(rows: DataFrame) -> bool:
+    plan = plan_of(rows)
+    assert ("Scan parquet" in plan) != ("MapInArrow" in plan)
+    return "Scan parquet" in plan
+
+
+def assert_paths_agree(spark: SparkSession, lake: Lake, name: str, *arguments: Any, **named: Any) -> int:
+    """Both paths give the same rows, columns and types. Returns how many rows."""
+    jvm = read(spark, lake, name, *arguments, path="jvm", **named)
+    python = read(spark, lake, name, *arguments, path="python", **named)
+    assert jvm.columns == python.columns
+    rows = python.toArrow()
+    assert_same_rows(jvm.toArrow(), rows)
+    return rows.num_rows
+
+
+@pytest.fixture(scope="module")
+def vectors_in_hadoop(spark: SparkSession) -> Iterator[None]:
+    """A Hadoop file system for s3:// that reads the vectors from their folders."""
+    context: Any = spark.sparkContext
+    compiler = context._jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(FOLDER_AS_S3.name, FOLDER_AS_S3.read_text())
+    configuration = context._jsc.hadoopConfiguration()
+    before = configuration.getClassLoader()
+    configuration.setClassLoader(compiler.getClassLoader())
+    configuration.set("fs.s3.impl", "tablecrypt.tests.FolderAsS3")
+    configuration.set("tablecrypt.tests.s3", f"{GOLDEN / 's3'},{JAVA / 's3'}")
+    yield
+    configuration.unset("fs.s3.impl")
+    configuration.setClassLoader(before)
+
+
+def lake_in(folder: Path, aws: AwsServer, **more: str) -> Lake:
+    """An empty catalog whose tables lie in the folder."""
+    properties = {
+        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+        "uri": f"sqlite:///{folder.parent}/{folder.name}-jvm.db",
+        "warehouse": folder.as_uri(),
+        **aws.kms_properties,
+        **more,
+    }
+    catalog = load_catalog(CATALOG, **properties)
+    catalog.create_namespace("db")
+    return Lake(catalog, properties, folder)
+
+
+@pytest.fixture(scope="module")
+def vectors(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory, vectors_in_hadoop: None) -> Lake:
+    """A catalog of the tables that Java wrote; PyIceberg reads them from S3."""
+    lake = lake_in(tmp_path_factory.mktemp("vectors"), aws, **aws.s3_properties)
+    for folder in (GOLDEN, JAVA):
+        aws.load_bucket(folder / "s3")
+    for vector in VECTORS:
+        lake.catalog.register_table(f"db.{vector.name}", vector.metadata_location)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def valued(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A catalog with the table `values`: two files, the second with a deletion vector."""
+    lake = lake_in(tmp_path_factory.mktemp("values"), aws)
+    table = lake.catalog.create_table("db.values", VALUES, properties=KEY)
+    table.append(values(0, 60))
+    table.append(values(60, 60))
+    table.delete("id in (61, 62, 119)")
+    return lake
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"{vector.folder.name}-{vector.name}")
+def test_what_java_wrote_is_read_as_java_read_it(spark: SparkSession, vectors: Lake, vector: VectorTable) -> None:
+    by_itself = read(spark, vectors, f"db.{vector.name}")
+
+    if vector.snapshot_ids:
+        assert is_jvm(by_itself) == (vector.name not in PORTABLE)
+    assert_same_rows(by_itself.toArrow(), vector.expected())
+    assert_same_rows(read(spark, vectors, f"db.{vector.name}", path="python").toArrow(), vector.expected())
+    for number, snapshot_id in enumerate(vector.snapshot_ids):
+        rows = read(spark, vectors, f"db.{vector.name}", snapshot_id=snapshot_id)
+        assert_same_rows(rows.toArrow(), vector.expected(f"snapshot-{number}"))
+
+
+@pytest.mark.parametrize(
+    "row_filter",
+    [
+        "id >= 50 and id < 70",
+        "id = 10000000000",
+        "note = 'c4nary-plaintext-must-not-appear 4' or id = 3",
+        "note like 'c4nary%'",
+        "note not like 'c4nary-plaintext-must-not-appear 4%'",
+        "price = 2.50",
+        "price > 1.25",
+        "ratio > 0",
+        "ratio <= 0",
+        "ratio = 0",
+        "ratio != 0.1",
+        "not (ratio > 0)",
+        "ratio is nan",
+        "ratio is not nan",
+        "small >= 0.1",
+        "day < '0800-01-01'",
+        "local >= '1970-01-05T00:00:00'",
+        "instant < '1969-12-01T00:00:00+00:00'",
+        "number in (1, 2)",
+        "number not in (1, 2)",
+        "not (number in (1, 2) or price < 1)",
+        "number is null and id > 3",
+        "number is not null",
+        "inner.x > 30",
+    ],
+)
+def test_filters_keep_the_same_rows(spark: SparkSession, valued: Lake, row_filter: str) -> None:
+    rows = read(spark, valued, "db.values", row_filter=row_filter, path="jvm")
+
+    assert_same_rows(rows.toArrow(), valued.catalog.load_table("db.values").scan(row_filter).to_arrow())
+
+
+def test_columns_types_and_order_are_those_of_the_portable_path(spark: SparkSession, valued: Lake) -> None:
+    for columns in (None, ["tags", "id"], ["inner.x", "note"]):
+        jvm, python = (read(spark, valued, "db.values", columns, path=path) for path in ("jvm", "python"))
+        assert jvm.dtypes == python.dtypes
+        assert [field.nullable for field in jvm.schema] == [field.nullable for field in python.schema]
+        assert_same_rows(jvm.toArrow(), python.toArrow())
+
+
+def test_what_is_done_to_the_dataframe_reaches_the_files(spark: SparkSession, valued: Lake) -> None:
+    rows = read(spark, valued, "db.values", path="jvm").where("id > 100").select("note")
+
+    assert "ReadSchema: struct<id:bigint,note:string>" in plan_of(rows)
+    assert "GreaterThan(id,100)" in plan_of(rows)
+    assert rows.count() == 18
+
+
+def test_deleted_rows_stay_deleted_in_large_files_of_many_row_groups(spark: SparkSession, lake: Lake) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+    table = lake.catalog.create_table("db.large", schema, properties={**KEY, "write.parquet.row-group-limit": "1000"})
+    table.append(pa.table({"id": pa.array(range(10_000), pa.int64()), "note": [CANARY] * 10_000}))
+    table.delete("id >= 2500 and id < 7500")
+    table.append(pa.table({"id": pa.array(range(10_000, 10_010), pa.int64()), "note": [CANARY] * 10}))
+    table.delete("id in (0, 9999, 10009)")
+
+    rows = read(spark, lake, "db.large", path="jvm")
+
+    living = [*range(1, 2500), *range(7500, 9999), *range(10_000, 10_009)]
+    assert sorted(row["id"] for row in rows.select("id").collect()) == living
+    assert rows.where("id = 7500").count() == 1
+    assert rows.where("id = 7499").count() == 0
+    assert rows.count() == len(living)
+
+
+def test_partitions_of_any_name_are_read(spark: SparkSession, lake: Lake) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "note", StringType()))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), PartitionField(1, 1001, BucketTransform(2), "id_bucket"))
+    table = lake.catalog.create_table("db.parts", schema, partition_spec=spec, properties=KEY)
+    regions = ["a/b c=d", "ü%20+", "[x]*{y,z}?", "", None, "_hidden", ".dot", "a:b#c"]
+    table.append(pa.table({"id": pa.array(range(40), pa.int64()), "region": regions * 5, "note": [CANARY] * 40}))
+
+    assert assert_paths_agree(spark, lake, "db.parts") == 40
+    assert assert_paths_agree(spark, lake, "db.parts", row_filter="region = '[x]*{y,z}?'") == 5
+    assert assert_paths_agree(spark, lake, "db.parts", ["id"], "region = '_hidden' or region is null") == 10
+
+
+def test_columns_that_were_added_renamed_swapped_and_widened_are_read_right(spark: SparkSession, lake: Lake) -> None:
+    inner = StructType(NestedField(5, "x", IntegerType()), NestedField(6, "y", IntegerType()))
+    schema = Schema(
+        NestedField(1, "number", IntegerType()),
+        NestedField(2, "b", LongType()),
+        NestedField(3, "c", LongType()),
+        NestedField(4, "s", inner),
+    )
+    table = lake.catalog.create_table("db.evolved", schema, properties=KEY)
+    old = {"number": [1, 2], "b": [10, 11], "c": [1000, 1001], "s": [{"x": 1, "y": 100}, None]}
+    table.append(pa.Table.from_pylist(pa.table(old).to_pylist(), schema=table.schema().as_arrow()))
+    _rename(table, ("b", "swap"), ("c", "b"), ("swap", "c"), ("s.x", "swap"), ("s.y", "x"), ("s.swap", "y"))
+    with table.update_schema() as change:
+        change.update_column("number", LongType())
+        change.add_column("added", StringType())
+        change.move_first("added")
+    table.append(
+        pa.Table.from_pylist(
+            [{"added": CANARY, "number": 2**40, "b": 1002, "c": 12, "s": {"y": 2, "x": 101}}], schema=table.schema().as_arrow()
+        )
+    )
+
+    rows = read(spark, lake, "db.evolved", path="jvm")
+    assert sorted(tuple(row) for row in rows.select("number", "b", "c", "added").collect()) == [
+        (1, 1000, 10, None),
+        (2, 1001, 11, None),
+        (2**40, 1002, 12, CANARY),
+    ]
+    assert sorted(row["x"] for row in rows.where("s is not null").select("s.x").collect()) == [100, 101]
+    # Pushed down by name, each of these would skip the first file: its statistics are those of the other column.
+    swapped = (("b >= 1000", 3), ("c < 20", 3), ("s.x >= 100", 2))
+    # Cut to the 32 bits that the first file has, the last two would be other numbers.
+    widened = (("number = 1", 1), ("number > 3", 1), ("number < 4294967297", 2), ("number > 4294967299", 1))
+    for condition, count in swapped + widened:
+        assert rows.where(condition).count() == count
+        assert assert_paths_agree(spark, lake, "db.evolved", row_filter=condition) == count
+    pushed = plan_of(rows.where("b >= 1000 and number > 3 and added = 'x'"))
+    assert "EqualTo(added,x)" in pushed
+    assert "GreaterThan(number,3)" not in pushed
+    assert "GreaterThanOrEqual(b,1000)" not in pushed
+
+
+def test_a_negative_filter_on_a_column_that_files_may_lack_is_left_to_the_portable_path(spark: SparkSession, lake: Lake) -> None:
+    table = lake.catalog.create_table("db.grown", Schema(NestedField(1, "id", LongType())), properties=KEY)
+    table.append(pa.table({"id": pa.array([1, 2], pa.int64())}))
+    with table.update_schema() as change:
+        change.add_column("note", StringType())
+    table.append(pa.table({"id": pa.array([3, 4], pa.int64()), "note": [CANARY, None]}))
+
+    assert not is_jvm(read(spark, lake, "db.grown", row_filter="note != 'x'"))
+    assert is_jvm(read(spark, lake, "db.grown", row_filter="id != 3"))
+    assert assert_paths_agree(spark, lake, "db.grown", row_filter="note is null") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        ("avro_data", {}, "it is of format AVRO"),
+        ("equality_deletes", {}, "rows of it are deleted by equality"),
+        ("orders", {"columns": ["id", "_row_id"]}, "_row_id is a column of row lineage"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_with_the_reason(
+    spark: SparkSession, vectors: Lake, name: str, arguments: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        read(spark, vectors, f"db.{name}", path="jvm", **arguments)
+    assert not is_jvm(read(spark, vectors, f"db.{name}", **arguments))
+
+
+def test_columns_that_python_translates_are_left_to_it(spark: SparkSession, lake: Lake) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "ref", UUIDType()), NestedField(3, "ID", LongType()))
+    table = lake.catalog.create_table("db.refs", schema, properties=KEY)
+    table.append(pa.table({"id": pa.array([1], pa.int64()), "ref": pa.array([bytes(16)], pa.uuid()), "ID": pa.array([2], pa.int64())}))
+
+    with pytest.raises(ConfigurationError, match="ref: uuid is translated by Python"):
+        read(spark, lake, "db.refs", ["ref"], path="jvm")
+    with pytest.raises(ConfigurationError, match="names of columns differ in case alone"):
+        read(spark, lake, "db.refs", ["id", "ID"], path="jvm")
+    with pytest.raises(ConfigurationError, match="use jvm or python"):
+        read(spark, lake, "db.refs", path="java")
+    assert is_jvm(read(spark, lake, "db.refs", ["id"]))
+
+
+def test_files_that_hadoop_does_not_find_are_left_to_the_portable_path(spark: SparkSession, aws: AwsServer, tmp_path: Path) -> None:
+    lake = lake_in(tmp_path, aws, **aws.s3_properties)
+    location = f"s3://{aws.bucket('jvm-unknown')}/db/orders"
+    table = lake.catalog.create_table("db.orders", Schema(NestedField(1, "id", LongType())), location=location, properties=KEY)
+    table.append(pa.table({"id": pa.array([1], pa.int64())}))
+
+    with pytest.raises(ConfigurationError, match="Hadoop, with its own configuration and credentials, does not find it"):
+        read(spark, lake, "db.orders", path="jvm")
+    assert [row["id"] for row in read(spark, lake, "db.orders").collect()] == [1]
+
+
+def test_no_setting_of_the_session_is_changed_or_needed(spark: SparkSession, valued: Lake) -> None:
+    session = spark.newSession()
+    before = {row["key"]: row["value"] for row in session.sql("SET").collect()}
+    hadoop: Any = spark.sparkContext._jsc
+
+    rows = read(session, valued, "db.values", path="jvm")
+
+    assert rows.count() == 117
+    assert {row["key"]: row["value"] for row in session.sql("SET").collect()} == before
+    assert hadoop.hadoopConfiguration().get("parquet.crypto.factory.class") is None
+    session.conf.set("spark.sql.parquet.fieldId.read.enabled", "false")
+    session.conf.set("spark.sql.parquet.enableVectorizedReader", "false")
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    assert_same_rows(read(session, valued, "db.values", path="jvm").toArrow(), valued.catalog.load_table("db.values").scan().to_arrow())
+
+
+def test_it_works_from_another_thread(spark: SparkSession, valued: Lake) -> None:
+    counts: list[int] = []
+    thread = threading.Thread(target=lambda: counts.append(read(spark, valued, "db.values", path="jvm").count()))
+
+    thread.start()
+    thread.join()
+
+    assert counts == [117]
+
+
+def test_every_java_source_is_shipped_and_compiled() -> None:
+    sources = {path.name for path in resources.files("tablecrypt.spark.jvm").joinpath("java").iterdir()}
+
+    assert sources == {f"{name}.java" for name in CLASSES}
+
+
+@pytest.mark.parametrize("damage", ["a bit", "the end", "the file"])
+def test_a_damaged_or_missing_file_fails_the_job_even_where_the_session_ignores_such(
+    spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path, damage: str
+) -> None:
+    lake = lake_in(unwatched_warehouse, aws)
+    table = lake.catalog.create_table("db.values", VALUES, properties=KEY)
+    table.append(values(0, 30))
+    table.append(values(30, 30))
+    rows = read(_ignoring(spark), lake, "db.values", path="jvm")
+    [path, *_] = sorted(unwatched_warehouse.rglob("*.parquet"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    if damage == "the file":
+        path.unlink()
+    else:
+        path.write_bytes(content if damage == "a bit" else content[:-100])
+
+    with pytest.raises(Exception, match=r"(?s)FAILED_READ_FILE.*" + path.name):
+        rows.collect()
+
+
+def test_a_plaintext_file_in_the_place_of_an_encrypted_one_is_refused(
+    spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    lake = lake_in(unwatched_warehouse, aws)
+    table = lake.catalog.create_table("db.values", VALUES, properties=KEY)
+    table.append(values(0, 30))
+    rows = read(spark, lake, "db.values", path="jvm")
+    [path] = unwatched_warehouse.rglob("*.parquet")
+    pq.write_table(table.scan().to_arrow(), path)
+
+    with pytest.raises(Exception, match=r"(?s)FAILED_READ_FILE.*" + path.name):
+        rows.collect()
+
+
+def test_keys_are_forgotten_with_the_last_plan_or_rdd_of_their_read(spark: SparkSession, valued: Lake) -> None:
+    before = _held_reads(spark)
+    derived = read(spark, valued, "db.values", path="jvm").where("id > 3").select("id")
+
+    assert _held_reads(spark) == before + 2, "one for files without deletes, one for those with"
+    assert derived.count() == 113
+    rdd = derived.rdd
+    del derived
+    gc.collect()
+    assert rdd.count() == 113
+    del rdd
+    assert _held_reads(spark) == before
+
+
+def test_no_key_is_in_plan_event_log_task_or_debug_log(spark_run: SparkRun, valued: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    spark = spark_run.session
+    with caplog.at_level(logging.DEBUG, "py4j"):
+        rows = read(spark, valued, "db.values", row_filter="id < 100", path="jvm")
+        assert rows.repartition(3, "id").groupBy("id").count().count() == 98
+    execution: Any = rows._jdf.queryExecution()
+    plan = "".join(execution.explainString(execution_mode) for execution_mode in _explain_modes(spark))
+    haystacks = {
+        "plan": plan.encode(),
+        "tasks": bytes(spark.sparkContext._jvm.org.apache.spark.util.Utils.serialize(execution.toRdd())),
+        "py4j's log": caplog.text.encode(),
+    }
+    haystacks |= {str(path): path.read_bytes() for path in spark_run.event_log.rglob("*") if path.is_file()}
+    haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
+    keys = file_keys(valued.catalog.load_table("db.values"))  # type: ignore[arg-type]
+
+    assert len(keys) >= 4
+    assert b"PlannedFiles" in haystacks["plan"]
+    assert b"tablecrypt.jvm.ReadFunction" in haystacks["tasks"]
+    assert b"dataset" in haystacks["py4j's log"]
+    assert any(b"PlannedFiles" in content for name, content in haystacks.items() if name not in ("plan", "tasks"))
+    assert found(keys, haystacks) == []
+
+
+def test_a_session_with_artifacts_of_its_own_is_served_too(spark: SparkSession, valued: Lake, tmp_path: Path) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("not a class")
+    session = spark.newSession()
+    session.addArtifacts(str(note), file=True)
+
+    assert read(session, valued, "db.values", path="jvm").count() == 117
+
+
+@pytest.mark.slow
+def test_executors_of_a_cluster_get_their_keys_and_one_that_is_killed_is_replaced(
+    aws: AwsServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = lake_in(tmp_path_factory.mktemp("cluster"), aws)
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+    table = lake.catalog.create_table("db.many", schema, properties=KEY)
+    for first in range(0, 4000, 500):
+        table.append(pa.table({"id": pa.array(range(first, first + 500), pa.int64()), "note": [CANARY] * 500}))
+    table.delete("id in (0, 1, 3999)")
+    keys = [key.hex() for key in file_keys(table)]
+
+    job = Path(__file__).parents[1] / "support" / "spark_cluster_job.py"
+    arguments = json.dumps({"table": lake.identifier("db.many"), "properties": lake.properties, "folder": str(lake.warehouse.parent)})
+    run = subprocess.run(
+        [sys.executable, str(job)], input=arguments, capture_output=True, text=True, check=False, timeout=300, cwd=lake.warehouse.parent
+    )
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    answers = json.loads(run.stdout.splitlines()[-1])
+    living = [number for number in range(4000) if number not in (0, 1, 3999)]
+    assert answers["plan"] == "jvm"
+    assert answers["first"] == [len(living), sum(living)]
+    assert answers["killed"] >= 1
+    assert answers["while an executor was killed"] == [len(living), sum(living)]
+    assert answers["afterwards"] == [len(living), sum(living)]
+    assert not [key for key in keys if key in run.stdout + run.stderr]
+
+
+def test_keys_go_in_the_clear_only_where_that_was_asked_for_and_not_forbidden(
+    spark: SparkSession, valued: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tablecrypt.spark.jvm.reader.keeps_messages_private", lambda _setting: False)
+    strict = Lake(valued.catalog, valued.properties | {"tablecrypt.spark.require-encrypted-rpc": "true"}, valued.warehouse)
+
+    assert not is_jvm(read(spark, valued, "db.values"))
+    assert is_jvm(read(spark, valued, "db.values", path="jvm"))
+    assert "keys of data files travel to the executors in the clear" in caplog.text
+    with pytest.raises(ConfigurationError, match=r"set spark\.authenticate and spark\.network\.crypto\.enabled"):
+        read(spark, strict, "db.values", path="jvm")
+
+
+@pytest.mark.parametrize(
+    ("settings", "private"),
+    [
+        ({"spark.master": "local[4]"}, True),
+        ({"spark.master": "local"}, True),
+        ({"spark.master": "local-cluster[2,1,1024]"}, False),
+        ({"spark.master": "spark://host:7077", "spark.authenticate": "true"}, False),
+        ({"spark.master": "spark://host:7077", "spark.network.crypto.enabled": "true"}, False),
+        ({"spark.master": "yarn", "spark.authenticate": "true", "spark.network.crypto.enabled": "true"}, True),
+        ({"spark.master": "yarn", "spark.authenticate": "true", "spark.ssl.rpc.enabled": "true"}, True),
+    ],
+)
+def test_messages_are_private_on_one_machine_or_where_spark_encrypts_them(settings: dict[str, str], private: bool) -> None:
+    assert keeps_messages_private(settings.get) == private
+
+
+def _ignoring(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    session.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    return session
+
+
+def _rename(table: Table, *names: tuple[str, str]) -> None:
+    for old, new in names:
+        with table.update_schema() as change:
+            change.rename_column(old, new)
+
+
+def _explain_modes(spark: SparkSession) -> list[Any]:
+    modes: Any = spark.sparkContext._jvm.org.apache.spark.sql.execution.ExplainMode
+    return [modes.fromString(mode) for mode in ("extended", "formatted", "codegen", "cost")]
+
+
+def _held_reads(spark: SparkSession) -> int:
+    """How many reads the broker still holds keys of, once what can be collected is gone in both processes."""
+    counts: list[int] = []
+    while len(counts) < 3 or len(set(counts[-3:])) > 1:
+        gc.collect()
+        jvm: Any = spark.sparkContext._jvm
+        jvm.java.lang.System.gc()
+        jvm.java.lang.Thread.sleep(100)
+        counts.append(jvm_side(spark).broker.heldReads())
+    return counts[-1]

@@ -1,0 +1,343 @@
+"""Overwrites, merges and deletes through Spark: which rows remain, which files are written, and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
+
+import tablecrypt.spark as tcs
+from tablecrypt.errors import ConfigurationError
+from tests.spark.conftest import Lake
+from tests.support.plaintext import CANARY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "region", StringType()),
+    NestedField(3, "note", StringType()),
+)
+BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
+KEY = {"encryption.key-id": "alias/orders"}
+MODES = ["copy-on-write", "merge-on-read"]
+
+
+def properties(mode: str = "copy-on-write") -> dict[str, str]:
+    return {**KEY, "write.delete.mode": mode, "write.merge.mode": mode}
+
+
+def frame(spark: SparkSession, first: int, count: int, note: str = CANARY, partitions: int = 2) -> DataFrame:
+    return spark.range(first, first + count, 1, partitions).selectExpr(
+        "id", "concat('r', cast(id % 3 as string)) as region", f"'{note}' as note"
+    )
+
+
+@pytest.fixture
+def name(lake: Lake) -> str:
+    return lake.identifier("db.rows")
+
+
+@pytest.fixture
+def write(lake: Lake, name: str) -> Any:
+    def write(df: DataFrame, mode: Any = "append", **arguments: Any) -> None:
+        tcs.write_table(df, name, mode, catalog_properties=lake.properties, **arguments)
+
+    return write
+
+
+def rows_of(table: Table) -> dict[int, str]:
+    rows = table.refresh().scan().to_arrow()
+    assert len(set(rows["id"].to_pylist())) == rows.num_rows
+    return dict(zip(rows["id"].to_pylist(), rows["note"].to_pylist(), strict=True))
+
+
+def row_ids(table: Table) -> dict[int, int]:
+    rows = table.refresh().scan(selected_fields=("id", "_row_id")).to_arrow()
+    return dict(zip(rows["id"].to_pylist(), rows["_row_id"].to_pylist(), strict=True))
+
+
+def files_of(table: Table) -> list[Any]:
+    return [task.file for task in table.refresh().scan().plan_files()]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_overwrite_by_filter_replaces_matching_rows_alone_in_one_snapshot(
+    spark: SparkSession, lake: Lake, write: Any, mode: str
+) -> None:
+    table = lake.catalog.create_table("db.rows", SCHEMA, properties=properties(mode))
+    write(frame(spark, 0, 100))
+    before = row_ids(table)
+
+    write(frame(spark, 200, 5, "new"), "overwrite", overwrite_filter="id >= 50 and region = 'r1'", snapshot_properties={"job": "fix"})
+
+    kept = [each for each in range(100) if each < 50 or each % 3 != 1]
+    assert rows_of(table) == dict.fromkeys(kept, CANARY) | dict.fromkeys(range(200, 205), "new")
+    assert len(table.snapshots()) == 2
+    assert table.current_snapshot().summary["job"] == "fix"
+    after = row_ids(table)
+    assert {each: after[each] for each in kept} == {each: before[each] for each in kept}
+    assert bool(list(lake.warehouse.rglob("*.puffin"))) == (mode == "merge-on-read")
+
+
+def test_a_dynamic_overwrite_replaces_the_partitions_that_occur(spark: SparkSession, lake: Lake, write: Any) -> None:
+    table = lake.catalog.create_table("db.rows", SCHEMA, partition_spec=BY_REGION, properties=KEY)
+    write(frame(spark, 0, 30))
+
+    write(frame(spark, 100, 30, "new").where("region = 'r1'"), "overwrite_partitions")
+
+    kept = [each for each in range(30) if each % 3 != 1]
+    assert rows_of(table) == dict.fromkeys(kept, CANARY) | {each: "new" for each in range(100, 130) if each % 3 == 1}
+    assert len(table.snapshots()) == 2
+
+
+def test_a_dynamic_overwrite_goes_by_computed_partition_values_too(spark: SparkSession, lake: Lake, write: Any) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "bucket"))
+    table = lake.catalog.create_table("db.rows", SCHEMA, partition_spec=spec, properties=KEY)
+    write(frame(spark, 0, 40))
+    gone = BucketTransform(4).transform(LongType())(100)
+
+    write(frame(spark, 100, 1, "new"), "overwrite_partitions")
+
+    bucket = BucketTransform(4).transform(LongType())
+    assert rows_of(table) == {each: CANARY for each in range(40) if bucket(each) != gone} | {100: "new"}
+
+
+def test_a_dynamic_overwrite_needs_partitions_and_no_older_ones(spark: SparkSession, lake: Lake, write: Any) -> None:
+    table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    with pytest.raises(ConfigurationError, match="has no partitions: use mode 'overwrite'"):
+        write(frame(spark, 0, 1), "overwrite_partitions")
+    write(frame(spark, 0, 3))
+    table.refresh()
+    with table.update_spec() as change:
+        change.add_identity("region")
+
+    with pytest.raises(ConfigurationError, match="files from before its partitioning was changed"):
+        write(frame(spark, 0, 1), "overwrite_partitions")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_merge_updates_rows_with_the_same_keys_and_adds_the_others(spark: SparkSession, lake: Lake, write: Any, mode: str) -> None:
+    table = lake.catalog.create_table("db.rows", SCHEMA, properties=properties(mode))
+    write(frame(spark, 0, 100))
+    table.refresh().delete("id = 3")
+    before = row_ids(table)
+    snapshots = len(table.snapshots())
+
+    write(frame(spark, 90, 20, "new"), "merge", keys=["id"])
+
+    kept = [each for each in range(90) if each != 3]
+    assert rows_of(table) == dict.fromkeys(kept, CANARY) | dict.fromkeys(range(90, 110), "new")
+    assert len(table.snapshots()) == snapshots + 1
+    after = row_ids(table)
+    assert {each: after[each] for each in before} == before
+    assert len(set(after.values())) == len(after)
+    write(frame(spark, 0, 110, "newest"), "merge", keys=["id", "region"])
+    assert rows_of(table) == dict.fromkeys(range(110), "newest")
+
+
+def test_a_merge_into_an_empty_table_adds_all_rows(spark: SparkSession, lake: Lake, write: Any) -> None:
+    schema = Schema(*SCHEMA.fields, identifier_field_ids=[1])
+    table = lake.catalog.create_table("db.rows", schema, properties=KEY)
+
+    write(frame(spark, 0, 10), "merge")
+
+    assert rows_of(table) == dict.fromkeys(range(10), CANARY)
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT explode(array(1L, 2L, 1L)) AS id", "do not name one row: some occur more than once"),
+        ("SELECT explode(array(77L, 77L)) AS id", "do not name one row: some occur more than once"),
+        ("SELECT 1L AS id, cast(null as string) AS region", "merge key 'region' is null"),
+    ],
+)
+def test_keys_that_do_not_name_one_row_fail_the_merge_and_leave_no_file(
+    spark: SparkSession, lake: Lake, write: Any, query: str, told: str
+) -> None:
+    table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    write(frame(spark, 0, 10))
+    files = sorted(lake.warehouse.rglob("*.parquet"))
+
+    with pytest.raises(Exception, match=told):
+        write(spark.sql(query), "merge", keys=["id", "region"] if "region" in query else ["id"])
+
+    assert sorted(lake.warehouse.rglob("*.parquet")) == files
+    assert len(table.refresh().snapshots()) == 1
+
+
+def test_merge_keys_that_cannot_be_compared_are_refused(spark: SparkSession, lake: Lake, write: Any) -> None:
+    schema = Schema(*SCHEMA.fields, NestedField(4, "score", DoubleType()))
+    lake.catalog.create_table("db.rows", schema, properties=KEY)
+
+    for keys, told in (
+        (None, "merge needs keys"),
+        (["nowhere"], "merge key 'nowhere' is not a column of the table"),
+        (["score"], "missing from the DataFrame"),
+    ):
+        with pytest.raises(ConfigurationError, match=told):
+            write(frame(spark, 0, 1), "merge", keys=keys)
+    with pytest.raises(ConfigurationError, match="whose values are not compared safely"):
+        write(spark.sql("SELECT 1L AS id, 0.5D AS score"), "merge", keys=["score"])
+
+
+def test_a_merge_beside_another_that_changed_its_rows_commits_nothing(
+    spark: SparkSession, lake: Lake, write: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tablecrypt.spark import write as module
+
+    table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    write(frame(spark, 0, 20))
+    original = module.settle
+
+    def after_another(*arguments: Any) -> None:
+        lake.catalog.load_table("db.rows").delete("id = 5")
+        original(*arguments)
+
+    monkeypatch.setattr(module, "settle", after_another)
+
+    with pytest.raises(ValidationException):
+        write(frame(spark, 5, 5, "new"), "merge", keys=["id"])
+
+    assert rows_of(table) == {each: CANARY for each in range(20) if each != 5}
+    named = {file.file_path.rpartition("/")[2] for snapshot in table.snapshots() for file in _files_at(table, snapshot.snapshot_id)}
+    assert {path.name for path in lake.warehouse.rglob("*.parquet")} == named
+
+
+def _files_at(table: Table, snapshot_id: int) -> list[Any]:
+    return [task.file for task in table.scan(snapshot_id=snapshot_id).plan_files()]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_delete_removes_matching_rows_and_nothing_else(spark: SparkSession, lake: Lake, write: Any, name: str, mode: str) -> None:
+    table = lake.catalog.create_table("db.rows", SCHEMA, partition_spec=BY_REGION, properties=properties(mode))
+    write(frame(spark, 0, 90))
+    before = row_ids(table)
+
+    for row_filter in ("id < 30 and region = 'r2'", "region = 'r0'", "id = 1", "id = 4"):
+        tcs.delete_where(spark, name, row_filter, catalog_properties=lake.properties)
+
+    kept = [each for each in range(90) if each % 3 and not (each < 30 and each % 3 == 2) and each not in {1, 4}]
+    assert rows_of(table) == dict.fromkeys(kept, CANARY)
+    assert row_ids(table) == {each: before[each] for each in kept}
+    assert len(table.snapshots()) == 5
+    tcs.delete_where(spark, name, "id = 1000", catalog_properties=lake.properties)
+    assert len(table.refresh().snapshots()) == 5
+
+
+def test_a_branch_gets_its_rows_alone_and_must_exist(spark: SparkSession, lake: Lake, write: Any, name: str) -> None:
+    table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    write(frame(spark, 0, 10))
+    with pytest.raises(ConfigurationError, match="has no branch 'audit'"):
+        write(frame(spark, 10, 10), branch="audit")
+    table.refresh()
+    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "audit").commit()
+
+    write(frame(spark, 10, 10), branch="audit")
+    write(frame(spark, 0, 2, "new"), "merge", keys=["id"], branch="audit")
+    tcs.delete_where(spark, name, "id = 15", branch="audit", catalog_properties=lake.properties)
+
+    assert rows_of(table) == dict.fromkeys(range(10), CANARY)
+    branch = table.scan().use_ref("audit").to_arrow()
+    assert sorted(branch["id"].to_pylist()) == [each for each in range(20) if each != 15]
+    assert branch["note"].to_pylist().count("new") == 2
+    write(frame(spark, 50, 1), "overwrite", branch="audit")
+    assert table.refresh().scan().use_ref("audit").to_arrow()["id"].to_pylist() == [50]
+    assert len(rows_of(table)) == 10
+
+
+def test_rows_distributed_by_partition_make_one_file_for_each(spark: SparkSession, lake: Lake, write: Any) -> None:
+    table = lake.catalog.create_table("db.rows", SCHEMA, partition_spec=BY_REGION, properties=KEY)
+
+    write(frame(spark, 0, 300, partitions=6), distribute_by="partition", sort_by=["id"])
+
+    files = files_of(table)
+    assert len(files) == 3
+    for file in files:
+        rows = table.scan(f"region = '{file.partition[0]}'").to_arrow()["id"].to_pylist()
+        assert rows == sorted(rows)
+    assert len(rows_of(table)) == 300
+
+
+def test_rows_are_distributed_by_computed_partition_values(spark: SparkSession, lake: Lake, write: Any) -> None:
+    schema = Schema(*SCHEMA.fields, NestedField(4, "at", TimestamptzType()))
+    spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "bucket"), PartitionField(4, 1001, DayTransform(), "day"))
+    table = lake.catalog.create_table("db.rows", schema, partition_spec=spec, properties=KEY)
+    rows = frame(spark, 0, 300, partitions=6).selectExpr("*", "if(id = 7, null, timestamp_seconds((id % 2) * 86400)) AS at")
+
+    write(rows, distribute_by="partition")
+
+    files = files_of(table)
+    assert len(files) == 5
+    assert {file.partition[1] for file in files} == {0, 1, None}
+    assert table.scan("at is null").to_arrow()["id"].to_pylist() == [7]
+    assert set(table.scan().to_arrow()["at"].to_pylist()) == {
+        None,
+        dt.datetime(1970, 1, 1, tzinfo=dt.UTC),
+        dt.datetime(1970, 1, 2, tzinfo=dt.UTC),
+    }
+
+
+def test_files_end_at_the_target_size(spark: SparkSession, lake: Lake, write: Any) -> None:
+    table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY | {"write.target-file-size-bytes": "100000"})
+
+    write(frame(spark, 0, 50_000, partitions=1), sort_by=["id"])
+
+    # A file ends with the batch of 10,000 rows that reaches the size.
+    assert len(files_of(table)) == 5
+    assert len(rows_of(table)) == 50_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"mode": "append", "overwrite_filter": "id = 1"}, "overwrite_filter goes with mode 'overwrite'"),
+        ({"mode": "overwrite", "keys": ["id"]}, "keys go with mode 'merge'"),
+        ({"mode": "merge", "keys": ["id"], "sort_by": ["id"]}, "leave distribute_by and sort_by out"),
+        ({"sort_by": ["other"]}, "sort_by names other"),
+        ({"distribute_by": "range"}, "distribute_by 'range' is not known"),
+        ({"distribute_by": "partition"}, "needs a partitioned table"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_before_anything_is_written(
+    spark: SparkSession, lake: Lake, write: Any, arguments: dict[str, Any], told: str
+) -> None:
+    lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+
+    with pytest.raises(ConfigurationError, match=told):
+        write(frame(spark, 0, 1), **arguments)
+
+    assert not list(lake.warehouse.rglob("*.parquet"))
+
+
+def test_a_missing_partition_column_is_refused_before_anything_is_written(spark: SparkSession, lake: Lake, write: Any) -> None:
+    lake.catalog.create_table("db.rows", SCHEMA, partition_spec=BY_REGION, properties=KEY)
+
+    with pytest.raises(ConfigurationError, match="column 'region' is missing from the DataFrame, and the table is partitioned by it"):
+        write(spark.sql("SELECT 1L AS id"))
+
+    assert not list(lake.warehouse.rglob("*.parquet"))
+
+
+def test_merged_rows_are_what_pyiceberg_upserts(spark: SparkSession, lake: Lake, write: Any) -> None:
+    ours = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    theirs = lake.catalog.create_table("db.theirs", SCHEMA, properties=KEY)
+    source = frame(spark, 5, 10, "new").toArrow()
+    for table in (ours, theirs):
+        table.append(pa.table({"id": list(range(10)), "region": ["x"] * 10, "note": [CANARY] * 10}, schema=SCHEMA.as_arrow()))
+
+    write(spark.createDataFrame(source), "merge", keys=["id"])
+    theirs.upsert(source.cast(SCHEMA.as_arrow()), ["id"])
+
+    assert ours.refresh().scan().to_arrow().sort_by("id").to_pylist() == theirs.refresh().scan().to_arrow().sort_by("id").to_pylist()
