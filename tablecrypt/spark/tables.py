@@ -5,13 +5,12 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.utils.config import Config
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
@@ -40,12 +39,15 @@ class LocatedTable:
         """Load a table named "catalog.namespace.table".
 
         Raises:
-            ConfigurationError: the identifier has no catalog part, or the table is not encrypted.
+            ConfigurationError: the identifier has no catalog part, the catalog encrypts nothing, or the table is not encrypted.
         """
         catalog_name, _, name = identifier.partition(".")
         if not catalog_name or "." not in name:
             raise ConfigurationError(f"{identifier!r} does not name a table: write catalog.namespace.table")
-        catalog = load_configured_catalog(catalog_name, catalog_properties or {})
+        # Imported here: executors use this module too, and need none of the catalogs' libraries.
+        from tablecrypt_catalog import load_catalog
+
+        catalog = load_catalog(catalog_name, **(catalog_properties or {}))
         return cls(catalog, name, load_encrypted_table(catalog, name))
 
     def reloaded(self) -> EncryptedTable:
@@ -87,16 +89,6 @@ class LocatedTable:
     def kms_properties(self) -> dict[str, str]:
         """The catalog's properties with which executors reach the KMS."""
         return kms_properties(cast("dict[str, str]", self.catalog.properties))
-
-
-def load_configured_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
-    """Load a catalog by its name in .pyiceberg.yaml or the environment, with `properties` on top.
-
-    PyIceberg looks for py-catalog-impl only among the properties that it is called with, so what it finds in its configuration is handed
-    to it once more.
-    """
-    configured = cast("dict[str, Any]", Config().get_catalog_config(name) or {})
-    return load_catalog(name, **{**configured, **properties})
 
 
 def load_encrypted_table(catalog: Catalog, name: str) -> EncryptedTable:
