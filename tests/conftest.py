@@ -42,7 +42,9 @@ def aws(plaintext_registry: Registry) -> Iterator[AwsServer]:
     server.stop()
 
 
-def _require_java() -> None:
+@pytest.fixture(scope="session")
+def java_runtime() -> None:
+    """A fit Java. Without one the tests that need it are skipped, on a build machine they fail."""
     problem = java_problem()
     if problem and os.environ.get("CI"):
         pytest.fail(problem)
@@ -51,22 +53,20 @@ def _require_java() -> None:
 
 
 @pytest.fixture(scope="session")
-def rest_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer]:
+def rest_server(java_runtime: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestServer]:
     """Iceberg's reference REST catalog server, started once per session. Without a fit Java its tests are skipped, in CI they fail."""
     from tests.support.rest_server import RestServer
 
-    _require_java()
     server = RestServer(tmp_path_factory.mktemp("rest-server"))
     yield server
     server.stop()
 
 
 @pytest.fixture(scope="session")
-def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastore]:
+def hive_metastore(java_runtime: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastore]:
     """A Hive metastore, started once per session. Without a fit Java its tests are skipped, in CI they fail."""
     from tests.support.hive import HiveMetastore
 
-    _require_java()
     with HiveMetastore(tmp_path_factory.mktemp("hive-metastore")) as metastore:
         yield metastore
 

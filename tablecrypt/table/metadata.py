@@ -17,15 +17,14 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, Self
 
-from pydantic import Field, PrivateAttr, ValidationError, field_serializer, model_validator
-from pyiceberg.io import FileIO, InputFile
+from pydantic import Field, PrivateAttr, field_serializer, model_validator
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
-from pyiceberg.serializers import Compressor
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
-from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.manifests.manifest_list_reader import ManifestListHeader, read_manifest_list
@@ -125,20 +124,6 @@ def encrypted_metadata(plain: TableMetadata) -> EncryptedTableMetadata:
     fields = {**IcebergBaseModel.model_dump(plain), "format-version": 3}
     fields.setdefault("next-row-id", 0)
     return EncryptedTableMetadata.model_validate(fields)
-
-
-def read_encrypted_metadata(file: InputFile) -> EncryptedTableMetadata:
-    """Read a metadata.json (or .gz.metadata.json) of version 3 with everything that encryption needs.
-
-    Raises:
-        FormatError: the file is not table metadata of version 3, or its key entries are malformed.
-    """
-    with file.open() as stream, Compressor.get_compressor(file.location).stream_decompressor(stream) as json:
-        content = json.read()
-    try:
-        return EncryptedTableMetadata.model_validate_json(content)
-    except (ValidationError, UnicodeDecodeError) as error:
-        raise FormatError(f"{file.location}: not readable as table metadata of format version 3: {error}") from error
 
 
 def has_encryption_traces(metadata: EncryptedTableMetadata) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,17 +9,11 @@ import pytest
 from tests.support.aws import AwsServer
 from tests.support.hive import HiveMetastore
 from tests.support.java import JavaJudge
-from tests.support.java_version import java_problem
 
 
 @pytest.fixture(scope="session")
-def java(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaJudge]:
+def java(java_runtime: None, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaJudge]:
     """Iceberg Java, started once per session. Without a fit Java the test is skipped, except in CI: there it fails."""
-    problem = java_problem()
-    if problem and os.environ.get("CI"):
-        pytest.fail(problem)
-    if problem:
-        pytest.skip(problem)
     with JavaJudge(tmp_path_factory.mktemp("java-judge"), aws.endpoint) as judge:
         yield judge
 
