@@ -293,8 +293,9 @@ def prefetching() -> set[threading.Thread]:
 @pytest.mark.parametrize("stop", [lambda reader: reader.close(), lambda reader: None], ids=["closed", "forgotten"])
 def test_a_reader_that_is_not_finished_leaves_no_thread(catalog: Catalog, stop: Callable[[pa.RecordBatchReader], None]) -> None:
     table = create(catalog, "db.t", SCHEMA, PartitionSpec(), ROW_GROUPS_OF_7)
-    for start in range(0, 200, 20):
-        table.append(rows(range(start, start + 20)))
+    # Ten files, each of more row groups than wait at once: no thread can be done before the first row group is taken.
+    for start in range(0, 1000, 100):
+        table.append(rows(range(start, start + 100)))
     before = prefetching()
     reader = table.scan().to_arrow_batch_reader()
     reader.read_next_batch()
