@@ -61,13 +61,13 @@ def test_a_forked_child_makes_its_own_even_while_another_thread_is_making_one() 
     def make() -> int:
         if os.getpid() == parent:
             making.set()
-            leave.wait(timeout=10)
+            leave.wait(timeout=60)
         return os.getpid()
 
     value = PerProcess(make)
     maker = threading.Thread(target=value.get)
     maker.start()
-    making.wait(timeout=10)
+    making.wait(timeout=60)
     held = holds_in_forked_child(lambda: value.get() == os.getpid())
     leave.set()
     maker.join()

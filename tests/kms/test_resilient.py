@@ -160,7 +160,7 @@ def test_threads_that_want_the_same_key_make_one_call(client: ResilientKeyManage
 
 
 def test_threads_that_want_different_keys_do_not_wait_for_each_other(client: ResilientKeyManagementClient, service: Service) -> None:
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=60)
     service.before_unwrap = lambda: _pass(together)
     blobs = [_foreign_wrap(service) for _ in range(3)]
     with ThreadPoolExecutor(max_workers=3) as pool:
@@ -318,7 +318,7 @@ def test_a_ttl_of_nothing_remembers_nothing(service: Service) -> None:
 
 
 def _wait(event: threading.Event) -> None:
-    assert event.wait(timeout=10)
+    assert event.wait(timeout=60)
 
 
 def _pass(barrier: threading.Barrier) -> None:

@@ -49,7 +49,7 @@ def test_no_source_runs_further_ahead_than_its_queue() -> None:
     reader = prefetched([counted], lanes=1, depth=3)
     assert next(reader) == 0
     # One item was taken, three wait, and the fifth has been made but finds no room.
-    assert taken.wait(10)
+    assert taken.wait(60)
     assert len(drawn) == 5
     reader.close()  # type: ignore[attr-defined]
     assert len(drawn) == 5
