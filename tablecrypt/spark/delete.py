@@ -21,7 +21,6 @@ from pyroaring import BitMap64
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, delete_files, opened_results
-from tablecrypt.spark.file_entries import FileEntryCodec
 from tablecrypt.spark.positions import FileNumber, bitmap_of, merge_positions
 from tablecrypt.spark.requirements import check_session
 from tablecrypt.spark.rewrite import rewrite_without
@@ -29,6 +28,7 @@ from tablecrypt.spark.row_change import RowChange, is_merge_on_read, numbered, s
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
 from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import ROW_ID
 from tablecrypt.table.plan import EncryptedFileScanTask
 from tablecrypt.table.task_reader import TaskReader

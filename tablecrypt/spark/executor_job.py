@@ -28,10 +28,10 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.spark.attempt_locations import with_attempt_names
-from tablecrypt.spark.file_entries import FileEntryCodec
 from tablecrypt.spark.positions import FilePositions, decode_positions, encode_positions
 from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, Role
 from tablecrypt.spark.tables import TableAccess
+from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.write import write_data_files
 

@@ -23,7 +23,6 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_spark
-from tablecrypt.spark.file_entries import FileEntryCodec
 from tablecrypt.spark.jvm.reader import jvm_rows
 from tablecrypt.spark.planned_read import PlannedRead
 from tablecrypt.spark.requirements import check_session
@@ -31,6 +30,7 @@ from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
 from tablecrypt.spark.tables import TableAccess
 from tablecrypt.spark.types import schema_for_spark
+from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.task_reader import TaskReader
 

@@ -19,12 +19,12 @@ from pyiceberg.table import ALWAYS_TRUE
 from pyroaring import BitMap64
 
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, delete_files, opened_results
-from tablecrypt.spark.file_entries import FileEntryCodec
 from tablecrypt.spark.positions import decode_positions, encode_positions
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.deleted_positions import DeletedPositions
+from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.plan import EncryptedFileScanTask
 from tablecrypt.table.task_reader import TaskReader

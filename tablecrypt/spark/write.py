@@ -39,7 +39,6 @@ from tablecrypt.spark.executor_job import (
     opened_results,
     removing_on_error,
 )
-from tablecrypt.spark.file_entries import FileEntryCodec
 from tablecrypt.spark.layout import Distribution, laid_out
 from tablecrypt.spark.markers import BatchAlreadyCommittedError, BatchMarker, begin
 from tablecrypt.spark.merge import checked_keys, merged_change
@@ -51,6 +50,7 @@ from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.spark.types import schema_for_table
 from tablecrypt.table.delete_modes import upsert_mode
 from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_properties import parquet_writer_options, target_file_size
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from tablecrypt.spark.file_entries import FileEntryCodec
 from tablecrypt.spark.planned_read import PlannedRead
 from tablecrypt.spark.read import SharedReadContent, read_partitions
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
 from tablecrypt.spark.tables import TableAccess
+from tablecrypt.table.file_entries import FileEntryCodec
 
 
 class SealedPartition(InputPartition):

@@ -24,13 +24,13 @@ from pyspark.sql.datasource import WriterCommitMessage
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.executor_job import delete_files, opened_results, removing_on_error
-from tablecrypt.spark.file_entries import FileEntryCodec
 from tablecrypt.spark.markers import BatchAlreadyCommittedError, BatchMarker
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.source.table import SourceTable, as_arrow
 from tablecrypt.spark.source.writer import write_options
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.spark.write import check_fits, check_unchanged, commit_written, write_partition
+from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_file_io import TableFileIO
 

@@ -20,12 +20,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.executor_job import delete_files, opened_results, removing_on_error
-from tablecrypt.spark.file_entries import FileEntryCodec
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.source.options import SourceOptions
 from tablecrypt.spark.source.table import SourceTable, as_arrow
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.spark.write import Mode, WriteOptions, check_fits, check_unchanged, commit_written, write_partition
+from tablecrypt.table.file_entries import FileEntryCodec
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -21,9 +21,9 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.spark.executor_job import opened_results
-from tablecrypt.spark.file_entries import FileEntryCodec
 from tablecrypt.spark.positions import encode_positions
 from tablecrypt.spark.sealed_tasks import JobKey, Role
+from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.plan import EncryptedFileScanTask
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "at", TimestampType()))
