@@ -90,7 +90,7 @@ class DeleteIndex:
         self._vectors[target] = number, file
 
     def _add_positions(self, file: EncryptedDataFile, number: int) -> None:
-        target = file.referenced_data_file or _only_path(file)
+        target = file.referenced_data_file or only_path(file)
         if target is not None:
             self._positions_of_path.setdefault(target, _BySequence()).add(number, file)
         else:
@@ -136,7 +136,7 @@ def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
     return None if lower is None or upper is None else (lower, upper)
 
 
-def _only_path(file: DataFile) -> str | None:
+def only_path(file: DataFile) -> str | None:
     """Return the data file that all of a delete file's rows name, if its bounds say that there is just one."""
     bounds = _path_bounds(file)
     if bounds is None or bounds[0] != bounds[1]:

@@ -176,7 +176,7 @@ class EncryptedProducer(ProducerSeam):
         collector = SnapshotSummaryCollector(partition_summary_limit=limit)
         schema, specs = metadata.schema(), metadata.specs()
         for file in self.added_data_files:
-            collector.add_file(data_file=file, partition_spec=metadata.spec(), schema=schema)
+            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
         for file in self.added_delete_files:
             collector.add_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
         for file in (*self.deleted_data_files, *self._dropped_delete_files):
@@ -187,10 +187,13 @@ class EncryptedProducer(ProducerSeam):
             **_vector_counts("removed", self._dropped_delete_files),
         }
         parent = metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
-        return update_snapshot_summaries(
-            summary=Summary(operation=self.operation, **counts, **self.snapshot_properties),
+        # PyIceberg adds up totals for every operation but REPLACE, whose totals are those of an overwrite.
+        counted_as = Operation.OVERWRITE if self.operation == Operation.REPLACE else self.operation
+        summary = update_snapshot_summaries(
+            summary=Summary(operation=counted_as, **counts, **self.snapshot_properties),
             previous_summary=cast("Mapping[str, str] | None", parent.summary if parent is not None else None),
         )
+        return Summary(self.operation, **summary.additional_properties)
 
     def _updates(self, snapshot: EncryptedSnapshot, sealed: SealedKey) -> UpdatesAndRequirements:
         updates: tuple[TableUpdate, ...] = (

@@ -2,9 +2,9 @@
 
 _DeleteFiles, _FastAppendFiles, _MergeAppendFiles, _OverwriteFiles, _SnapshotProducer     the producers
 _new_manifest_list_file_name                                                             the same file names as PyIceberg's
-_SnapshotProducer: _commit, _manifests, _process_manifests, _io, _transaction, _snapshot_id, _parent_snapshot_id, _target_branch,
-  _compression, _operation, _written_manifest_lists, _written_manifests, _added_data_files, _deleted_data_files, _isolation_operation,
-  _starting_snapshot_id, _manifest_num_counter;  Transaction: _table
+_SnapshotProducer: _commit, _deleted_entries, _existing_manifests, _manifests, _process_manifests, _validate_concurrency, _io, _transaction,
+  _snapshot_id, _parent_snapshot_id, _target_branch, _compression, _operation, _written_manifest_lists, _written_manifests,
+  _added_data_files, _deleted_data_files, _isolation_operation, _starting_snapshot_id, _manifest_num_counter;  Transaction: _table
 UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties;  ExpireSnapshots: _commit, _transaction
 """
 
@@ -14,7 +14,7 @@ from abc import abstractmethod
 from typing import Any, TypeVar
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
@@ -34,6 +34,7 @@ __all__ = [
     "OverwriteFiles",
     "ProducerSeam",
     "UpdateSnapshotSeam",
+    "WholeSnapshotSeam",
 ]
 
 
@@ -127,6 +128,27 @@ class ProducerSeam(_SnapshotProducer[Any]):
     def deleted_data_files(self) -> set[DataFile]:
         """Data files that the new snapshot drops."""
         return self._deleted_data_files
+
+
+class WholeSnapshotSeam(ProducerSeam):
+    """A producer that works out every manifest itself, anew on each base: no change of others is a conflict that PyIceberg has to find."""
+
+    @abstractmethod
+    def collect_manifests(self) -> list[ManifestFile]:
+        """Return every manifest of the new snapshot, new ones written."""
+
+    def written(self, location: str) -> None:
+        """Remember a file for removal should the attempt be abandoned."""
+        self._written_manifests.append(location)
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return []
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        return []
+
+    def _validate_concurrency(self) -> None:
+        return
 
 
 P = TypeVar("P", bound=ProducerSeam)
