@@ -49,7 +49,14 @@ SPARK_REQUIRE_ENCRYPTED_RPC: Final = Property(
     "catalog",
     "false",
     "tablecrypt.spark",
-    "Refuse to hand keys to Spark's executors over connections that spark.authenticate and spark.network.crypto.enabled do not protect.",
+    "Refuse to run on Spark where spark.authenticate and spark.network.crypto.enabled do not protect what its processes tell each other.",
+)
+SPARK_EXECUTOR_KEYS: Final = Property(
+    "tablecrypt.spark.executor-keys",
+    "catalog",
+    "kms",
+    "tablecrypt.spark",
+    "kms: executors open a job's key with their own rights in the KMS. spark: Spark brings it, in an encrypted broadcast.",
 )
 KMS_TYPE: Final = Property("encryption.kms-type", "catalog", None, "tablecrypt.kms", "aws, gcp, azure, vault, local or memory.")
 KMS_IMPL: Final = Property(

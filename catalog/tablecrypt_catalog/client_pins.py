@@ -92,12 +92,16 @@ class ClientPins:
     Args:
         catalog_name: the catalog's name, under which its tables are pinned.
         catalog_properties: those that this client gave to the catalog, and none that a server sent.
+
+    Attributes:
+        places: the path of the pin file; none at all without one.
     """
 
     def __init__(self, catalog_name: str, catalog_properties: Properties) -> None:
         path = catalog_properties.get(properties.PINS.name)
         self._file = None if path is None else PinFile(str(path))
         self._catalog_name = catalog_name
+        self.places: tuple[str, ...] = () if path is None else (str(path),)
 
     def ask(self, identifier: str | Identifier) -> PinQuestion:
         """Return the question to ask before asking the catalog for a table.

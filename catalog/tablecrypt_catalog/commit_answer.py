@@ -7,7 +7,9 @@ A server that is not ours writes the metadata. It may add what other writers com
     2. It has format version 3, the same encryption.key-id and no smaller encryption.data-key-length.
     3. It is not older than the commit: every snapshot sent is in it, and last-sequence-number has not gone back.
     4. Every snapshot that this client knows has the key-id that it had.
-    5. Every key entry that was sent is there, and every entry that this client knows has the value that it had.
+    5. Every key entry that was sent is there as it was sent. Every other entry that this client knows has the value that it had, or one
+       that others may have given it meanwhile: a KEK that was rewrapped keeps its age and master key, a manifest-list key that was sealed
+       anew is under another KEK.
     6. Every snapshot has a key-id, and its key and the KEK above are there.
 
 When a rule is broken the commit has landed in some form already: nobody may delete its files.
@@ -109,14 +111,32 @@ def _check_snapshots(known: EncryptedTableMetadata, answer: EncryptedTableMetada
 
 def _check_keys(known: EncryptedTableMetadata, sent: list[IcebergBaseModel], answer: EncryptedTableMetadata, location: str) -> None:
     answered = {key.key_id: key for key in answer.encryption_keys}
-    removed = {update.key_id for update in sent if isinstance(update, RemoveEncryptionKeyUpdate)}
-    for update in sent:
-        if isinstance(update, AddEncryptionKeyUpdate) and update.key.key_id not in answered and update.key.key_id not in removed:
-            raise KeyNotFoundError(f"{location}: the catalog answered without encryption key {update.key.key_id}, which this commit added")
+    added = _added_key_ids(sent)
+    for key_id in added - answered.keys():
+        raise KeyNotFoundError(f"{location}: the catalog answered without encryption key {key_id}, which this commit added")
     for key in known.encryption_keys:
         found = answered.get(key.key_id)
-        if found is not None and _content(found) != _content(key):
+        if found is None or _content(found) == _content(key):
+            continue
+        if key.key_id in added or not _may_have_become(key, found):
             raise TamperedFileError(location, f"the catalog answered with another value of encryption key {key.key_id}")
+
+
+def _added_key_ids(sent: list[IcebergBaseModel]) -> set[str]:
+    added: set[str] = set()
+    for update in sent:
+        if isinstance(update, AddEncryptionKeyUpdate):
+            added.add(update.key.key_id)
+        elif isinstance(update, RemoveEncryptionKeyUpdate):
+            added.discard(update.key_id)
+    return added
+
+
+def _may_have_become(before: EncryptedKey, after: EncryptedKey) -> bool:
+    """Whether a rotation or a rewrap by others explains another value of an entry. What it opens is authenticated when it is used."""
+    if before.is_kek:
+        return (before.encrypted_by_id, before.properties) == (after.encrypted_by_id, after.properties)
+    return not after.is_kek and before.encrypted_by_id != after.encrypted_by_id
 
 
 def _check_every_snapshot_opens(answer: EncryptedTableMetadata, location: str) -> None:

@@ -8,7 +8,7 @@ in force: what is exchanged is only the metadata that it swaps in.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -23,7 +23,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.metastore import MetastoreCatalogSeam
-from tablecrypt.table.commit_rules import check_commit
+from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.transaction import EncryptedCreateTransaction
@@ -31,7 +31,13 @@ from tablecrypt.table.updates import UpgradeToVersion3Update
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.pins import TrustedTable, sighting
 from tablecrypt_catalog.purge import purge
-from tablecrypt_catalog.table_encryption import creation_properties, opened_table, refuse_key_id_without_encryption, table_file_io
+from tablecrypt_catalog.table_encryption import (
+    as_encrypted,
+    creation_properties,
+    opened_table,
+    refuse_key_id_without_encryption,
+    table_file_io,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +47,9 @@ logger = logging.getLogger(__name__)
 
 class EncryptionMixin(MetastoreCatalogSeam):
     """What an encrypting catalog does differently from the PyIceberg catalog that follows it in the method resolution order."""
+
+    OWN_PINS: ClassVar[tuple[str, ...]] = ()
+    """Where the catalog keeps pins by itself, for people to read."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table; an EncryptedTable where it has encryption.key-id.
@@ -139,10 +148,19 @@ class EncryptionMixin(MetastoreCatalogSeam):
         question.landed(response.metadata, response.metadata_location)
         return response
 
+    def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
+        """Return a plain table as a migration sees it: with metadata and a FileIO that encrypt, while the catalog still holds it plain."""
+        return as_encrypted(cast(Catalog, self), self.properties, table, properties)
+
     @property
     def client_pins(self) -> ClientPins:
         """The pins of this catalog in the file that its property encryption.pins names."""
         return ClientPins(self.name, self.properties)
+
+    @property
+    def pin_places(self) -> tuple[str, ...]:
+        """Where this client's tables are pinned, for people to read; none at all where nothing remembers them."""
+        return (*self.OWN_PINS, *self.client_pins.places)
 
     def forget_pin(self, identifier: str | Identifier) -> None:
         """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
@@ -165,6 +183,8 @@ class EncryptionMixin(MetastoreCatalogSeam):
             check_commit(current.metadata, staged.metadata)
             base = sighting(current.metadata, current.metadata_location, None)
             TrustedTable(".".join(identifier), base).believe(sighting(staged.metadata, staged.metadata_location, None))
+        elif isinstance(staged.metadata, EncryptedTableMetadata):
+            check_migration(staged.metadata)
         else:
             refuse_key_id_without_encryption(identifier, staged.metadata)
         return staged

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
     """PyIceberg's GlueCatalog with encrypted tables."""
 
+    OWN_PINS = ("parameters of the table's entry in Glue",)
+
     def table_of_entry(self, entry: Mapping[str, Any]) -> Table:
         """Return the table that an entry points to.
 

@@ -34,6 +34,8 @@ _READS_OF_A_MOVING_ENTRY: Final = 4
 class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
     """PyIceberg's HiveCatalog with encrypted tables. Threads may share one."""
 
+    OWN_PINS = ("parameters of the table's entry in the metastore",)
+
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         self._traits = ServerTraits()

@@ -13,6 +13,7 @@ Iceberg REST catalog specification: loadTable, updateTable, createTable (stage-c
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError
@@ -36,15 +37,17 @@ from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properti
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.table._pyiceberg.rest import RestCatalogSeam
-from tablecrypt.table.commit_rules import check_commit
+from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.transaction import EncryptedCreateTransaction
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.commit_answer import check_answer
 from tablecrypt_catalog.pins import sighting
 from tablecrypt_catalog.purge import purge
 from tablecrypt_catalog.table_encryption import (
+    as_encrypted,
     creation_properties,
     is_encrypted,
     refuse_key_id_without_encryption,
@@ -193,10 +196,19 @@ class EncryptedRestCatalog(RestCatalogSeam):
         super().drop_table(identifier, purge_requested=True)
         self.client_pins.forget(identifier)
 
+    def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
+        """Return a plain table as a migration sees it: with metadata and a FileIO that encrypt, while the server still holds it plain."""
+        return as_encrypted(self, self.client_properties, table, properties)
+
     @property
     def client_pins(self) -> ClientPins:
         """The pins of this catalog in the file that this client's property encryption.pins names."""
         return ClientPins(self.name, self.client_properties)
+
+    @property
+    def pin_places(self) -> tuple[str, ...]:
+        """Where this client's tables are pinned, for people to read; none at all where nothing remembers them."""
+        return self.client_pins.places
 
     def forget_pin(self, identifier: str | Identifier) -> None:
         """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
@@ -223,15 +235,20 @@ class EncryptedRestCatalog(RestCatalogSeam):
             TamperedFileError, KeyIdChangedError, KeyNotFoundError, MetadataRollbackError: the server accepted the commit, but its answer
                 lacks what a reader of the table needs (see `check_answer`), or is of another table.
         """
-        if not isinstance(table.metadata, EncryptedTableMetadata):
+        is_migration = any(isinstance(update, EncryptTableUpdate) for update in updates)
+        if not isinstance(table.metadata, EncryptedTableMetadata) and not is_migration:
             _refuse_key_id(table, updates)
             plain: CommitTableResponse = super().commit_table(table, requirements, updates)
             return plain
         staged = update_table_metadata(table.metadata, updates)
-        check_commit(table.metadata, staged)
+        if is_migration:
+            check_migration(staged)
+        else:
+            check_commit(table.metadata, staged)
         assert isinstance(staged, EncryptedTableMetadata)
         question = self.client_pins.ask(table.name())
-        answer = _parsed(CommitAnswer, self.request_commit(table, _request(table, requirements, updates)), table.name())
+        request = _request(table, requirements, _with_keks(updates, staged))
+        answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
         check_answer(staged, updates, answer.metadata, answer.metadata_location)
         question.landed(answer.metadata, answer.metadata_location, self._digest(answer.metadata))
         return answer
@@ -276,10 +293,26 @@ def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
         raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {problems}") from None
 
 
-def _request(table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]) -> str:
+def _request(table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[IcebergBaseModel, ...]) -> str:
     *namespace, name = table.name()
     fields = {"identifier": {"namespace": namespace, "name": name}, "requirements": requirements, "updates": updates}
     return CommitRequest.model_validate(fields).model_dump_json()
+
+
+def _with_keks(updates: Iterable[IcebergBaseModel], staged: EncryptedTableMetadata) -> tuple[IcebergBaseModel, ...]:
+    """Return the updates with the KEK of each key before it.
+
+    The server applies them to metadata that may be newer than this client's: a KEK that was rotated away meanwhile comes back with the
+    snapshot that needs it, and one that is there stays as it is.
+    """
+    keks = {kek.key_id: kek for kek in staged.key_ring.keks}
+    sent: list[IcebergBaseModel] = []
+    for update in updates:
+        kek = keks.pop(update.key.encrypted_by_id or "", None) if isinstance(update, AddEncryptionKeyUpdate) else None
+        if kek is not None:
+            sent.append(AddEncryptionKeyUpdate(key=kek))
+        sent.append(update)
+    return tuple(sent)
 
 
 def _new_metadata(table: Table, asked: Properties) -> EncryptedTableMetadata:

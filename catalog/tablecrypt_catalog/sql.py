@@ -65,6 +65,8 @@ class EncryptedInMemoryCatalog(EncryptionMixin, InMemoryCatalog):
 class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
     """PyIceberg's SqlCatalog with encrypted tables, pinned in the table tablecrypt_pins of the same database."""
 
+    OWN_PINS = ("table tablecrypt_pins of the catalog's database",)
+
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         create_pins_table(self.engine, allowed=strtobool(str(self.properties.get("init_catalog_tables", "true"))))

@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
@@ -25,6 +26,7 @@ from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
 from tablecrypt.table.metadata_file import read_metadata_file
 from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.updates import EncryptTableUpdate
 from tablecrypt_catalog.pins import Sighting, sighting
 
 
@@ -100,6 +102,30 @@ def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMeta
         metadata=metadata,
         metadata_location=table.metadata_location,
         io=table_file_io(catalog.properties, table.io, metadata),
+        catalog=catalog,
+        config=table.config,
+    )
+
+
+def as_encrypted(catalog: Catalog, kms_properties: Properties, table: Table, properties: Properties) -> EncryptedTable:
+    """Return a plain table with the metadata and the FileIO that it will have once it is encrypted. Nothing is committed.
+
+    Args:
+        catalog: the catalog that loaded the table.
+        kms_properties: with what the KMS is reached.
+        table: a plain table of any format version.
+        properties: what is to be set with the migration, encryption.key-id among it.
+
+    Raises:
+        ConfigurationError: the table is encrypted already, or a property cannot be used.
+    """
+    update = EncryptTableUpdate(), SetPropertiesUpdate(updates=dict(properties))
+    metadata = update_table_metadata(table.metadata, update)
+    return EncryptedTable(
+        identifier=table_identifier(table),
+        metadata=metadata,
+        metadata_location=table.metadata_location,
+        io=table_file_io(kms_properties, table.io, metadata),
         catalog=catalog,
         config=table.config,
     )

@@ -1,21 +1,22 @@
-"""The `tablecrypt` command: the group that every verb joins, and what errors look like in a terminal.
+"""The `tablecrypt` command: the group of verbs, what stands before them, and what errors look like in a terminal.
 
-    exit code 0   done
-              1   interrupted
-              2   refused: one line on stderr says what and why (click uses the same code for wrong arguments)
+    tablecrypt --catalog NAME [--property name=value]… VERB db.table [options]
 
-A verb is a click command in a module of its own under tablecrypt/cli/, added to `commands` below. It raises TablecryptError, and never
-prints a key.
+An error that is said on purpose, one of storage or of the catalog, is one line on stderr and exit code 2. Anything else is a bug: its
+traceback is shown, and the exit code is 2 as well, so that nobody takes it for a finding. No verb prints a key.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 from tablecrypt.errors import MissingExtraError, TablecryptError
 
 EXIT_REFUSED = 2
+EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -23,28 +24,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         run(arguments)
     except TablecryptError as error:
-        _refuse(error)
+        _refuse(str(error))
+    except KeyboardInterrupt:
+        _refuse("interrupted", EXIT_INTERRUPTED)
+    except Exception as error:  # noqa: BLE001  the last place that can tell an error from a finding
+        if _is_of_the_world(error):
+            _refuse(f"{type(error).__name__}: {error}")
+        traceback.print_exc()
+        raise SystemExit(EXIT_REFUSED) from None
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
-    """Like `main`, but lets a TablecryptError through to the caller."""
+    """Like `main`, but lets errors through to the caller."""
     try:
         import click
     except ImportError as error:
         raise MissingExtraError('the tablecrypt command needs the package click: pip install "tablecrypt[cli]"') from error
-    from tablecrypt.cli.keygen import keygen
+    from tablecrypt.cli.command import command
 
-    commands: list[click.Command] = [keygen]
-    group = click.Group(
-        "tablecrypt",
-        commands=commands,
-        help="Encrypted Apache Iceberg tables: keys, and what happens to tables under them.",
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    group(args=list(arguments) if arguments is not None else None, prog_name="tablecrypt")
+    try:
+        command(args=None if arguments is None else list(arguments), prog_name="tablecrypt", standalone_mode=False)
+    except click.exceptions.Exit as ended:
+        raise SystemExit(ended.exit_code) from None
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except click.ClickException as wrong:
+        wrong.show()
+        raise SystemExit(EXIT_REFUSED) from None
 
 
-def _refuse(error: TablecryptError) -> None:
-    message = " ".join(str(error).split())
-    sys.stderr.write(f"tablecrypt: {message}\n")
-    raise SystemExit(EXIT_REFUSED)
+def _is_of_the_world(error: Exception) -> bool:
+    """Whether an error is one of storage, the network or the catalog rather than of this program."""
+    return isinstance(error, OSError) or type(error).__module__.startswith("pyiceberg.")
+
+
+def _refuse(message: str, code: int = EXIT_REFUSED) -> NoReturn:
+    sys.stderr.write(f"tablecrypt: {' '.join(message.split())}\n")
+    raise SystemExit(code)

@@ -23,7 +23,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError
 from tablecrypt.keys.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from tablecrypt.keys.key_ring import KeyChain, KeyRing
-from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.client import KeyManagementClient, rewrap_key
 
 KEY_ID_LENGTH: Final = 16
 DEFAULT_KEK_LIFESPAN_MS: Final = 730 * 24 * 60 * 60 * 1000
@@ -100,9 +100,50 @@ class EncryptionManager:
             KmsError: the KMS refused to wrap or unwrap the KEK.
         """
         kek = self._current_kek(ring)
-        sealed = AesGcm(self._unwrap(kek)).encrypt(self._random(NONCE_LENGTH), key_metadata.encode(), kek.timestamp.encode())
-        entry = EncryptedKey(key_id=self._new_key_id(), encrypted_key_metadata=_base64(sealed), encrypted_by_id=kek.key_id)
+        entry = self._seal(self._new_key_id(), key_metadata, kek)
         return SealedKey(entry.key_id, (entry,) if kek.key_id in ring else (kek, entry))
+
+    def reseal_manifest_list_key(self, chain: KeyChain, kek: EncryptedKey) -> EncryptedKey:
+        """Return a manifest-list key's entry sealed under another KEK. Its key-id stays, since its snapshot names it.
+
+        Raises:
+            AuthenticationError, FormatError, KeyIdChangedError, KmsError: as `open_manifest_list_key`.
+        """
+        return self._seal(chain.manifest_list_key.key_id, self.open_manifest_list_key(chain), kek)
+
+    def new_kek(self) -> EncryptedKey:
+        """Make a KEK and have the KMS wrap it, whatever KEKs there are.
+
+        Raises:
+            KmsError: the KMS refused to wrap it.
+        """
+        key = Secret(self._random(self.data_key_length))
+        wrapped = self.kms.wrap_key(key.reveal(), self.table_key_id)
+        return EncryptedKey(
+            key_id=self._new_key_id(),
+            encrypted_key_metadata=_base64(wrapped),
+            encrypted_by_id=self.table_key_id,
+            properties={KEY_TIMESTAMP: str(self._now_ms())},
+        )
+
+    def rewrap_kek(self, kek: EncryptedKey, from_key_id: str | None = None) -> EncryptedKey:
+        """Return a KEK's entry, wrapped by the newest version of the table's master key. The KEK itself, its id and its age stay.
+
+        Args:
+            kek: the entry.
+            from_key_id: the master key that wraps it now, where encryption.key-id, an alias for instance, meant another key then.
+
+        Raises:
+            KeyIdChangedError: the entry says that another master key wraps it than the table's.
+            AuthenticationError, KmsError: the KMS refused one of the two keys.
+        """
+        self._check_master_key(kek)
+        wrapped = rewrap_key(self.kms, kek.wrapped_bytes(), self.table_key_id, from_key_id or self.table_key_id)
+        return kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
+
+    def usable_kek(self, ring: KeyRing) -> EncryptedKey | None:
+        """Return the KEK that would wrap a new key now; None where that takes a new KEK. Asks nothing of the KMS."""
+        return ring.current_kek(self.table_key_id, self._now_ms(), self.kek_lifespan_ms)
 
     def check_usable(self, ring: KeyRing) -> None:
         """Ask the KMS now for what sealing will need, so that a refusal comes before any file is written.
@@ -132,33 +173,27 @@ class EncryptionManager:
         return StandardKeyMetadata.decode(plaintext)
 
     def _current_kek(self, ring: KeyRing) -> EncryptedKey:
-        now_ms = self._now_ms()
         # A KEK that was made for an attempt which did not land is as good for the next one, and spares the KMS a call.
-        kek = ring.current_kek(self.table_key_id, now_ms, self.kek_lifespan_ms) or self._unused.current_kek(
-            self.table_key_id, now_ms, self.kek_lifespan_ms
-        )
+        kek = self.usable_kek(ring) or self.usable_kek(self._unused)
         if kek is None:
-            kek = self._new_kek()
+            kek = self.new_kek()
             self._unused = KeyRing([kek])
         return kek
 
-    def _new_kek(self) -> EncryptedKey:
-        key = Secret(self._random(self.data_key_length))
-        wrapped = self.kms.wrap_key(key.reveal(), self.table_key_id)
-        return EncryptedKey(
-            key_id=self._new_key_id(),
-            encrypted_key_metadata=_base64(wrapped),
-            encrypted_by_id=self.table_key_id,
-            properties={KEY_TIMESTAMP: str(self._now_ms())},
-        )
+    def _seal(self, key_id: str, key_metadata: StandardKeyMetadata, kek: EncryptedKey) -> EncryptedKey:
+        sealed = AesGcm(self._unwrap(kek)).encrypt(self._random(NONCE_LENGTH), key_metadata.encode(), kek.timestamp.encode())
+        return EncryptedKey(key_id=key_id, encrypted_key_metadata=_base64(sealed), encrypted_by_id=kek.key_id)
 
     def _unwrap(self, kek: EncryptedKey) -> Secret:
+        self._check_master_key(kek)
+        return Secret(self.kms.unwrap_key(kek.wrapped_bytes(), self.table_key_id))
+
+    def _check_master_key(self, kek: EncryptedKey) -> None:
         if kek.encrypted_by_id != self.table_key_id:
             raise KeyIdChangedError(
                 f"KEK {kek.key_id} is wrapped by master key {kek.encrypted_by_id}, but the table's is {self.table_key_id}: "
                 "an entry of encryption-keys or the property encryption.key-id was changed"
             )
-        return Secret(self.kms.unwrap_key(kek.wrapped_bytes(), self.table_key_id))
 
     def _new_key_id(self) -> str:
         return _base64(self._random(KEY_ID_LENGTH))

@@ -44,8 +44,10 @@ class AwsKeyManagementClient:
 
     Permissions, on the key (an alias needs them on the key behind it; in IAM, or in the key's policy):
         kms:Decrypt            to read
-        kms:Encrypt            to write, and to rewrap after a rotation
+        kms:Encrypt            to write
         kms:GenerateDataKey    to generate a key in the KMS (`generate_key`; SYMMETRIC_DEFAULT only)
+        kms:ReEncryptFrom      on the old key, to rewrap (`rewrap_key`); Decrypt and Encrypt are not needed for that
+        kms:ReEncryptTo        on the new key, which may be the same
     and with an assumed role, for the first identity:
         sts:AssumeRole         on the role; sts:TagSession too where client.assume-role.tags.* are given
 
@@ -84,6 +86,17 @@ class AwsKeyManagementClient:
         with _errors("kms:GenerateDataKey", wrapping_key_id):
             answer = self._client.get().generate_data_key(KeyId=wrapping_key_id, NumberOfBytes=length)
             return GeneratedKey(key=answer["Plaintext"], wrapped_key=answer["CiphertextBlob"])
+
+    def rewrap_key(self, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
+        # Without SourceKeyId, KMS would open a blob of any key that the caller may use, and wrap it for those who may use this one.
+        with _errors("kms:ReEncrypt*", wrapping_key_id if from_key_id == wrapping_key_id else f"{from_key_id} to {wrapping_key_id}"):
+            return self._client.get().re_encrypt(
+                CiphertextBlob=wrapped_key,
+                SourceKeyId=from_key_id,
+                DestinationKeyId=wrapping_key_id,
+                SourceEncryptionAlgorithm=self._algorithm,
+                DestinationEncryptionAlgorithm=self._algorithm,
+            )["CiphertextBlob"]
 
     def close(self) -> None:
         client = self._client.drop()

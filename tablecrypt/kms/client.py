@@ -4,6 +4,7 @@
         wrap_key(key)           key         ──►  wrapped key     an opaque blob, kept in the table's metadata
         unwrap_key(wrapped)     wrapped key ──►  key
         generate_key(length)                ──►  key and wrapped key, in one call where the service can
+        rewrap_key(wrapped)     wrapped key ──►  the same key wrapped by the newest version of a master key (`RewrappingClient`)
 
 Keys are 16, 24 or 32 bytes. What a wrapped key looks like is each service's own affair and stands in its client's docstring.
 A table's KEKs are the only keys that pass through here, so a KMS sees a few calls per table and not one per file.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NoReturn, Protocol, runtime_checkable
 
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
@@ -62,6 +64,29 @@ class KeyManagementClient(Protocol):
     def close(self) -> None:
         """Let connections and cached keys go. Calling twice is harmless; a later call of another method opens what it needs again."""
         ...
+
+
+@runtime_checkable
+class RewrappingClient(Protocol):
+    """A key management service that can wrap a key anew without giving it out."""
+
+    def rewrap_key(self, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
+        """Return the key inside `wrapped_key`, which `from_key_id` wrapped, wrapped by the newest version of `wrapping_key_id`.
+
+        Raises what `KeyManagementClient.unwrap_key` and `wrap_key` raise.
+        """
+        ...
+
+
+def rewrap_key(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
+    """Have `client` rewrap a key, in the service where it can do that and else through this process."""
+    rewrap = client.rewrap_key if isinstance(client, RewrappingClient) else partial(rewrap_by_unwrapping, client)
+    return rewrap(wrapped_key, wrapping_key_id, from_key_id)
+
+
+def rewrap_by_unwrapping(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
+    """Unwrap the key in this process and have `client` wrap it again: for services that cannot do both in one call."""
+    return client.wrap_key(client.unwrap_key(wrapped_key, from_key_id), wrapping_key_id)
 
 
 def check_key_length(length: int) -> None:

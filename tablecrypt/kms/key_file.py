@@ -5,8 +5,7 @@
               └─ key id   └─ key version: the highest wraps, every one of them unwraps
 
 Its mode is 0600 or narrower: a file that its group or others can read or write is refused, and so is one on a system without such modes.
-It changes whole or not at all: the next content is written to <path>.new, created with O_EXCL and mode 0600, flushed to the disk and
-renamed over <path>. That name is also the lock: of two processes that change the file at once, one is refused.
+It changes whole or not at all, by one process at a time (tablecrypt/kms/whole_file.py).
 
 Raises: ConfigurationError when the file is absent, too open, being changed, or when a key is added twice; FormatError for other content.
 """
@@ -19,8 +18,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +26,7 @@ from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.kms.client import check_key_length
+from tablecrypt.kms.whole_file import replacing
 
 FORMAT: Final = "tablecrypt-key-file"
 VERSION: Final = 1
@@ -53,60 +52,40 @@ def create_key_file(path: Path, key_id: str, length: int = 32, random: Callable[
     """Make a key file with one fresh master key of `length` bytes. An existing file is a ConfigurationError."""
     check_key_length(length)
     _check_key_id(key_id)
-    with _changing(path) as write:
+    with replacing(path, "key file") as write:
         if path.exists():
             raise ConfigurationError(f"the key file {path} is there already: add keys to it")
-        write({key_id: {1: Secret(random(length))}})
+        write(_encode({key_id: {1: Secret(random(length))}}))
 
 
 def add_key(path: Path, key_id: str, length: int = 32, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
     """Add a fresh master key of `length` bytes to the file. A key id that it has already is a ConfigurationError."""
     check_key_length(length)
     _check_key_id(key_id)
-    with _changing(path) as write:
+    with replacing(path, "key file") as write:
         keys = read_key_file(path)
         if key_id in keys:
             raise ConfigurationError(f"the key file {path} has a key {key_id!r} already")
-        write({**keys, key_id: {1: Secret(random(length))}})
+        write(_encode({**keys, key_id: {1: Secret(random(length))}}))
 
 
 def add_key_version(path: Path, key_id: str, random: Callable[[int], bytes] = secrets.token_bytes) -> int:
     """Rotate a master key: add a fresh version of its own length, which wraps from now on, and return the version's number."""
-    with _changing(path) as write:
+    with replacing(path, "key file") as write:
         keys = read_key_file(path)
         if key_id not in keys:
             raise ConfigurationError(f"the key file {path} has no key {key_id!r}")
         newest = max(keys[key_id])
-        write({**keys, key_id: {**keys[key_id], newest + 1: Secret(random(len(keys[key_id][newest])))}})
+        write(_encode({**keys, key_id: {**keys[key_id], newest + 1: Secret(random(len(keys[key_id][newest])))}}))
         return newest + 1
 
 
-@contextmanager
-def _changing(path: Path) -> Iterator[Callable[[KeyFile], None]]:
-    """Hold <path>.new; what is written through the yielded function replaces the file on leaving, an error leaves it as it was."""
-    beside = path.with_name(path.name + ".new")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IRUSR | stat.S_IWUSR)
-    except FileExistsError as error:
-        raise ConfigurationError(f"{beside} is there: another process is changing the key file; if none is, remove it") from error
-    except OSError as error:
-        raise ConfigurationError(f"the key file {path} cannot be written ({error.strerror})") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield lambda keys: _write(file.write, keys)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _write(write: Callable[[bytes], int], keys: KeyFile) -> None:
+def _encode(keys: KeyFile) -> bytes:
     shown = {
         key_id: {str(version): base64.b64encode(key.reveal()).decode() for version, key in versions.items()}
         for key_id, versions in keys.items()
     }
-    write(json.dumps({"format": FORMAT, "version": VERSION, "keys": shown}, indent=2).encode() + b"\n")
+    return json.dumps({"format": FORMAT, "version": VERSION, "keys": shown}, indent=2).encode() + b"\n"
 
 
 def _check_mode(path: Path, status: os.stat_result) -> None:

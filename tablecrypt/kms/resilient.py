@@ -9,6 +9,7 @@
                 the service, asked again while it is unavailable and the budget lasts ─► remember the key
 
 `wrap_key` and `generate_key` always ask, and what they return is remembered too, so that a writer never unwraps the key it just made.
+`rewrap_key` always asks too, in one call where the service can rewrap, else in two, and nothing of it is remembered.
 A refusal is never remembered: the next caller asks again. What an unwrap returns must be 16, 24 or 32 bytes; else FormatError.
 
 Thread safety: one lock guards what is remembered, the calls under way and the counters, and is never held during a call of the
@@ -29,7 +30,7 @@ from typing import NoReturn, Self, TypeVar
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KmsUnavailableError
-from tablecrypt.kms.client import GeneratedKey, KeyManagementClient, check_key_length
+from tablecrypt.kms.client import GeneratedKey, KeyManagementClient, RewrappingClient, check_key_length
 from tablecrypt.kms.key_cache import CacheName, KeyCache, cache_name
 from tablecrypt.kms.per_process import PerProcess
 from tablecrypt.kms.retry import RetryPolicy
@@ -107,6 +108,13 @@ class ResilientKeyManagementClient:
         if others_answer is not None:
             return others_answer.result().reveal()
         return self._unwrap_for_all(state, name, flight, wrapped_key, wrapping_key_id)
+
+    def rewrap_key(self, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
+        inner = self._inner
+        if isinstance(inner, RewrappingClient):
+            return self._ask("rewrap_key", lambda: inner.rewrap_key(wrapped_key, wrapping_key_id, from_key_id))
+        key = Secret(_checked(self._ask("unwrap_key", lambda: inner.unwrap_key(wrapped_key, from_key_id)), from_key_id))
+        return self._ask("wrap_key", lambda: inner.wrap_key(key.reveal(), wrapping_key_id))
 
     def close(self) -> None:
         """Forget every key and close the inner client. The counters start again with the next call."""

@@ -28,7 +28,7 @@ from tablecrypt.errors import (
     KmsUnavailableError,
     TablecryptError,
 )
-from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
+from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, rewrap_by_unwrapping
 from tablecrypt.kms.per_process import PerProcess
 from tablecrypt.properties import (
     VAULT_CA_CERT,
@@ -61,6 +61,7 @@ class VaultKeyManagementClient:
         path "transit/decrypt/orders"             { capabilities = ["update"] }    to read
         path "transit/encrypt/orders"             { capabilities = ["update"] }    to write
         path "transit/datakey/plaintext/orders"   { capabilities = ["update"] }    to generate a key in Vault (`generate_key`)
+        path "transit/rewrap/orders"              { capabilities = ["update"] }    to rewrap under the newest version (`rewrap_key`)
     Leave "create" out of the second: with it, Vault answers a misspelt key id by making a key of that name.
 
     Credentials, first found: `vault.token`; AppRole with `vault.role-id` and `vault.secret-id`, logged in again when Vault no longer
@@ -83,10 +84,13 @@ class VaultKeyManagementClient:
         return _text(data, "ciphertext").encode()
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        if not _BLOB.fullmatch(wrapped_key):
-            raise FormatError("a wrapped key that is not of Vault's form vault:v<version>:<base64>")
-        data = self._ask("decrypt", wrapping_key_id, ciphertext=wrapped_key.decode())
+        data = self._ask("decrypt", wrapping_key_id, ciphertext=_ciphertext(wrapped_key))
         return _decode(_text(data, "plaintext"))
+
+    def rewrap_key(self, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
+        if from_key_id != wrapping_key_id:
+            return rewrap_by_unwrapping(self, wrapped_key, wrapping_key_id, from_key_id)
+        return _text(self._ask("rewrap", wrapping_key_id, ciphertext=_ciphertext(wrapped_key)), "ciphertext").encode()
 
     def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
         check_key_length(length)
@@ -143,6 +147,12 @@ def _app_role(properties: Mapping[str, str]) -> tuple[str, str] | None:
     return (role_id, cast(str, secret_id)) if role_id is not None else None
 
 
+def _ciphertext(wrapped_key: bytes) -> str:
+    if not _BLOB.fullmatch(wrapped_key):
+        raise FormatError("a wrapped key that is not of Vault's form vault:v<version>:<base64>")
+    return wrapped_key.decode()
+
+
 def _text(data: Mapping[str, Any], name: str) -> str:
     value = data.get(name)
     if not isinstance(value, str):
@@ -172,6 +182,6 @@ def _translate(error: Exception, verb: str, key_id: str, mount: str) -> Tablecry
         return KmsError(f"{what} failed ({type(error).__name__})")
     if "key not found" in str(error):
         return KeyNotFoundError(f"{what}: no such key; check encryption.key-id")
-    if verb == "decrypt":
+    if verb in ("decrypt", "rewrap"):
         return AuthenticationError(f"{what} was refused: the wrapped key was changed, or another master key wrapped it")
     return KmsError(f"{what} was refused as an invalid request")

@@ -18,21 +18,19 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, cast
-from urllib.parse import unquote, urlsplit
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance.stored_files import StoredFile, stored_files
+from tablecrypt.maintenance.stored_files import StoredFile, canonical, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.table_file_io import TableFileIO
 
 logger = logging.getLogger(__name__)
 
 SAFE_AGE: Final = dt.timedelta(days=3)
-_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "": "file", "abfss": "abfs", "wasbs": "wasb"}
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,9 @@ def remove_orphan_files(table: Table, older_than: dt.datetime | None = None, dry
         raise ConfigurationError("older_than has no time zone")
     location = table.location().rstrip("/")
     listed = list(stored_files(cast(TableFileIO, table.io).inner, location))
-    known = {_canonical(each) for each in known_locations(cast(EncryptedTable, table.catalog.load_table(table.name())))}
+    known = {canonical(each) for each in known_locations(cast(EncryptedTable, table.catalog.load_table(table.name())))}
     candidates = [file for file in listed if _is_old(file, limit) and not _is_hidden(file, location)]
-    found = tuple(file for file in candidates if _canonical(file.location) not in known)
+    found = tuple(file for file in candidates if canonical(file.location) not in known)
     return OrphanFiles(found) if dry_run else _deleted(cast(TableFileIO, table.io), found)
 
 
@@ -118,14 +116,3 @@ def _is_old(file: StoredFile, limit: dt.datetime) -> bool:
 def _is_hidden(file: StoredFile, location: str) -> bool:
     """Whether a part of the path begins with _ or . ; a partition folder, name=value, may begin so."""
     return any(part.startswith(("_", ".")) and "=" not in part for part in file.location[len(location) :].split("/"))
-
-
-def _canonical(location: str) -> tuple[str, str, str]:
-    """Return what is the same for all spellings of one location: s3a and s3, file:/a, file:///a and /a, a%20b and a b.
-
-    Where two files differ in their spelling alone, both count as known.
-    """
-    parts = urlsplit(location)
-    rest = location.partition(":")[2] if parts.scheme else location
-    path = rest.lstrip("/").removeprefix(parts.netloc).lstrip("/")
-    return _SAME_STORE.get(parts.scheme, parts.scheme), parts.netloc, unquote(path)

@@ -7,40 +7,68 @@
     FileDone   what came of it (no key in it)          │ keys that it made
 
 Work and keys travel apart, so that a runner which crosses a network seals the keys and never pickles one.
+
+    LocalRunner                       threads of this process
+    tablecrypt.spark's SparkRunner    executors of a Spark cluster; see `runner_for`
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.table.encrypted_table import EncryptedTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 W = TypeVar("W")
 R = TypeVar("R")
+T = TypeVar("T")
+
+_SPARK_RUNNER: Final = "tablecrypt.spark.runner"
+"""Looked up by name when a session is given: this room may not import the one above it. docs/adr/0005-maintenance-finds-spark-by-name.md"""
 
 
 @dataclass(frozen=True)
 class FileWork(Generic[W]):
-    """One file's work: picklable values, and apart from them the key metadata that it needs, in an order the function knows."""
+    """One file's work: picklable values, and apart from them the key metadata that it needs, in an order the function knows.
+
+    Attributes:
+        size: about how many bytes the work reads, by which works are spread; 0 where that is not known.
+    """
 
     work: W
     keys: tuple[StandardKeyMetadata, ...] = ()
+    size: int = 0
 
 
 @dataclass(frozen=True)
 class FileDone(Generic[R]):
-    """One file's result: picklable values, and apart from them the key metadata of what was written."""
+    """One file's result, and apart from it the key metadata of what was written.
+
+    The result is made of plain values, of dates, decimals and uuids, and of dataclasses and enums of this package: a driver takes no other
+    class from an executor.
+    """
 
     result: R
     keys: tuple[StandardKeyMetadata, ...] = ()
 
 
 FileFunction = Callable[[EncryptingFileIO, W, tuple[StandardKeyMetadata, ...]], FileDone[R]]
+"""A function of a module, or a functools.partial of one with picklable arguments.
+
+On a cluster it may run more than once for one work, twice at the same time too, and one of the runs counts. So what it writes has a name
+and a DEK of its own in every run, and it deletes nothing that another run needs.
+"""
 
 
 class Runner(Protocol):
@@ -49,7 +77,8 @@ class Runner(Protocol):
     def run(self, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
         """Yield (index of the work, what came of it) as each is done, in any order.
 
-        What the function raises is raised here once no other work is under way; work that was not begun is not begun any more.
+        When the function raises, work that was not begun is not begun any more; what came of other works is yielded, then the error is
+        raised.
         """
         ...
 
@@ -63,24 +92,67 @@ class LocalRunner:
     """
 
     def __init__(self, io: EncryptingFileIO, workers: int | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise ConfigurationError(f"workers is {workers}; it must be 1 or more")
         self._io = io
         self._workers = workers or os.cpu_count() or 1
 
     def run(self, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
-        """Yield what comes of each work. At most two works a worker are begun or waiting to be taken."""
-        remaining = iter(enumerate(works))
+        """Yield what comes of each work, the largest begun first. At most two works a worker are begun or waiting to be taken."""
+
+        def run_one(index: int) -> tuple[int, FileDone[R]]:
+            each = works[index]
+            return index, function(self._io, each.work, each.keys)
+
+        largest_first = sorted(range(len(works)), key=lambda index: works[index].size, reverse=True)
         with ThreadPoolExecutor(self._workers, thread_name_prefix="tablecrypt-files") as pool:
-            running: dict[Future[FileDone[R]], int] = {}
-            try:
-                while True:
-                    while len(running) < 2 * self._workers and (following := next(remaining, None)) is not None:
-                        index, each = following
-                        running[pool.submit(function, self._io, each.work, each.keys)] = index
-                    if not running:
-                        return
-                    done, _ = wait(running, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        yield running.pop(future), future.result()
-            finally:
-                for future in running:
-                    future.cancel()
+            yield from completed(pool, (partial(run_one, index) for index in largest_first), 2 * self._workers)
+
+
+def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> Iterator[T]:
+    """Yield what calls return, as they are done; at most `limit` of them are begun or wait to be taken.
+
+    When a call raises, no other is begun; what the others that run return is yielded, and then the error is raised. Nothing that was done
+    is lost so. When the consumer stops, no other call is begun either.
+    """
+    remaining = iter(calls)
+    running: set[Future[T]] = set()
+    failures: list[BaseException] = []
+    try:
+        while True:
+            while not failures and len(running) < limit and (call := next(remaining, None)) is not None:
+                running.add(pool.submit(call))
+            if not running:
+                break
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                error = future.exception()
+                if error is None:
+                    yield future.result()
+                else:
+                    failures.append(error)
+                    running = {other for other in running if not other.cancel()}
+    finally:
+        for future in running:
+            future.cancel()
+    for failure in failures:
+        raise failure
+
+
+def runner_for(table: EncryptedTable, spark: SparkSession | None = None, workers: int | None = None) -> Runner:
+    """Return what runs a verb's work: threads here, or the executors of a Spark session.
+
+    Args:
+        table: whose files are worked on.
+        spark: a session of Spark 4.0 or newer, classic or Connect.
+        workers: how many files at once, without `spark`; by default one for each core.
+
+    Raises:
+        ConfigurationError: both `spark` and `workers` are given, or the session or the table's catalog does not fit.
+        MissingExtraError: PySpark is not installed.
+    """
+    if spark is None:
+        return LocalRunner(cast(EncryptingFileIO, table.io), workers)
+    if workers is not None:
+        raise ConfigurationError("workers counts threads of this process: leave it out where spark= is given, its cluster decides")
+    return cast(Runner, import_module(_SPARK_RUNNER).SparkRunner(spark, table))

@@ -12,6 +12,7 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import pyarrow.fs as pafs
 from pyiceberg.io import FileIO
@@ -20,6 +21,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt.errors import ConfigurationError
 
+_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "": "file", "abfss": "abfs", "wasbs": "wasb"}
 _MODIFIED: Final = ("LastModified", "last_modified", "mtime", "updated")
 
 
@@ -45,6 +47,17 @@ def stored_files(io: FileIO, location: str) -> Iterator[StoredFile]:
         yield from _of_fsspec(io, location)
     else:
         raise ConfigurationError(f"files under {location} cannot be listed through {type(io).__name__}")
+
+
+def canonical(location: str) -> tuple[str, str, str]:
+    """Return what is the same for all spellings of one location: s3a and s3, file:/a, file:///a and /a, a%20b and a b.
+
+    Where two files differ in their spelling alone, both count as known.
+    """
+    parts = urlsplit(location)
+    rest = location.partition(":")[2] if parts.scheme else location
+    path = rest.lstrip("/").removeprefix(parts.netloc).lstrip("/")
+    return _SAME_STORE.get(parts.scheme, parts.scheme), parts.netloc, unquote(path)
 
 
 def _of_pyarrow(io: PyArrowFileIO, location: str) -> Iterator[StoredFile]:

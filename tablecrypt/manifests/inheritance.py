@@ -23,8 +23,12 @@ _ADDED = ManifestEntryStatus.ADDED
 _DELETED = ManifestEntryStatus.DELETED
 
 
-def inherit(entries: list[ManifestEntry], manifest: ManifestFile, first_row_id: int | None) -> None:
-    """Complete `entries`, all of one manifest and in its order, in place."""
+def inherit(entries: list[ManifestEntry], manifest: ManifestFile, first_row_id: int | None, encrypted: bool = True) -> None:
+    """Complete `entries`, all of one manifest and in its order, in place.
+
+    Args:
+        encrypted: whether live files must have key metadata; not those of a plain table.
+    """
     sequence_number = manifest.sequence_number
     keeps_row_ids = first_row_id is None and sequence_number == UNASSIGNED_SEQ
     next_row_id = first_row_id
@@ -35,7 +39,7 @@ def inherit(entries: list[ManifestEntry], manifest: ManifestFile, first_row_id: 
         if status == _ADDED or sequence_number == 0:
             _inherit_sequence_numbers(entry, sequence_number)
         data_file.spec_id = manifest.partition_spec_id
-        if status != _DELETED and not data_file.key_metadata:
+        if encrypted and status != _DELETED and not data_file.key_metadata:
             raise PlaintextRefusedError(data_file.file_path, f"the entry in {manifest.manifest_path} has no key metadata")
         if next_row_id is None:
             if not keeps_row_ids:

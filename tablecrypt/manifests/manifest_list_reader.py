@@ -70,6 +70,11 @@ def read_manifest_list(io: EncryptingFileIO, location: str, key_metadata: Standa
     """Decrypt and parse the manifest list at `location`."""
     with io.decrypting_input(location, key_metadata).open() as stream:
         plaintext = stream.read()
+    return parse_manifest_list(plaintext, location)
+
+
+def parse_manifest_list(plaintext: bytes, location: str) -> ManifestList:
+    """Parse a manifest list's plaintext."""
     container = AvroContainer(plaintext, location, _MANIFEST_TYPES)
     return ManifestList(_header(container.metadata, location), list(container))
 

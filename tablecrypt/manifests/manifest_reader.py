@@ -48,6 +48,11 @@ def read_entries(io: EncryptingFileIO, location: str, key_metadata: StandardKeyM
     """
     with io.decrypting_input(location, key_metadata).open() as stream:
         plaintext = stream.read()
+    return parse_entries(plaintext, location, content)
+
+
+def parse_entries(plaintext: bytes, location: str, content: ManifestContent) -> list[ManifestEntry]:
+    """Return the entries of a manifest's plaintext, deleted ones too, in the file's order."""
     container = AvroContainer(plaintext, location, _ENTRY_TYPES)
     written = container.metadata.get("content", CONTENT_NAMES[ManifestContent.DATA])
     if written != CONTENT_NAMES[content]:

@@ -25,12 +25,11 @@ from pyiceberg.manifest import DataFile
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.kms.factory import shared_kms
 from tablecrypt.spark.attempt_locations import with_attempt_names
 from tablecrypt.spark.positions import FilePositions, decode_positions, encode_positions
 from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, Role
 from tablecrypt.spark.tables import TableAccess
+from tablecrypt.table.data_keys import DataKeySource, FreshKeys
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.write import write_data_files
@@ -58,7 +57,7 @@ class WritingTask:
     shared: Any
     io: EncryptingFileIO
     metadata: EncryptedTableMetadata
-    manager: EncryptionManager
+    keys: DataKeySource
     number: int
     attempt: int
 
@@ -73,13 +72,13 @@ class WritingTask:
         job_key = ticket.redeem()
         shared = pickle.loads(job_key.open(Role.SHARED, 0, sealed_shared))
         access: TableAccess = shared if isinstance(shared, TableAccess) else shared.access
-        manager = EncryptionManager(shared_kms(ticket.kms_properties), ticket.key_id, data_key_length=access.data_key_length)
-        return cls(job_key, shared, access.io(), access.metadata(), manager, context.partitionId(), context.taskAttemptId())
+        keys = FreshKeys(access.data_key_length)
+        return cls(job_key, shared, access.io(), access.metadata(), keys, context.partitionId(), context.taskAttemptId())
 
     def write(self, rows: pa.Table | pa.RecordBatchReader) -> list[DataFile]:
         """Write rows as files that no other attempt writes."""
         named = with_attempt_names(self.metadata, self.number, self.attempt)
-        return list(write_data_files(named, rows, self.io, self.manager, uuid.uuid4()))
+        return list(write_data_files(named, rows, self.io, self.keys, uuid.uuid4()))
 
     def sealed_answer(self, files: list[DataFile], marks: FilePositions | None = None) -> bytes:
         """Return the RESULT message; if that fails, the files are deleted."""

@@ -1,4 +1,4 @@
-"""How many Spark partitions a read becomes: Spark's own settings, in a form that can be carried to where no session is.
+"""How many Spark partitions a read or other work becomes: Spark's own settings, in a form that can be carried to where no session is.
 
 spark.sql.files.maxPartitionBytes     the most bytes of a partition, 128 MiB if not set
 spark.sql.files.openCostInBytes       what each file counts on top of its size, 4 MiB if not set
@@ -7,9 +7,9 @@ defaultParallelism                    the least number of partitions while there
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tablecrypt.spark.balance import balanced, partition_count
 from tablecrypt.table.plan import EncryptedFileScanTask
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 _MAX_PARTITION_BYTES: Final = ("spark.sql.files.maxPartitionBytes", 128 * 1024 * 1024)
 _OPEN_COST_IN_BYTES: Final = ("spark.sql.files.openCostInBytes", 4 * 1024 * 1024)
+_MANY: Final = 100_000
 _UNITS: Final = {"b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30, "t": 2**40, "tb": 2**40}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,23 +40,26 @@ class Sizing:
 
     def partitions(self, tasks: Sequence[EncryptedFileScanTask]) -> list[list[EncryptedFileScanTask]]:
         """Spread scan tasks over lists of about the same number of bytes."""
+        return self.spread(tasks, lambda task: int(task.file.file_size_in_bytes), self.cores)
 
-        def size(task: EncryptedFileScanTask) -> int:
-            return int(task.file.file_size_in_bytes) + self.open_cost
-
-        count = partition_count(
-            [int(task.file.file_size_in_bytes) for task in tasks],
-            cores=self.cores,
-            partition_bytes=self.partition_bytes,
-            open_cost=self.open_cost,
-        )
-        return balanced(tasks, size, count)
+    def spread(self, works: Sequence[T], size: Callable[[T], int], least: int) -> list[list[T]]:
+        """Spread works of any kind over lists of about the same number of bytes, at least `least` lists where there are works for them."""
+        sizes = [size(work) for work in works]
+        count = partition_count(sizes, cores=least, partition_bytes=self.partition_bytes, open_cost=self.open_cost)
+        return balanced(works, lambda work: size(work) + self.open_cost, count)
 
 
 def _cores(spark: SparkSession) -> int:
-    # A session of Spark Connect has no context.
     context = getattr(spark, "sparkContext", None)
-    return int(context.defaultParallelism) if context is not None else 1
+    return int(context.defaultParallelism) if context is not None else _cores_behind_connect(spark)
+
+
+def _cores_behind_connect(spark: SparkSession) -> int:
+    """A session of Spark Connect has no context to ask. A range has as many partitions as the cluster has cores by default."""
+    from pyspark.sql import functions
+
+    [answer] = spark.range(_MANY).agg(functions.max(functions.spark_partition_id()).alias("last")).collect()
+    return int(answer["last"]) + 1
 
 
 def _size_setting(spark: SparkSession, name: str, default: int) -> int:

@@ -15,7 +15,10 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.spark.broadcast_key import brings_keys_by_spark, issue_by_broadcast
 from tablecrypt.spark.kms_access import check_credentials_stay_private, kms_properties
+from tablecrypt.spark.network import check_network, warn_of_open_network
 from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, issue_job
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -66,13 +69,19 @@ class LocatedTable:
         return scan.use_ref(branch) if branch in self.table.metadata.refs else scan
 
     def issue_job(self, spark: SparkSession) -> tuple[JobTicket, JobKey]:
-        """Make a job key, wrapped under the table's master key, for the executors of a session.
+        """Make a job key for the executors of a session: wrapped under the table's master key, or brought by Spark (broadcast_key.py).
 
         Raises:
-            ConfigurationError: the executors' way to the KMS cannot be sent to them.
+            ConfigurationError: the executors' way to the KMS cannot be sent to them, or the catalog requires what the session is not.
             KmsError: the KMS refused to wrap the key.
         """
-        return self.issue_job_under(spark.conf.get)
+        if not brings_keys_by_spark(self._properties):
+            ticket, job_key = self.issue_job_under(spark.conf.get)
+        else:
+            check_network(self._properties, spark.conf.get)
+            ticket, job_key = issue_by_broadcast(spark, self._manager.table_key_id)
+        warn_of_open_network(spark.conf.get)
+        return ticket, job_key
 
     def issue_job_under(self, spark_setting: Callable[[str, str], str | None]) -> tuple[JobTicket, JobKey]:
         """Make a job key where no session is; see `issue_job`.
@@ -80,15 +89,28 @@ class LocatedTable:
         Args:
             spark_setting: returns a Spark setting by name, or the default that is given with it.
         """
+        check_network(self._properties, spark_setting)
+        if brings_keys_by_spark(self._properties):
+            raise ConfigurationError(
+                f"{names.SPARK_EXECUTOR_KEYS.name}=spark needs the program's own session: use tablecrypt.spark.read_table, write_table and "
+                'stream_writer instead of format("tablecrypt")'
+            )
         properties = self.kms_properties
         check_credentials_stay_private(properties, spark_setting)
-        manager = cast(TableFileIO, self.table.io).manager
-        return issue_job(manager.kms, manager.table_key_id, properties)
+        return issue_job(self._manager.kms, self._manager.table_key_id, properties)
 
     @property
     def kms_properties(self) -> dict[str, str]:
         """The catalog's properties with which executors reach the KMS."""
-        return kms_properties(cast("dict[str, str]", self.catalog.properties))
+        return kms_properties(self._properties)
+
+    @property
+    def _properties(self) -> dict[str, str]:
+        return cast("dict[str, str]", self.catalog.properties)
+
+    @property
+    def _manager(self) -> EncryptionManager:
+        return cast(TableFileIO, self.table.io).manager
 
 
 def load_encrypted_table(catalog: Catalog, name: str) -> EncryptedTable:
@@ -117,7 +139,7 @@ class TableAccess:
     def of(cls, table: EncryptedTable) -> TableAccess:
         metadata = cast(EncryptedTableMetadata, table.metadata)
         io = cast(TableFileIO, table.io)
-        return cls(_without_history(metadata).model_dump_json(), pickle.dumps(io.inner), io.manager.data_key_length)
+        return cls(metadata.without_history().model_dump_json(), pickle.dumps(io.inner), io.manager.data_key_length)
 
     def metadata(self) -> EncryptedTableMetadata:
         """Return the table metadata: schemas, specs and properties are those of the table, snapshots and keys are left out."""
@@ -126,18 +148,3 @@ class TableAccess:
     def io(self) -> EncryptingFileIO:
         """Return a FileIO that reads and writes ciphertext only."""
         return EncryptingFileIO(cast(FileIO, pickle.loads(self.inner_io)))
-
-
-def _without_history(metadata: EncryptedTableMetadata) -> EncryptedTableMetadata:
-    return metadata.model_copy(
-        update={
-            "current_snapshot_id": None,
-            "snapshots": [],
-            "snapshot_log": [],
-            "metadata_log": [],
-            "refs": {},
-            "statistics": [],
-            "partition_statistics": [],
-            "encryption_keys": [],
-        }
-    )

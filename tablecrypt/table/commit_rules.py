@@ -5,6 +5,8 @@ Rules:
     2. The format version stays 3.
     3. Every snapshot names a manifest-list key, and that key and its KEK are in the metadata being committed.
     4. No statistics file is added: those that exist are plaintext.
+
+A commit that makes a plain table an encrypted one leaves nothing of the plain one behind: rules 3 and 4 hold for all that it has then.
 """
 
 from __future__ import annotations
@@ -46,6 +48,20 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     check_snapshots_have_keys(after)
     if len(after.statistics) > len(before.statistics) or len(after.partition_statistics) > len(before.partition_statistics):
         raise PlaintextRefusedError(after.location, "statistics files would hold plaintext facts about the data beside an encrypted table")
+
+
+def check_migration(after: TableMetadata) -> None:
+    """Check the metadata with which a plain table becomes an encrypted one.
+
+    Raises:
+        ConfigurationError: it is not that of an encrypted table.
+        KeyNotFoundError, PlaintextRefusedError: a snapshot cannot be read under its keys, or something in plaintext is still named.
+    """
+    if not isinstance(after, EncryptedTableMetadata) or not after.properties.get(properties.KEY_ID.name):
+        raise ConfigurationError(f"a table becomes an encrypted one in format version 3 and with {properties.KEY_ID.name}, or not at all")
+    check_snapshots_have_keys(after)
+    if after.statistics or after.partition_statistics:
+        raise PlaintextRefusedError(after.location, "statistics files of the time before it was encrypted would stay beside the table")
 
 
 def check_snapshots_have_keys(metadata: EncryptedTableMetadata) -> None:

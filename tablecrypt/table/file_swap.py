@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pyiceberg.manifest import (
     DataFile,
@@ -37,7 +38,9 @@ from tablecrypt.table.snapshots import EncryptedProducer
 
 
 @dataclass(frozen=True)
-class _Manifest:
+class BaseManifest:
+    """A manifest with its live entries."""
+
     file: ManifestFile
     entries: list[ManifestEntry]
 
@@ -59,6 +62,9 @@ class _Obsolete:
 class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
     """Puts files in the place of others that hold the same rows. Snapshots of operation REPLACE."""
 
+    records_dropped: ClassVar[bool] = True
+    """Whether manifests name the files that are not in the branch any more, as deleted."""
+
     _swaps: Mapping[str, EncryptedDataFile]
 
     def swap(self, swaps: Mapping[str, EncryptedDataFile]) -> EncryptedFileSwap:
@@ -66,6 +72,7 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
         self._swaps = swaps
         self.swapped: set[str] = set()
         self._new_deletes: list[EncryptedDataFile] = []
+        self._delete_reader: DeleteReader | None = None
         return self
 
     @property
@@ -78,7 +85,9 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
         self.swapped, self._new_deletes = set(), []
         self.added_data_files.clear()
         self.deleted_data_files.clear()
-        data, deletes = self._base()
+        base = list(self.base_manifests())
+        data = [manifest for manifest in base if manifest.file.content == ManifestContent.DATA]
+        deletes = [manifest for manifest in base if manifest.file.content == ManifestContent.DELETES]
         vectors = self._vectors(data, deletes)
         manifests = [self._data_manifest(manifest) for manifest in data]
         obsolete = _Obsolete(self._swaps.keys(), self._some_stay(data))
@@ -86,26 +95,28 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
             manifests.extend(self._delete_manifests(manifest, obsolete))
         return [*manifests, *self._vector_manifests(vectors)]
 
-    def _base(self) -> tuple[list[_Manifest], list[_Manifest]]:
+    def base_manifests(self) -> Iterable[BaseManifest]:
+        """Read what the branch holds now."""
         parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
-        manifests = parent.manifests(self.io) if parent is not None else []
-        read = [_Manifest(manifest, manifest.fetch_manifest_entry(self.io, discard_deleted=True)) for manifest in manifests]
-        return (
-            [manifest for manifest in read if manifest.file.content == ManifestContent.DATA],
-            [manifest for manifest in read if manifest.file.content == ManifestContent.DELETES],
-        )
+        for manifest in parent.manifests(self.io) if parent is not None else ():
+            yield BaseManifest(manifest, manifest.fetch_manifest_entry(self.io, discard_deleted=True))
 
-    def _some_stay(self, data: Iterable[_Manifest]) -> bool:
+    def deleted_positions(self, data_file: DataFile, deletes: set[DataFile]) -> Iterable[int]:
+        """Return the positions that these position delete files and deletion vectors say are deleted in a data file."""
+        if self._delete_reader is None:
+            self._delete_reader = DeleteReader(self.table_io, self.table_metadata)
+        return self._delete_reader.deletes_of(FileScanTask(data_file, deletes)).positions or ()
+
+    def _some_stay(self, data: Iterable[BaseManifest]) -> bool:
         return any(entry.data_file.file_path not in self._swaps for manifest in data for entry in manifest.entries)
 
-    def _vectors(self, data: Iterable[_Manifest], deletes: Iterable[_Manifest]) -> list[DeletionVector]:
+    def _vectors(self, data: Iterable[BaseManifest], deletes: Iterable[BaseManifest]) -> list[DeletionVector]:
         """Return what positional deletes say of the swapped data files, about their new places."""
         specs = self.table_metadata.specs()
         index = DeleteIndex(spec_id for spec_id, spec in specs.items() if spec.is_unpartitioned())
         for manifest in deletes:
             for entry in manifest.entries:
                 index.add(entry)
-        reader = DeleteReader(self.table_io, self.table_metadata)
         vectors: list[DeletionVector] = []
         for entry in (entry for manifest in data for entry in manifest.entries if entry.data_file.file_path in self._swaps):
             by_position = {
@@ -113,12 +124,12 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
                 for file in index.deletes_of(entry.data_file, sequence_number_of(entry))
                 if file.content == DataFileContent.POSITION_DELETES
             }
-            positions = reader.deletes_of(FileScanTask(entry.data_file, by_position)).positions
+            positions = BitMap64(self.deleted_positions(entry.data_file, by_position)) if by_position else None
             if positions:
-                vectors.append(DeletionVector(self._swaps[entry.data_file.file_path], BitMap64(positions)))
+                vectors.append(DeletionVector(self._swaps[entry.data_file.file_path], positions))
         return vectors
 
-    def _data_manifest(self, manifest: _Manifest) -> ManifestFile:
+    def _data_manifest(self, manifest: BaseManifest) -> ManifestFile:
         if not any(entry.data_file.file_path in self._swaps for entry in manifest.entries):
             return manifest.file
         with self._manifest_writer(self.spec(manifest.file.partition_spec_id), ManifestContent.DATA) as writer:
@@ -128,29 +139,37 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
                     writer.existing(entry)
                     continue
                 new[FIRST_ROW_ID] = EncryptedDataFile.of(entry.data_file).first_row_id
-                writer.delete(entry)
+                if self.records_dropped:
+                    writer.delete(entry)
                 writer.add(self._added(entry, new))
                 self.swapped.add(entry.data_file.file_path)
                 self.deleted_data_files.add(entry.data_file)
                 self.added_data_files.append(new)
         return writer.to_manifest_file()
 
-    def _delete_manifests(self, manifest: _Manifest, obsolete: _Obsolete) -> list[ManifestFile]:
-        touched = [entry for entry in manifest.entries if entry.data_file.file_path in self._swaps or entry.data_file in obsolete]
-        if not touched:
+    def _delete_manifests(self, manifest: BaseManifest, obsolete: _Obsolete) -> list[ManifestFile]:
+        existing: list[ManifestEntry] = []
+        dropped: list[ManifestEntry] = []
+        swapped: list[ManifestEntry] = []
+        for entry in manifest.entries:
+            is_swapped = entry.data_file.file_path in self._swaps
+            (dropped if entry.data_file in obsolete else swapped if is_swapped else existing).append(entry)
+        if len(existing) == len(manifest.entries):
             return [manifest.file]
+        self._dropped_delete_files.extend(entry.data_file for entry in (*dropped, *swapped))
+        removed = [*dropped, *swapped] if self.records_dropped else []
+        if not (existing or removed or swapped):
+            return []
         with self._manifest_writer(self.spec(manifest.file.partition_spec_id), ManifestContent.DELETES) as writer:
-            for entry in manifest.entries:
-                new = self._swaps.get(entry.data_file.file_path)
-                if new is None and entry.data_file not in obsolete:
-                    writer.existing(entry)
-                    continue
+            for entry in existing:
+                writer.existing(entry)
+            for entry in removed:
                 writer.delete(entry)
-                self._dropped_delete_files.append(entry.data_file)
-                if new is not None and entry.data_file not in obsolete:
-                    writer.add(self._added(entry, new))
-                    self.swapped.add(entry.data_file.file_path)
-                    self._new_deletes.append(new)
+            for entry in swapped:
+                new = self._swaps[entry.data_file.file_path]
+                writer.add(self._added(entry, new))
+                self.swapped.add(entry.data_file.file_path)
+                self._new_deletes.append(new)
         return [writer.to_manifest_file()]
 
     def _vector_manifests(self, vectors: list[DeletionVector]) -> list[ManifestFile]:

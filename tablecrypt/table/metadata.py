@@ -111,6 +111,12 @@ class EncryptedTableMetadata(TableMetadataV3):
         """The keys of this version of the metadata."""
         return KeyRing(self.encryption_keys)
 
+    def without_history(self) -> Self:
+        """Return what a worker process needs to read and write data files: no snapshots, and so no keys."""
+        nothing: dict[str, Any] = {"current_snapshot_id": None, "refs": {}}
+        lists = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics", "encryption_keys")
+        return self.model_copy(update=nothing | {name: [] for name in lists})
+
     def model_dump_json(  # type: ignore[override]
         self, exclude_none: bool = True, exclude: Any | None = None, by_alias: bool = True, **kwargs: Any
     ) -> str:

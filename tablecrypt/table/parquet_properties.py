@@ -35,15 +35,16 @@ def parquet_writer_options(properties: Properties) -> dict[str, Any]:
 
 def row_group_limit(properties: Properties) -> int:
     """Return the most rows of a row group, `write.parquet.row-group-limit`."""
-    return _positive(properties, TableProperties.PARQUET_ROW_GROUP_LIMIT, TableProperties.PARQUET_ROW_GROUP_LIMIT_DEFAULT)
+    return positive(properties, TableProperties.PARQUET_ROW_GROUP_LIMIT, TableProperties.PARQUET_ROW_GROUP_LIMIT_DEFAULT)
 
 
 def target_file_size(properties: Properties) -> int:
     """Return `write.target-file-size-bytes`, measured as PyIceberg does: bytes of Arrow memory, before compression."""
-    return _positive(properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
+    return positive(properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
 
 
-def _positive(properties: Properties, name: str, default: int) -> int:
+def positive(properties: Properties, name: str, default: int) -> int:
+    """Return a property that is a number above 0. ConfigurationError for any other."""
     value = property_as_int(properties, name, default)
     if value is None or value <= 0:
         raise ConfigurationError(f"{name} is {value}; it must be a positive number")

@@ -3,7 +3,7 @@
     add-encryption-key     {"action": "add-encryption-key", "encryption-key": { … EncryptedKey … }}
     remove-encryption-key  {"action": "remove-encryption-key", "key-id": "…"}
     add-snapshot           as PyIceberg's, with a snapshot that keeps key-id
-    upgrade-format-version as PyIceberg's, but version 3 is reached at creation
+    upgrade-format-version as PyIceberg's, but version 3 is reached at creation, or by a table that is encrypted in the same commit
 
 Each is applied by a function registered with PyIceberg's own dispatch, which takes new update types without being changed itself.
 Iceberg REST catalog specification, "TableUpdate".
@@ -15,14 +15,14 @@ from typing import Literal
 
 from pydantic import Field
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.update import AddSnapshotUpdate, UpgradeFormatVersionUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata
 
 
 class AddEncryptionKeyUpdate(IcebergBaseModel):
@@ -51,6 +51,10 @@ class UpgradeToVersion3Update(UpgradeFormatVersionUpdate):
     format_version: Literal[3] = Field(alias="format-version", default=3)
 
 
+class EncryptTableUpdate(UpgradeToVersion3Update):
+    """Makes a plain table of any version one that can hold keys. The same commit sets encryption.key-id and removes all its snapshots."""
+
+
 def _encrypted(metadata: TableMetadata) -> EncryptedTableMetadata:
     if not isinstance(metadata, EncryptedTableMetadata):
         raise ConfigurationError("encryption keys belong to tables of format version 3 with encryption.key-id")
@@ -62,9 +66,13 @@ def _add_encryption_key(  # type: ignore[misc]
     update: AddEncryptionKeyUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
 ) -> EncryptedTableMetadata:
     base = _encrypted(base_metadata)
-    known = {key.key_id: key for key in base.encryption_keys}.get(update.key.key_id)
+    by_id = {key.key_id: key for key in base.encryption_keys}
+    known = by_id.get(update.key.key_id)
     if known == update.key:
         return base
+    if known is None and not update.key.is_kek and update.key.encrypted_by_id not in by_id:
+        # Its KEK was rotated away since it was sealed. The commit loop seals it anew under the one that is there now.
+        raise CommitFailedException(f"KEK {update.key.encrypted_by_id}, under which the commit's keys are sealed, is gone from the table")
     if known is not None:
         raise FormatError(f"encryption key {update.key.key_id} is already in the metadata with another value")
     context.add_update(update)  # type: ignore[arg-type]
@@ -113,3 +121,12 @@ def _upgrade_to_version_3(
         raise ConfigurationError("a table of format version 1 or 2 cannot be upgraded to an encrypted one in place: migrate it")
     context.add_update(update)
     return base_metadata
+
+
+@apply_table_update.register(EncryptTableUpdate)
+def _encrypt_table(update: EncryptTableUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext) -> EncryptedTableMetadata:
+    if isinstance(base_metadata, EncryptedTableMetadata):
+        raise ConfigurationError("the table is encrypted already")
+    plain = base_metadata.to_v2() if isinstance(base_metadata, TableMetadataV1) else base_metadata
+    context.add_update(update)
+    return encrypted_metadata(plain)

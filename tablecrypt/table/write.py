@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,6 +46,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import determine_partitions, to_requested_schema
+from tablecrypt.table.data_keys import DataKeySource
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, lineage_columns, with_lineage, without_lineage
 from tablecrypt.table.parquet_properties import parquet_writer_options, row_group_limit, target_file_size
 from tablecrypt.table.statistics import data_file_statistics
@@ -58,13 +59,6 @@ ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
 _IN_FLIGHT: Final = 32
 _IN_FLIGHT_STREAMED: Final = 2
 """Files written at once. Of a stream each of them holds rows that are nowhere else in memory, so there are few."""
-
-
-class DataKeySource(Protocol):
-    """Gives each file its own key: an EncryptionManager, or in a worker process anything else that makes fresh DEKs."""
-
-    def new_key_metadata(self) -> StandardKeyMetadata:
-        """Return a DEK and an AAD prefix that no other file has."""
 
 
 def write_data_files(

@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import remove_orphan_files
-from tablecrypt.maintenance.orphan_files import _canonical
+from tablecrypt.maintenance.stored_files import canonical
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 
@@ -130,5 +130,5 @@ def test_a_moment_without_a_zone_and_a_plain_table_are_refused(aws: AwsServer, t
 
 
 def test_spellings_of_one_location_are_the_same() -> None:
-    assert len({_canonical(each) for each in ("file:///a/b%20c", "file:/a/b c", "/a/b c")}) == 1
-    assert _canonical("s3a://bucket/k") == _canonical("s3://bucket/k") != _canonical("s3://other/k")
+    assert len({canonical(each) for each in ("file:///a/b%20c", "file:/a/b c", "/a/b c")}) == 1
+    assert canonical("s3a://bucket/k") == canonical("s3://bucket/k") != canonical("s3://other/k")

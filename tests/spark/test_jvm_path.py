@@ -516,7 +516,7 @@ def test_executors_of_a_cluster_get_their_keys_and_one_that_is_killed_is_replace
 def test_keys_go_in_the_clear_only_where_that_was_asked_for_and_not_forbidden(
     spark: SparkSession, valued: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tablecrypt.spark.jvm.reader.keeps_messages_private", lambda _setting: False)
+    monkeypatch.setattr("tablecrypt.spark.jvm.unserved.keeps_messages_private", lambda _setting: False)
     strict = Lake(valued.catalog, valued.properties | {"tablecrypt.spark.require-encrypted-rpc": "true"}, valued.warehouse)
 
     assert not is_jvm(read(spark, valued, "db.values"))

@@ -6,16 +6,20 @@ import base64
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.kms.factory import shared_kms
+from tablecrypt.maintenance.runner import FileWork
+from tablecrypt.spark.runner import SparkRunner
 from tablecrypt.spark.sealed_tasks import JobKey, JobTicket
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tests.spark.conftest import Lake, SparkRun
+from tests.support.file_functions import Copying, copy_encrypted, count_rows
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -145,3 +149,27 @@ def test_a_job_asks_the_kms_once_on_the_driver(spark_run: SparkRun, lake: Lake) 
     tcs.read_table(spark_run.session, lake.identifier("db.counted"), path="python", catalog_properties=lake.properties).collect()
 
     assert kms.calls - before == {"wrap_key": 1}
+
+
+def test_no_key_of_work_on_files_leaves_its_sealed_parts(spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]]) -> None:
+    table = lake.catalog.create_table("db.worked", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    assert isinstance(table, EncryptedTable)
+    for first in (0, 10):
+        table.append(pa.table({"id": range(first, first + 10), "note": [CANARY] * 10}, schema=SCHEMA.as_arrow()))
+    files = [task.file for task in table.scan().plan_files()]
+    runner = SparkRunner(spark_run.session, table)
+
+    read = list(runner.run(count_rows, [FileWork(file.file_path, (key_metadata_of(file),)) for file in files]))
+    written = list(runner.run(copy_encrypted, [FileWork(Copying(file.file_path, f"{table.location()}/copies")) for file in files]))
+
+    keys = file_keys(table) + [each.keys[0].encryption_key.reveal() for _, each in written]
+    keys += [shared_kms(ticket.kms_properties).unwrap_key(ticket.wrapped_key, ticket.key_id) for _, ticket in closures]
+    haystacks = {f"closure {number}": pickled for number, (pickled, _) in enumerate(closures)}
+    haystacks |= {str(path): path.read_bytes() for path in spark_run.event_log.rglob("*") if path.is_file()}
+    haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
+
+    assert [done.result for _, done in read] == [10, 10]
+    assert any(name.startswith("closure") for name in haystacks)
+    assert any(b"SparkListenerJobEnd" in content for content in haystacks.values())
+    assert found(keys, haystacks) == []
+    assert not any(b".parquet" in pickled for pickled, _ in closures)

@@ -46,6 +46,14 @@ def reason_against_session(spark: SparkSession) -> str | None:
     return None
 
 
+def reason_against_location(location: str) -> str | None:
+    """Return why Hadoop would not find or put a file where PyIceberg does; None if it would."""
+    parts = urlsplit(location)
+    if not parts.scheme or "//" in parts.path or any(part in (".", "..") for part in parts.path.split("/")):
+        return "Hadoop would read its location as another path"
+    return None
+
+
 def reason_against_files(read: PlannedRead, length_in_hadoop: Callable[[str], int | None]) -> str | None:
     """Return why the read's files cannot be served; None if they can.
 
@@ -89,9 +97,8 @@ def reason_against_columns(read: PlannedRead, wanted: Schema, bound: BooleanExpr
 def _reason_against_task(task: EncryptedFileScanTask) -> str | None:
     if task.file.file_format != FileFormat.PARQUET:
         return f"it is of format {task.file.file_format.value}"
-    parts = urlsplit(task.file.file_path)
-    if not parts.scheme or "//" in parts.path or any(part in (".", "..") for part in parts.path.split("/")):
-        return "Hadoop would read its location as another path"
+    if reason := reason_against_location(task.file.file_path):
+        return reason
     if any(file.content == DataFileContent.EQUALITY_DELETES for file in task.delete_files):
         return "rows of it are deleted by equality"
     if task.delete_files and task.file.record_count > _MOST_ROWS:

@@ -30,7 +30,6 @@ from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.types import NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.jvm.fitness import reason_against_columns, reason_against_files, reason_against_session
@@ -38,8 +37,9 @@ from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side
 from tablecrypt.spark.jvm.planned_files import PlannedFile, encode, seal
 from tablecrypt.spark.jvm.row_filter import UnservedFilterError, spark_condition
 from tablecrypt.spark.jvm.schema import path_of, schema_json
+from tablecrypt.spark.jvm.stored_columns import quoted
 from tablecrypt.spark.jvm.stored_names import stored_names
-from tablecrypt.spark.kms_access import keeps_messages_private
+from tablecrypt.spark.jvm.unserved import UnservedError, check_messages, serve_unless, served
 from tablecrypt.spark.planned_read import PlannedRead
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.deletes import DeleteReader
@@ -60,10 +60,9 @@ _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-
-
-class _UnservedError(Exception):
-    """The reason why this path does not serve a read."""
+_IN_THE_CLEAR: Final = (
+    "keys of data files travel to the executors in the clear: set spark.authenticate and spark.network.crypto.enabled"
+)
 
 
 def jvm_rows(spark: SparkSession, read: PlannedRead, *, forced: bool) -> DataFrame | None:
@@ -78,28 +77,17 @@ def jvm_rows(spark: SparkSession, read: PlannedRead, *, forced: bool) -> DataFra
         ConfigurationError: `forced`, and the read cannot be served, or keys would travel in the clear against
             tablecrypt.spark.require-encrypted-rpc.
     """
-    try:
-        return _rows(spark, read, forced)
-    except _UnservedError as reason:
-        if forced:
-            raise ConfigurationError(f'{read.located.name} cannot be read with path="jvm": {reason}') from reason
-        logger.debug("%s is read on the portable path: %s", read.located.name, reason)
-        return None
-    except ConfigurationError as error:
-        if forced:
-            raise
-        logger.warning("%s is read on the portable path: %s", read.located.name, error)
-        return None
+    return served(lambda: _rows(spark, read, forced), read.located.name, "read", forced=forced)
 
 
 def _rows(spark: SparkSession, read: PlannedRead, forced: bool) -> DataFrame:
-    _serve_unless(reason_against_session(spark))
-    _check_messages(spark, read, forced)
+    serve_unless(reason_against_session(spark))
+    check_messages(spark, read.located, _IN_THE_CLEAR, forced=forced)
     table = read.located.table
     bound = bind(table.metadata.schema(), read.row_filter, case_sensitive=True)
     wanted = _with_filter_columns(read.projected, table.metadata.schema(), extract_field_ids(bound))
-    _serve_unless(reason_against_columns(read, wanted, bound))
-    _serve_unless(reason_against_files(read, lambda location: _length_in_hadoop(spark, location)))
+    serve_unless(reason_against_columns(read, wanted, bound))
+    serve_unless(reason_against_files(read, lambda location: _length_in_hadoop(spark, location)))
 
     token = f"tc{secrets.token_hex(6)}"
     stored = stored_names(wanted.fields, table.metadata.schemas, token)
@@ -110,26 +98,15 @@ def _rows(spark: SparkSession, read: PlannedRead, forced: bool) -> DataFrame:
     return rows.select([_named(stored[field.field_id], field.name) for field in read.projected.fields])
 
 
-def _check_messages(spark: SparkSession, read: PlannedRead, forced: bool) -> None:
-    if keeps_messages_private(spark.conf.get):
-        return
-    properties = read.located.catalog.properties
-    required = str(properties.get(names.SPARK_REQUIRE_ENCRYPTED_RPC.name, names.SPARK_REQUIRE_ENCRYPTED_RPC.default))
-    told = "keys of data files would travel to the executors in the clear: set spark.authenticate and spark.network.crypto.enabled"
-    if not forced or required.lower() == "true":
-        raise _UnservedError(told)
-    logger.warning('%s is read with path="jvm": %s', read.located.name, told.replace("would travel", "travel"))
-
-
 def _with_filter_columns(projected: Schema, table: Schema, filtered: set[int]) -> Schema:
     """Return the read's columns and those that its filter needs besides."""
     for field_id in filtered & projected.field_ids:
         if projected.find_type(field_id) != table.find_type(field_id):
-            raise _UnservedError(f"the filter's column {table.find_column_name(field_id)} had another type in that snapshot")
+            raise UnservedError(f"the filter's column {table.find_column_name(field_id)} had another type in that snapshot")
     known = {field.field_id for field in projected.fields}
     needed = prune_columns(table, filtered - projected.field_ids, select_full_types=False)
     if any(field.field_id in known for field in needed.fields):
-        raise _UnservedError("the filter looks into a struct at a field that is not read")
+        raise UnservedError("the filter looks into a struct at a field that is not read")
     return Schema(*projected.fields, *needed.fields)
 
 
@@ -139,7 +116,7 @@ def _condition(bound: BooleanExpression, wanted: Schema, stored: dict[int, str])
     try:
         return spark_condition(bound, lambda field_id: _column(path_of(wanted, field_id), stored))
     except UnservedFilterError as reason:
-        raise _UnservedError(f"the filter has {reason}") from reason
+        raise UnservedError(f"the filter has {reason}") from reason
 
 
 def _column(path: list[NestedField] | None, stored: dict[int, str]) -> Column:
@@ -147,7 +124,7 @@ def _column(path: list[NestedField] | None, stored: dict[int, str]) -> Column:
 
     if path is None:
         raise UnservedFilterError("a field inside a list or map")
-    return functions.col(".".join(_quoted(name) for name in (stored[path[0].field_id], *(field.name for field in path[1:]))))
+    return functions.col(".".join(quoted(name) for name in (stored[path[0].field_id], *(field.name for field in path[1:]))))
 
 
 def _relations(spark: SparkSession, read: PlannedRead, schema: str, token: str) -> DataFrame:
@@ -201,13 +178,4 @@ def _length_in_hadoop(spark: SparkSession, location: str) -> int | None:
 def _named(stored: str, name: str) -> Column:
     from pyspark.sql import functions
 
-    return functions.col(_quoted(stored)).alias(name, metadata={})
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _serve_unless(reason: str | None) -> None:
-    if reason is not None:
-        raise _UnservedError(reason)
+    return functions.col(quoted(stored)).alias(name, metadata={})

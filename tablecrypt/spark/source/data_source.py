@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
+from tablecrypt.spark.network import warn_of_open_network
 from tablecrypt.spark.requirements import check_session
 from tablecrypt.spark.source.reader import EncryptedReader
 from tablecrypt.spark.source.session import SessionFacts
@@ -78,5 +79,6 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, str]] | No
         ConfigurationError: Spark is older than 4.0.
     """
     check_session(spark)
+    warn_of_open_network(spark.conf.get)
     known = type("EncryptedSource", (EncryptedSource,), {"facts": SessionFacts.of(spark, catalogs), "__doc__": EncryptedSource.__doc__})
     spark.dataSource.register(known)

@@ -6,6 +6,7 @@ _expression_to_complementary_pyarrow                 the rows that a delete leav
 _get_column_projection_values                        identity-partition columns
 _determine_partitions, _get_parquet_writer_kwargs    the same partitions and write.parquet.* options as PyIceberg's writer
 _InclusiveMetricsEvaluator                           which data files a filter's statistics rule out
+_read_deletes                                        what a plain table's position deletes say, when it is migrated
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyiceberg.io.pyarrow import _determine_partitions as determine_partitions
 from pyiceberg.io.pyarrow import _expression_to_complementary_pyarrow as expression_to_complementary_pyarrow
 from pyiceberg.io.pyarrow import _get_column_projection_values as column_projection_values
 from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs as parquet_writer_kwargs
+from pyiceberg.io.pyarrow import _read_deletes as read_plain_deletes
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.types import ListType, MapType
@@ -33,6 +35,7 @@ __all__ = [
     "determine_partitions",
     "expression_to_complementary_pyarrow",
     "parquet_writer_kwargs",
+    "read_plain_deletes",
     "to_requested_schema",
 ]
 

@@ -57,6 +57,13 @@ class ProducerSeam(_SnapshotProducer[Any]):
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         return super()._process_manifests(self.finish_manifests(manifests))
 
+    def check_concurrency(self) -> None:
+        """Refuse what others committed meanwhile and this change does not go with, as the isolation level says; before each retry."""
+        super()._validate_concurrency()
+
+    def _validate_concurrency(self) -> None:
+        self.check_concurrency()
+
     def collect_manifests(self) -> list[ManifestFile]:
         """Return every manifest of the new snapshot, new ones written."""
         return self._manifests()

@@ -27,9 +27,10 @@ public class BrokerClient {
     return ask(broker, "deletes " + read + " " + number);
   }
 
-  private static byte[] ask(String broker, String question) {
+  /** Ask an endpoint of the driver. */
+  static byte[] ask(String endpoint, String question) {
     SparkEnv env = SparkEnv.get();
-    RpcEndpointRef driver = RpcUtils.makeDriverRef(broker, env.conf(), env.rpcEnv());
+    RpcEndpointRef driver = RpcUtils.makeDriverRef(endpoint, env.conf(), env.rpcEnv());
     return (byte[]) driver.askSync(question, ClassTag$.MODULE$.apply(byte[].class));
   }
 

@@ -18,6 +18,7 @@ import org.apache.spark.rpc.RpcEnv;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.functions;
@@ -30,6 +31,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The driver's side of all reads of one SparkContext: takes in what Python planned, hands out keys to executors, and makes Datasets.
+ * For a write it opens a desk.
  *
  * Python seals what it hands over to this process's public key: Py4J writes its commands to debug logs.
  */
@@ -62,6 +64,16 @@ public class KeyBroker implements RpcEndpoint {
   /** SubjectPublicKeyInfo of the RSA key that plans are sealed to. */
   public byte[] publicKey() {
     return keyPair.getPublic().getEncoded();
+  }
+
+  /** Open a desk for one write. */
+  public WriteDesk openDesk(String name) {
+    return new WriteDesk(name);
+  }
+
+  /** Iceberg's bucket of an int, long, decimal, string or binary. */
+  public UserDefinedFunction bucket(int count) {
+    return functions.udf(new Bucket(count), DataTypes.IntegerType).withName("bucket");
   }
 
   /** How many reads are held by a plan or an RDD. */

@@ -1,0 +1,158 @@
+"""What an audit can find: how grave each kind is, what it means, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class Severity(IntEnum):
+    """How grave a finding is; greater is graver."""
+
+    INFO = 1
+    """Good to know."""
+    WARNING = 2
+    """Act in the coming weeks."""
+    ERROR = 3
+    """Something cannot be read, or is not what it should be."""
+    CRITICAL = 4
+    """Rows are, or may be, readable without a key."""
+
+    @property
+    def label(self) -> str:
+        """The name in lower case."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class _Meaning:
+    code: str
+    severity: Severity
+    title: str
+    advice: str
+
+
+class FindingKind(Enum):
+    """A kind of finding. `code` is stable: programs may compare it."""
+
+    PLAIN_TABLE = _Meaning("plain-table", Severity.CRITICAL, "Table is not encrypted", "Migrate it into an encrypted table.")
+    PLAINTEXT_FILE = _Meaning(
+        "plaintext-file", Severity.CRITICAL, "Plaintext file of the table", "Rewrite or expire what refers to it, then delete it."
+    )
+    PLAINTEXT_SNAPSHOT = _Meaning(
+        "plaintext-snapshot", Severity.CRITICAL, "Snapshot without a key", "Expire it, then remove the files that only it refers to."
+    )
+    PLAINTEXT_STATISTICS = _Meaning(
+        "plaintext-statistics", Severity.CRITICAL, "Plaintext statistics file", "Remove it from the table's metadata and delete it."
+    )
+    PLAINTEXT_ORPHAN = _Meaning(
+        "plaintext-orphan", Severity.CRITICAL, "Plaintext file that the table does not know", "Find out who put it there, and delete it."
+    )
+    UNKNOWN_CONTENT = _Meaning(
+        "unknown-content",
+        Severity.CRITICAL,
+        "File of no encrypted format",
+        "It may be plaintext: find out who put it there, and delete it.",
+    )
+    REUSED_KEY = _Meaning(
+        "reused-key", Severity.CRITICAL, "One key for several files", "Re-encrypt these files, and find out which program wrote them."
+    )
+    REFUSED_TABLE = _Meaning(
+        "refused-table", Severity.ERROR, "Table cannot be loaded", "The message says what contradicts what was seen before."
+    )
+    UNOPENED = _Meaning("unopened", Severity.ERROR, "Metadata cannot be opened", "Verify the table; restore the file or rescue the key.")
+    MISSING_KEY = _Meaning(
+        "missing-key", Severity.ERROR, "Snapshot whose key is gone", "Rescue the key from an older metadata file, or expire the snapshot."
+    )
+    MISSING_FILE = _Meaning("missing-file", Severity.ERROR, "File is missing", "Restore it from a backup or an object version.")
+    WRONG_MAGIC = _Meaning(
+        "wrong-magic", Severity.ERROR, "File does not begin as its format does", "It was overwritten: verify the table, restore the file."
+    )
+    WRONG_LENGTH = _Meaning(
+        "wrong-length", Severity.ERROR, "File has another length than its key metadata says", "It was cut or overwritten: restore it."
+    )
+    KEY_ID_DIFFERS = _Meaning(
+        "key-id-differs", Severity.ERROR, "Another master key than the table's", "Find out who edited the metadata; do not write meanwhile."
+    )
+    PINS_MISSING = _Meaning(
+        "pins-missing",
+        Severity.WARNING,
+        "Nothing pins the table",
+        "Set the catalog property encryption.pins, so that a rolled back or edited table is refused.",
+    )
+    STALE_PLAINTEXT_METADATA = _Meaning(
+        "stale-plaintext-metadata",
+        Severity.WARNING,
+        "Metadata from before the table was encrypted",
+        "Delete it once no plaintext snapshot is needed.",
+    )
+    PARTITION_VALUES = _Meaning(
+        "partition-values",
+        Severity.WARNING,
+        "Partition values in plaintext metadata",
+        "Remove write.summary.partition-limit, and expire the snapshots that have them.",
+    )
+    KEK_PAST_LIFE = _Meaning("kek-past-life", Severity.WARNING, "KEK is past its life", "Rotate the KEK.")
+    DEK_PAST_LIFE = _Meaning("dek-past-life", Severity.WARNING, "Data keys are past their life", "Re-encrypt these files.")
+    SHORT_KEY = _Meaning("short-key", Severity.WARNING, "Keys are shorter than the table asks for", "Re-encrypt these files.")
+    NOT_LISTED = _Meaning(
+        "not-listed", Severity.WARNING, "The table's folder was not looked through", "Audit through a FileIO that can list files."
+    )
+    NOT_READ = _Meaning("not-read", Severity.WARNING, "Not all metadata files were read", "Expire old metadata, or raise the limit.")
+    KEK_RETIRED = _Meaning(
+        "kek-retired", Severity.INFO, "KEK that only opens", "Rotate the KEK to be rid of it before its three years end."
+    )
+    KEK_NEAR_END = _Meaning(
+        "kek-near-end", Severity.INFO, "KEK is near the end of its life", "Rotate the KEK, or let the next writer do it."
+    )
+    UNUSED_KEY = _Meaning("unused-key", Severity.INFO, "Keys that no snapshot needs", "Prune the keys.")
+    STALE_KEYS = _Meaning(
+        "stale-keys",
+        Severity.INFO,
+        "Older metadata holds keys that the table has no more",
+        "Whoever may use the master key can open what they open: delete those metadata files, or shred.",
+    )
+    ORPHANS = _Meaning("orphans", Severity.INFO, "Encrypted files that the table does not know", "Remove orphan files.")
+    NO_LENGTH = _Meaning(
+        "no-length", Severity.INFO, "Key metadata without a length", "A file cut between two blocks would go unnoticed: re-encrypt."
+    )
+
+    @property
+    def code(self) -> str:
+        """The name for programs."""
+        return self.value.code
+
+    @property
+    def severity(self) -> Severity:
+        """How grave it is."""
+        return self.value.severity
+
+    @property
+    def title(self) -> str:
+        """What it is, in a few words."""
+        return self.value.title
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return self.value.advice
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
+
+    Attributes:
+        kind: what it is.
+        where: the file, key or snapshot that it is about.
+        message: what exactly, in one sentence.
+    """
+
+    kind: FindingKind
+    where: str
+    message: str
+
+    @property
+    def severity(self) -> Severity:
+        """How grave it is."""
+        return self.kind.severity

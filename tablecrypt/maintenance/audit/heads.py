@@ -1,0 +1,91 @@
+"""How a file begins, and what that says about whether it is encrypted. Only the first bytes are read, of many files at once.
+
+    AGS1                    an AES-GCM stream
+    PARE                    Parquet Modular Encryption with encrypted footer
+    PAR1, Obj 01, PFA1, ORC plaintext Parquet, Avro, Puffin, ORC
+    anything else           unknown
+
+Parquet Modular Encryption with a plaintext footer begins with PAR1 too. It counts as plaintext: its statistics are.
+
+Who reads this far knows nothing of whether the rest authenticates: that is what verifying is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pyiceberg.io import FileIO
+
+from tablecrypt.crypto import ags1
+from tablecrypt.parquet import uniform
+
+THREADS: Final = 32
+"""Reading heads waits for the store almost all the time."""
+
+_LENGTH: Final = 4
+_PLAINTEXT: Final = {**ags1.PLAINTEXT_MAGICS, b"ORC": "ORC"}
+
+
+class Seal(StrEnum):
+    """How a file is encrypted, by its first bytes."""
+
+    AGS1 = "AGS1"
+    PARQUET = "PARE"
+    PLAINTEXT = "plaintext"
+    UNKNOWN = "unknown"
+    EMPTY = "empty"
+    UNREADABLE = "unreadable"
+    MISSING = "missing"
+
+    @property
+    def is_ciphertext(self) -> bool:
+        """Whether it is one of the two encrypted formats."""
+        return self in (Seal.AGS1, Seal.PARQUET)
+
+
+@dataclass(frozen=True)
+class Head:
+    """How a file begins; `shown` says it in words."""
+
+    seal: Seal
+    shown: str
+
+
+def head_of(data: bytes) -> Head:
+    """Return what the first bytes of a file say; none at all for an empty file."""
+    if not data:
+        return Head(Seal.EMPTY, "is empty")
+    if data.startswith(ags1.MAGIC):
+        return Head(Seal.AGS1, "begins as an AGS1 stream")
+    if data.startswith(uniform.MAGIC):
+        return Head(Seal.PARQUET, "begins as an encrypted Parquet file")
+    for magic, name in _PLAINTEXT.items():
+        if data.startswith(magic):
+            return Head(Seal.PLAINTEXT, f"begins with {magic!r}: plaintext {name}")
+    return Head(Seal.UNKNOWN, f"begins with {data!r}")
+
+
+def read_heads(io: FileIO, locations: Iterable[str]) -> dict[str, Head]:
+    """Read how files begin.
+
+    Args:
+        io: the store's own FileIO.
+        locations: of the files. One that is not there is MISSING, one that may not be read UNREADABLE; other errors are raised.
+    """
+    wanted = list(dict.fromkeys(locations))
+
+    def read(location: str) -> Head:
+        try:
+            with io.new_input(location).open(seekable=False) as stream:
+                return head_of(stream.read(_LENGTH))
+        except FileNotFoundError:
+            return Head(Seal.MISSING, "is missing")
+        except PermissionError as error:
+            return Head(Seal.UNREADABLE, f"may not be read: {error}")
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-heads") as pool:
+        return dict(zip(wanted, pool.map(read, wanted), strict=True))

@@ -1,0 +1,97 @@
+"""Auditing a table, or every table of a catalog: what is encrypted, how, under which keys, and what is not.
+
+    catalog ─▶ table ─▶ metadata ──▶ keys: ages, gaps, leftovers
+                           ├──▶ manifest lists, manifests ─▶ every file with its key ─┐
+                           ├──▶ older metadata files                                  ├─▶ first bytes of each: ciphertext?
+                           └──▶ the table's folders ─▶ files that nothing names ──────┘
+
+Of data files only the first four bytes are read, so an audit takes seconds where verifying takes hours. It says what a file claims to be;
+whether it authenticates is for verifying to say.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
+
+from tablecrypt import properties as names
+from tablecrypt.errors import KmsError, TablecryptError
+from tablecrypt.maintenance.audit.findings import Finding, FindingKind
+from tablecrypt.maintenance.audit.result import Audit, TableAudit
+from tablecrypt.maintenance.audit.table_audit import audit_table
+from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
+
+logger = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class PinsTables(Protocol):
+    """A catalog that can say where it remembers what it has seen of its encrypted tables."""
+
+    @property
+    def pin_places(self) -> tuple[str, ...]:
+        """Where pins are kept, for people to read; none at all when nothing is pinned."""
+
+
+def audit(target: Table | Catalog, *, now: dt.datetime | None = None, progress: ProgressListener = unheard) -> Audit:
+    """Look through a table, or all tables of a catalog, for plaintext and for keys that need care.
+
+    Args:
+        target: a table as it was loaded, or a catalog.
+        now: the moment to tell ages at, with a time zone.
+        progress: told how many files were looked at.
+
+    Raises:
+        KmsError: the key service refused or failed: without it nothing below the metadata can be seen.
+    """
+    moment = now or dt.datetime.now(dt.UTC)
+    if isinstance(target, Table):
+        return Audit(moment, (_audited(target, moment, progress),))
+    tables = [_of_catalog(target, identifier, moment, progress) for identifier in _identifiers(target)]
+    return Audit(moment, tuple(table for table in tables if table is not None))
+
+
+def _audited(table: Table, moment: dt.datetime, progress: ProgressListener) -> TableAudit:
+    def heard(done: int, total: int) -> None:
+        progress(Progress("audit", done, total, "files"))
+
+    return audit_table(table, moment, _pins_findings(table), heard)
+
+
+def _of_catalog(catalog: Catalog, identifier: Identifier, moment: dt.datetime, progress: ProgressListener) -> TableAudit | None:
+    try:
+        table = catalog.load_table(identifier)
+    except NoSuchTableError:
+        logger.debug("%s was dropped meanwhile", identifier)
+        return None
+    except KmsError:
+        raise
+    except (TablecryptError, FileNotFoundError) as error:
+        name = ".".join(identifier)
+        finding = Finding(FindingKind.REFUSED_TABLE, name, f"{type(error).__name__}: {error}")
+        return TableAudit(name, "", "", None, None, 0, (), (), (), (finding,))
+    return _audited(table, moment, progress)
+
+
+def _identifiers(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Identifier]:
+    if namespace:
+        yield from sorted(catalog.list_tables(namespace))
+    for below in sorted(catalog.list_namespaces(namespace)):
+        if below != namespace:
+            yield from _identifiers(catalog, below)
+
+
+def _pins_findings(table: Table) -> tuple[Finding, ...]:
+    if names.KEY_ID.name not in table.metadata.properties:
+        return ()
+    if isinstance(table.catalog, PinsTables) and table.catalog.pin_places:
+        return ()
+    message = f"neither the catalog nor a file of this client ({names.PINS.name}) remembers what was seen of it"
+    return (Finding(FindingKind.PINS_MISSING, ".".join(table.name()), message),)

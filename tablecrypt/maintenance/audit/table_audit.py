@@ -1,0 +1,243 @@
+"""The audit of one table: walks it, reads how its files begin, and puts the findings together."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from pyiceberg.manifest import FileFormat
+from pyiceberg.table import Table
+
+from tablecrypt import properties as names
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import KmsError, TablecryptError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.maintenance.audit import keys
+from tablecrypt.maintenance.audit.findings import Finding, FindingKind
+from tablecrypt.maintenance.audit.folder import Folder, is_metadata_file, list_folders, orphan_findings
+from tablecrypt.maintenance.audit.heads import Head, Seal, read_heads
+from tablecrypt.maintenance.audit.metadata_files import look_at_older
+from tablecrypt.maintenance.audit.result import AuditedFile, AuditedKek, Coverage, TableAudit, by_severity
+from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, reachable_files
+from tablecrypt.maintenance.stored_files import canonical
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table_file_io import TableFileIO
+
+_METADATA_KINDS: Final = (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def audit_table(table: Table, now: dt.datetime, pins: tuple[Finding, ...], heard: Callable[[int, int], None]) -> TableAudit:
+    """Audit one table.
+
+    Args:
+        table: encrypted or plain.
+        now: the moment to tell ages at.
+        pins: what was found about its pins.
+        heard: told how many files were looked at, and of how many.
+
+    Raises:
+        KmsError: the key service refused or failed.
+    """
+    return _TableAudit(table, now, heard).result(pins)
+
+
+class _TableAudit:
+    def __init__(self, table: Table, now: dt.datetime, heard: Callable[[int, int], None]) -> None:
+        self._table = table
+        self._metadata = table.metadata
+        self._now = now
+        self._store = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
+        self._manager = table.io.manager if isinstance(table.io, TableFileIO) else None
+        self._found: Reachable = reachable_files(table.metadata, table.io)
+        self._folder: Folder = list_folders(table.metadata, self._store)
+        self._statistics = [each.statistics_path for each in (*table.metadata.statistics, *table.metadata.partition_statistics)]
+        log = {entry.metadata_file for entry in table.metadata.metadata_log}
+        known = {*self._found.files, *self._statistics, *log, table.metadata_location}
+        unknown = self._folder.unknown(known)
+        self._orphans = [file for file in unknown if not is_metadata_file(file)]
+        older = (log | {file.location for file in unknown if is_metadata_file(file)}) - {table.metadata_location}
+        self._older = look_at_older(table.metadata, older, self._store)
+        wanted = [*self._found.files, *self._statistics, *(file.location for file in self._orphans), *self._from_older()]
+        heard(0, len(wanted))
+        self._heads: dict[str, Head] = read_heads(self._store, wanted)
+        heard(len(wanted), len(wanted))
+        self._written = dict(self._times())
+
+    def result(self, pins: tuple[Finding, ...]) -> TableAudit:
+        metadata = self._metadata
+        return TableAudit(
+            table=".".join(self._table.name()),
+            location=metadata.location,
+            metadata_location=self._table.metadata_location,
+            key_id=metadata.properties.get(names.KEY_ID.name),
+            data_key_length=None if self._manager is None else self._manager.data_key_length,
+            snapshots=len(metadata.snapshots),
+            keks=tuple(self._keks()),
+            files=tuple(self._audited(file) for file in self._found.files.values()),
+            partitions=tuple(self._coverage()),
+            findings=by_severity([*pins, *self._findings()]),
+        )
+
+    def _findings(self) -> Iterator[Finding]:
+        if self._manager is None:
+            message = f"has no {names.KEY_ID.name}: none of its {len(self._found.files)} files is encrypted"
+            yield Finding(FindingKind.PLAIN_TABLE, ".".join(self._table.name()), message)
+            return
+        if isinstance(self._metadata, EncryptedTableMetadata):
+            yield from self._key_findings(self._metadata, self._manager)
+        yield from self._unopened()
+        for file in self._found.files.values():
+            yield from self._file_findings(file)
+        for location in self._statistics:
+            yield from self._statistics_findings(location)
+        yield from self._older.findings
+        yield from self._reached_from_older()
+        yield from orphan_findings(self._orphans, self._heads)
+        if self._folder.problem is not None:
+            yield Finding(FindingKind.NOT_LISTED, self._metadata.location, self._folder.problem)
+
+    def _key_findings(self, metadata: EncryptedTableMetadata, manager: EncryptionManager) -> Iterator[Finding]:
+        lifespan = dt.timedelta(milliseconds=manager.kek_lifespan_ms)
+        yield from keys.kek_findings(metadata, manager.table_key_id, lifespan, self._now)
+        yield from keys.entry_findings(metadata)
+        yield from keys.partition_value_findings(metadata)
+        yield from keys.file_key_findings(self._found.files.values(), self._written, manager.data_key_length, self._now)
+
+    def _unopened(self) -> Iterator[Finding]:
+        for unopened in self._found.unopened:
+            if not isinstance(unopened.error, FileNotFoundError):
+                yield Finding(FindingKind.UNOPENED, unopened.location, f"{type(unopened.error).__name__}: {unopened.error}")
+
+    def _file_findings(self, file: ReachableFile) -> Iterator[Finding]:
+        head, wanted = self._heads[file.location], _wanted_seal(file)
+        if head.seal == Seal.MISSING:
+            yield Finding(FindingKind.MISSING_FILE, file.location, f"the {file.kind.value} file is not in the store")
+        elif head.seal == Seal.UNREADABLE:
+            yield Finding(FindingKind.UNOPENED, file.location, f"{file.kind.value}: {head.shown}")
+        elif head.seal == Seal.PLAINTEXT or (file.key is None and not self._is_unopened(file.location)):
+            yield Finding(FindingKind.PLAINTEXT_FILE, file.location, f"{file.kind.value}: {head.shown}{_without_key(file.key)}")
+        elif file.key is not None and head.seal != wanted:
+            yield Finding(FindingKind.WRONG_MAGIC, file.location, f"{file.kind.value}: {head.shown}, not with {wanted.value}")
+        else:
+            yield from self._length_findings(file)
+
+    def _length_findings(self, file: ReachableFile) -> Iterator[Finding]:
+        stored = self._folder.at(file.location)
+        trusted = None if file.key is None else file.key.file_length
+        if stored is not None and trusted is not None and stored.size != trusted:
+            message = f"{file.kind.value}: has {stored.size} bytes in the store, but {trusted} according to its key metadata"
+            yield Finding(FindingKind.WRONG_LENGTH, file.location, message)
+
+    def _statistics_findings(self, location: str) -> Iterator[Finding]:
+        head = self._heads[location]
+        if not head.seal.is_ciphertext and head.seal != Seal.MISSING:
+            yield Finding(FindingKind.PLAINTEXT_STATISTICS, location, head.shown)
+
+    def _from_older(self) -> Iterator[str]:
+        """Plaintext files that only older metadata leads to. Other stores are left alone: anyone may have named them."""
+        store = canonical(self._metadata.location)[:2]
+        for location in self._older.plaintext_locations:
+            known = location in self._found.files or location in self._statistics or self._folder.at(location) is not None
+            if not known and canonical(location)[:2] == store:
+                yield location
+
+    def _reached_from_older(self) -> Iterator[Finding]:
+        for location in self._from_older():
+            head, metadata_location = self._heads[location], self._older.plaintext_locations[location]
+            if head.seal in (Seal.PLAINTEXT, Seal.UNKNOWN):
+                yield Finding(FindingKind.PLAINTEXT_FILE, location, f"{head.shown}; named by older metadata {metadata_location}")
+
+    def _audited(self, file: ReachableFile) -> AuditedFile:
+        stored = self._folder.at(file.location)
+        return AuditedFile(
+            location=file.location,
+            kind=file.kind.value,
+            seal=self._heads[file.location].seal,
+            key_length=None if file.key is None else len(file.key.encryption_key),
+            keks=tuple(sorted(file.keks)),
+            length=file.length if stored is None else stored.size,
+            written=self._written.get(file.location),
+            partition=file.partition,
+        )
+
+    def _times(self) -> Iterator[tuple[str, dt.datetime]]:
+        """When each file was written: as the store says, else when the snapshot that added it was made."""
+        snapshots = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in self._metadata.snapshots}
+        for file in self._found.files.values():
+            stored = self._folder.at(file.location)
+            if stored is not None and stored.modified is not None:
+                yield file.location, stored.modified
+            elif file.added_by in snapshots:
+                yield file.location, _EPOCH + dt.timedelta(milliseconds=snapshots[file.added_by])
+
+    def _coverage(self) -> Iterator[Coverage]:
+        of_partition: defaultdict[str, list[ReachableFile]] = defaultdict(list)
+        for file in self._found.files.values():
+            if file.kind not in _METADATA_KINDS:
+                of_partition[file.partition].append(file)
+        for partition, files in sorted(of_partition.items()):
+            encrypted = [file for file in files if file.key is not None and self._heads[file.location].seal == _wanted_seal(file)]
+            yield Coverage(partition, len(files), len(encrypted), _bytes(files), _bytes(encrypted))
+
+    def _keks(self) -> Iterator[AuditedKek]:
+        metadata, manager = self._metadata, self._manager
+        if not isinstance(metadata, EncryptedTableMetadata) or manager is None:
+            return
+        counts: Counter[tuple[str, str]] = Counter()
+        for file in self._found.files.values():
+            counts.update((kek, _level(file.kind)) for kek in file.keks)
+        lifespan = manager.kek_lifespan_ms
+        current = _current(metadata, manager.table_key_id, lifespan, self._now)
+        for kek in metadata.key_ring.keks:
+            yield AuditedKek(
+                key_id=kek.key_id,
+                master_key_id=kek.encrypted_by_id,
+                created=keys.created_at(kek),
+                key_length=_key_length(manager, kek),
+                wraps_new=kek == current,
+                lists=counts[kek.key_id, "lists"],
+                manifests=counts[kek.key_id, "manifests"],
+                files=counts[kek.key_id, "files"],
+            )
+
+    def _is_unopened(self, location: str) -> bool:
+        return any(unopened.location == location for unopened in self._found.unopened)
+
+
+def _wanted_seal(file: ReachableFile) -> Seal:
+    is_parquet = file.kind not in _METADATA_KINDS and file.file_format == FileFormat.PARQUET.value
+    return Seal.PARQUET if is_parquet else Seal.AGS1
+
+
+def _without_key(key: StandardKeyMetadata | None) -> str:
+    return "; the layer above names no key for it" if key is None else ""
+
+
+def _level(kind: FileKind) -> str:
+    return {FileKind.MANIFEST_LIST: "lists", FileKind.MANIFEST: "manifests"}.get(kind, "files")
+
+
+def _bytes(files: Iterable[ReachableFile]) -> int:
+    return sum(file.length or 0 for file in files)
+
+
+def _current(metadata: EncryptedTableMetadata, master_key_id: str, lifespan_ms: int, now: dt.datetime) -> EncryptedKey | None:
+    try:
+        return metadata.key_ring.current_kek(master_key_id, (now - _EPOCH) // dt.timedelta(milliseconds=1), lifespan_ms)
+    except TablecryptError:
+        return None
+
+
+def _key_length(manager: EncryptionManager, kek: EncryptedKey) -> int | None:
+    """Length of a KEK, which only opening it tells."""
+    try:
+        return len(manager.kms.unwrap_key(kek.wrapped_bytes(), manager.table_key_id))
+    except KmsError:
+        raise
+    except TablecryptError:
+        return None

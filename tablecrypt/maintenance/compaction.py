@@ -1,0 +1,210 @@
+"""A compaction under way: its plan, what is rewritten so far, and the commits.
+
+Whoever rewrites groups, a runner or another kind of job, hands their new files to `take`, and calls `finish` at the end or `abandon` when
+rewriting failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, cast
+
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import ALWAYS_TRUE, Table
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.compaction_group import RewriteFacts, group_work, new_files, rewrite_group
+from tablecrypt.maintenance.compaction_plan import CompactionRules, FileGroup, plan_groups, spent_deletes
+from tablecrypt.maintenance.progress import Progress, ProgressListener
+from tablecrypt.maintenance.results import VerbResult
+from tablecrypt.maintenance.runner import Runner
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.failed_write import delete_written
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.rewritten_files import EncryptedRewrite, RewrittenFiles
+from tablecrypt.table.table_file_io import TableFileIO
+
+VERB: Final = "compact"
+_NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
+"""What a commit raises when it is certain that nothing was committed."""
+
+
+@dataclass(frozen=True)
+class Compacted(VerbResult):
+    """What a compaction did, or with dry_run would do.
+
+    Attributes:
+        groups: how many groups of files were rewritten.
+        rewritten_files, rewritten_bytes: the data files that went, and their stored bytes.
+        added_files, added_bytes: the data files that came.
+        removed_delete_files: how many delete files had nothing left to delete.
+        snapshot_ids: the snapshots that were committed, in order.
+        conflicts: with `partial_progress`, why commits were given up: the files of these are as they were.
+    """
+
+    groups: int
+    rewritten_files: int
+    rewritten_bytes: int
+    added_files: int = 0
+    added_bytes: int = 0
+    removed_delete_files: int = 0
+    snapshot_ids: tuple[int, ...] = ()
+    conflicts: tuple[str, ...] = ()
+
+
+@dataclass
+class Compaction:
+    """One compaction of one branch.
+
+    Attributes:
+        table: as it was loaded for the plan; each commit brings it up to date.
+        snapshot: the snapshot that was planned on; None for a branch without one.
+        tasks: all scan tasks of that snapshot.
+        groups: what is to be rewritten.
+    """
+
+    table: EncryptedTable
+    branch: str
+    snapshot: Snapshot | None
+    tasks: list[EncryptedFileScanTask]
+    groups: list[FileGroup]
+    sort_by: tuple[str, ...] = ()
+    groups_per_commit: int | None = None
+    _pending: list[tuple[FileGroup, list[DataFile]]] = field(default_factory=list)
+    _committed: list[tuple[FileGroup, list[DataFile]]] = field(default_factory=list)
+    _snapshot_ids: list[int] = field(default_factory=list)
+    _conflicts: list[str] = field(default_factory=list)
+
+    @classmethod
+    def plan(
+        cls,
+        table: Table,
+        where: str | BooleanExpression | None,
+        branch: str,
+        rules: CompactionRules,
+        sort_by: Sequence[str] = (),
+        groups_per_commit: int | None = None,
+    ) -> Compaction:
+        """Load the table anew and plan; arguments and errors are those of `compact`."""
+        if not isinstance(table, EncryptedTable):
+            raise ConfigurationError(f"{'.'.join(table.name())} is not an encrypted table")
+        if groups_per_commit is not None and groups_per_commit < 1:
+            raise ConfigurationError(f"partial_progress is {groups_per_commit}; it must be 1 or more groups")
+        current = cast(EncryptedTable, table.catalog.load_table(table.name()))
+        unknown = [name for name in sort_by if name not in {column.name for column in current.schema().fields}]
+        if unknown:
+            raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {'.'.join(table.name())} does not have as columns")
+        if branch not in current.metadata.refs:
+            if current.metadata.refs:
+                raise ConfigurationError(f"{'.'.join(table.name())} has no branch {branch!r}")
+            return cls(current, branch, None, [], [])
+        tasks = _tasks(current, branch, ALWAYS_TRUE)
+        wanted = tasks if where is None else _chosen(tasks, _tasks(current, branch, where))
+        snapshot = current.metadata.snapshot_by_name(branch)
+        return cls(current, branch, snapshot, tasks, plan_groups(wanted, rules), tuple(sort_by), groups_per_commit)
+
+    def run(self, runner: Runner, progress: ProgressListener) -> Compacted:
+        """Rewrite every group by a runner and commit."""
+        metadata = cast(EncryptedTableMetadata, self.table.metadata)
+        codec = FileEntryCodec(metadata)
+        facts = RewriteFacts(metadata.without_history().model_dump_json(), self._io.manager.data_key_length, self.sort_by)
+        works = [group_work(codec, group) for group in self.groups]
+        done, total = 0, sum(len(group.tasks) for group in self.groups)
+        try:
+            for index, written in runner.run(partial(rewrite_group, facts), works):
+                self.take(self.groups[index], new_files(codec, written))
+                done += len(self.groups[index].tasks)
+                progress(Progress(VERB, done, total, "files"))
+        except BaseException:
+            self.abandon()
+            raise
+        return self.finish()
+
+    def take(self, group: FileGroup, files: list[DataFile]) -> None:
+        """Take over the new files of a group, and commit where it is time."""
+        self._pending.append((group, files))
+        if len(self._pending) == self.groups_per_commit:
+            self._commit()
+
+    def finish(self) -> Compacted:
+        """Commit what is left and return what was done."""
+        if self._pending:
+            self._commit()
+        return self.result(dry_run=False)
+
+    def abandon(self) -> None:
+        """Delete new files that were not committed."""
+        pending, self._pending = self._pending, []
+        delete_written(self._io, [file.file_path for _, files in pending for file in files])
+
+    def result(self, dry_run: bool) -> Compacted:
+        """Return what was done so far, or what is planned."""
+        rewritten = self.groups if dry_run else [group for group, _ in self._committed]
+        added = [file for _, files in self._committed for file in files]
+        replaced = [task for group in rewritten for task in group.tasks]
+        return Compacted(
+            ".".join(self.table.name()),
+            dry_run,
+            groups=len(rewritten),
+            rewritten_files=len(replaced),
+            rewritten_bytes=sum(group.size for group in rewritten),
+            added_files=len(added),
+            added_bytes=sum(int(file.file_size_in_bytes) for file in added),
+            removed_delete_files=len(spent_deletes(self.tasks, replaced)),
+            snapshot_ids=tuple(self._snapshot_ids),
+            conflicts=tuple(self._conflicts),
+        )
+
+    @property
+    def _io(self) -> TableFileIO:
+        return cast(TableFileIO, self.table.io)
+
+    def _commit(self) -> None:
+        """Commit what is pending. Its files are deleted only where it is certain that nothing was committed."""
+        pending, self._pending = self._pending, []
+        try:
+            self._snapshot_ids.append(self._landed(pending))
+        except _NOT_COMMITTED as error:
+            delete_written(self._io, [file.file_path for _, files in pending for file in files])
+            if self.groups_per_commit is None:
+                raise
+            self._conflicts.append(str(error))
+            self.table.refresh()
+        else:
+            self._committed += pending
+
+    def _landed(self, pending: Sequence[tuple[FileGroup, list[DataFile]]]) -> int:
+        replaced = [task for group, _ in pending for task in group.tasks]
+        gone = [task for group, _ in self._committed for task in group.tasks] + replaced
+        snapshot = cast(Snapshot, self.snapshot)
+        rewritten = RewrittenFiles(
+            replaced,
+            [file for _, files in pending for file in files],
+            spent_deletes(self.tasks, gone),
+            cast(int, snapshot.sequence_number),
+            snapshot.snapshot_id,
+        )
+        transaction = self.table.transaction()
+        with transaction:
+            producer = transaction.update_snapshot({}, self.branch).producer(EncryptedRewrite, Operation.REPLACE)
+            producer.apply(rewritten)
+            with producer:
+                pass
+        return producer.snapshot_id
+
+
+def _tasks(table: EncryptedTable, branch: str, row_filter: str | BooleanExpression) -> list[EncryptedFileScanTask]:
+    scan = table.scan(row_filter=row_filter, options={"include_empty_files": "true"}).use_ref(branch)
+    return cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
+
+
+def _chosen(tasks: list[EncryptedFileScanTask], matching: list[EncryptedFileScanTask]) -> list[EncryptedFileScanTask]:
+    paths = {task.file.file_path for task in matching}
+    return [task for task in tasks if task.file.file_path in paths]

@@ -1,0 +1,157 @@
+"""One group of a compaction, rewritten: what a runner's thread or executor does.
+
+    data files with their delete files ──decrypted, deletes applied──▶ rows, each with _row_id and _last_updated_sequence_number
+        ──in order, or sorted in memory──▶ new files under fresh DEKs, in the table's current schema and partitioning
+
+Work and result are entries as table/file_entries.py has them, without the keys, which travel beside them.
+
+Raises what reading a table raises, naming the file; a group that fails deletes the files that it has written.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import ALWAYS_TRUE, TableProperties
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import FormatError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance.compaction_plan import FileGroup
+from tablecrypt.maintenance.runner import FileDone, FileWork
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
+from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.data_keys import FreshKeys
+from tablecrypt.table.failed_write import delete_written
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.lineage import with_lineage
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.prefetch import prefetched
+from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.write import write_data_files
+
+_LANES: Final = 2
+_LANE_DEPTH: Final = 4
+_READ_AHEAD: Final = 32 * 1024 * 1024
+_KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
+
+
+@dataclass(frozen=True)
+class RewriteFacts:
+    """What all groups of a compaction share.
+
+    Attributes:
+        metadata_json: the table's, without history.
+        data_key_length: bytes of the new DEKs.
+        sort_by: columns to order the rows of each group by, ascending, nulls last.
+    """
+
+    metadata_json: str
+    data_key_length: int
+    sort_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupWork:
+    """A group as it travels: its scan tasks without keys, where files end, and how many rows have to come out, if that is known."""
+
+    entries: bytes
+    roll_size: int
+    living_rows: int | None
+
+
+def group_work(codec: FileEntryCodec, group: FileGroup) -> FileWork[GroupWork]:
+    """Return the work of a group, its keys apart."""
+    without_keys = [
+        EncryptedFileScanTask(
+            _with_key(task.file, None),
+            {_with_key(file, None) for file in task.delete_files},
+            data_sequence_number=task.data_sequence_number,
+        )
+        for task in group.tasks
+    ]
+    keys = tuple(key_metadata_of(file) for file in _files_in_order(group.tasks))
+    return FileWork(GroupWork(codec.encode_tasks(without_keys), group.roll_size, group.living_rows), keys, group.size)
+
+
+def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[bytes]:
+    """Rewrite a group; the result is the entries of the new files, without keys.
+
+    Raises:
+        FormatError: the files do not hold as many living rows as their manifest says.
+    """
+    metadata = EncryptedTableMetadata.model_validate_json(facts.metadata_json)
+    codec = FileEntryCodec(metadata)
+    tasks = _with_keys(codec.decode_tasks(work.entries), keys)
+    rows = _sorted(_rows(metadata, io, tasks), facts.sort_by)
+    rolling = metadata.model_copy(
+        update={"properties": {**metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(work.roll_size)}}
+    )
+    files = list(write_data_files(rolling, rows, io, FreshKeys(facts.data_key_length), uuid.uuid4()))
+    written = sum(int(file.record_count) for file in files)
+    if work.living_rows is not None and written != work.living_rows:
+        delete_written(io, [file.file_path for file in files])
+        raise FormatError(
+            f"{tasks[0].file.file_path} and what is rewritten with it: {work.living_rows} rows by their manifests, {written} read"
+        )
+    return FileDone(codec.encode_files(_with_key(file, None) for file in files), tuple(key_metadata_of(file) for file in files))
+
+
+def new_files(codec: FileEntryCodec, done: FileDone[bytes]) -> list[DataFile]:
+    """Return the files that a group was rewritten into, with their keys."""
+    return [_with_key(file, key) for file, key in zip(codec.decode_files(done.result), done.keys, strict=True)]
+
+
+def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequence[EncryptedFileScanTask]) -> pa.RecordBatchReader:
+    projected = with_lineage(metadata.schema())
+    reader = TaskReader(metadata, io, projected, ALWAYS_TRUE, read_ahead=_READ_AHEAD)
+    schema = schema_to_pyarrow(projected, include_field_ids=False)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
+        for rows in prefetched(sources, _LANES, _LANE_DEPTH):
+            yield pa.RecordBatch.from_arrays(
+                [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)], schema=schema
+            )
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _sorted(rows: pa.RecordBatchReader, sort_by: Sequence[str]) -> pa.Table | pa.RecordBatchReader:
+    return rows.read_all().sort_by([(name, "ascending") for name in sort_by]) if sort_by else rows
+
+
+def _with_keys(tasks: Sequence[EncryptedFileScanTask], keys: Iterable[StandardKeyMetadata]) -> list[EncryptedFileScanTask]:
+    files = _files_in_order(tasks)
+    keyed = {file: _with_key(file, key) for file, key in zip(files, keys, strict=True)}
+    return [
+        EncryptedFileScanTask(
+            keyed[EncryptedDataFile.of(task.file)],
+            {keyed[EncryptedDataFile.of(file)] for file in task.delete_files},
+            data_sequence_number=task.data_sequence_number,
+        )
+        for task in tasks
+    ]
+
+
+def _files_in_order(tasks: Iterable[EncryptedFileScanTask]) -> list[EncryptedDataFile]:
+    """Return all data and delete files once each, in an order that is the same in every process."""
+    files = {EncryptedDataFile.of(file) for task in tasks for file in (task.file, *task.delete_files)}
+    return sorted(files, key=lambda file: (file.file_path, file.content_offset or 0))
+
+
+def _with_key(file: DataFile, key_metadata: StandardKeyMetadata | None) -> EncryptedDataFile:
+    other = copy(EncryptedDataFile.of(file))
+    other.spec_id = file.spec_id
+    other[_KEY_METADATA] = None if key_metadata is None else key_metadata.encode()
+    return other

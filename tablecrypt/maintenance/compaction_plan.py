@@ -1,0 +1,156 @@
+"""Which data files a compaction rewrites, and which of them together. Pure: scan tasks and sizes in, groups out.
+
+    of each partition, the files that are not as they should be:
+        shorter than 75 % of the target, or longer than 180 %
+        with deletes: 30 % of the rows or more are marked, or nobody knows how many (equality deletes, position deletes of a partition)
+    packed, in the order in which they were written, into groups of about the target ─▶ one new file each
+
+A partition is worth it when it has `min_input_files` such files, or more of them than fit into one, or a file that is so long or has so
+many deletes. A file that would be alone in its group and is merely short stays as it is.
+
+Sizes are stored bytes. What a partition is follows the spec that the files were written under; new files follow the current one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.utils.bin_packing import PackingIterator
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table.content_files import is_deletion_vector
+from tablecrypt.table.delete_index import partition_values
+from tablecrypt.table.plan import EncryptedFileScanTask
+
+MIN_INPUT_FILES: Final = 5
+DELETE_RATIO: Final = 0.3
+
+_SHORT: Final = 0.75
+_LONG: Final = 1.8
+_SPARE: Final = 1.25
+"""A file may become so much longer than its share of the group before the next one is begun, so that no short one is left over."""
+
+
+@dataclass(frozen=True)
+class CompactionRules:
+    """What is rewritten.
+
+    Attributes:
+        target_file_size: stored bytes that a new file should have.
+        min_input_files: how many files of a partition are worth rewriting because they are short.
+        delete_ratio: from which part of its rows on, marked as deleted, a file is rewritten, above 0 to 1.
+        rewrite_all: whether every file is rewritten, however it is.
+    """
+
+    target_file_size: int
+    min_input_files: int = MIN_INPUT_FILES
+    delete_ratio: float = DELETE_RATIO
+    rewrite_all: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError for numbers that cannot be."""
+        if self.target_file_size < 1:
+            raise ConfigurationError(f"target_file_size is {self.target_file_size}; it must be a positive number of bytes")
+        if self.min_input_files < 2:
+            raise ConfigurationError(f"min_input_files is {self.min_input_files}; it must be 2 or more")
+        if not 0 < self.delete_ratio <= 1:
+            raise ConfigurationError(f"delete_ratio is {self.delete_ratio}; it must be above 0 and at most 1")
+
+    def is_short(self, file: DataFile) -> bool:
+        """Whether a file is shorter than it should be."""
+        return file.file_size_in_bytes < _SHORT * self.target_file_size
+
+    def is_long(self, file: DataFile) -> bool:
+        """Whether a file is longer than it should be."""
+        return file.file_size_in_bytes > _LONG * self.target_file_size
+
+    def has_many_deletes(self, task: EncryptedFileScanTask) -> bool:
+        """Whether so many of a file's rows are deleted that it is rewritten for that alone."""
+        marked = 0
+        for file in task.delete_files:
+            if not _is_about_one_file(file):
+                return True
+            marked += file.record_count
+        return marked >= max(1, self.delete_ratio * task.file.record_count)
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """Data files of one partition that are rewritten together.
+
+    Attributes:
+        tasks: in the order in which their rows are written.
+        roll_size: stored bytes at which the next new file is begun.
+    """
+
+    tasks: tuple[EncryptedFileScanTask, ...]
+    roll_size: int
+
+    @property
+    def size(self) -> int:
+        """Stored bytes of the data files."""
+        return sum(int(task.file.file_size_in_bytes) for task in self.tasks)
+
+    @property
+    def living_rows(self) -> int | None:
+        """How many rows are left when the deletes are applied; None where that is known only when they are."""
+        deletes = [file for task in self.tasks for file in task.delete_files]
+        if not all(is_deletion_vector(file) for file in deletes):
+            return None
+        return sum(int(task.file.record_count) for task in self.tasks) - sum(int(file.record_count) for file in deletes)
+
+
+def plan_groups(tasks: Iterable[EncryptedFileScanTask], rules: CompactionRules) -> list[FileGroup]:
+    """Return the groups that are worth rewriting, partition by partition."""
+    by_partition: dict[Hashable, list[EncryptedFileScanTask]] = defaultdict(list)
+    for task in tasks:
+        if rules.rewrite_all or rules.is_short(task.file) or rules.is_long(task.file) or rules.has_many_deletes(task):
+            by_partition[task.file.spec_id, partition_values(task.file.partition)].append(task)
+    return [group for candidates in by_partition.values() for group in _groups(candidates, rules)]
+
+
+def spent_deletes(every: Iterable[EncryptedFileScanTask], replaced: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:
+    """Return the delete files that apply to replaced files and to no other file of the snapshot.
+
+    Args:
+        every: all scan tasks of the snapshot.
+        replaced: those whose data files go.
+    """
+    gone = {task.file.file_path for task in replaced}
+    needed = {EncryptedDataFile.of(file) for task in every if task.file.file_path not in gone for file in task.delete_files}
+    return frozenset({EncryptedDataFile.of(file) for task in replaced for file in task.delete_files} - needed)
+
+
+def _groups(candidates: list[EncryptedFileScanTask], rules: CompactionRules) -> list[FileGroup]:
+    if not rules.rewrite_all and not _is_worth_it(candidates, rules):
+        return []
+    in_order = sorted(candidates, key=lambda task: (task.data_sequence_number or 0, task.file.file_path))
+    packed = PackingIterator(in_order, rules.target_file_size, 1, lambda task: int(task.file.file_size_in_bytes))
+    return [FileGroup(tuple(tasks), _roll_size(tasks, rules)) for tasks in packed if rules.rewrite_all or _changes_something(tasks, rules)]
+
+
+def _is_worth_it(tasks: Sequence[EncryptedFileScanTask], rules: CompactionRules) -> bool:
+    return (
+        len(tasks) >= rules.min_input_files
+        or (len(tasks) > 1 and sum(task.file.file_size_in_bytes for task in tasks) > rules.target_file_size)
+        or any(rules.is_long(task.file) or rules.has_many_deletes(task) for task in tasks)
+    )
+
+
+def _changes_something(tasks: Sequence[EncryptedFileScanTask], rules: CompactionRules) -> bool:
+    return len(tasks) > 1 or rules.is_long(tasks[0].file) or rules.has_many_deletes(tasks[0])
+
+
+def _roll_size(tasks: Sequence[EncryptedFileScanTask], rules: CompactionRules) -> int:
+    size = sum(int(task.file.file_size_in_bytes) for task in tasks)
+    files = max(1, round(size / rules.target_file_size))
+    return int(max(_SPARE * size / files, _LONG * rules.target_file_size if files == 1 else 0))
+
+
+def _is_about_one_file(file: DataFile) -> bool:
+    return file.content == DataFileContent.POSITION_DELETES and EncryptedDataFile.of(file).referenced_data_file is not None

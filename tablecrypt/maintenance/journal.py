@@ -1,0 +1,146 @@
+"""What a long verb has finished so far, kept beside the table, so that the next run goes on where a killed one ended.
+
+    <location>/metadata/tablecrypt-<verb>/
+        <part>.entries    AGS1 stream: length of the JSON, 8 bytes LE | JSON list of old locations | entries of the new files, in that order
+        <part>.json       {"encryption-keys": [KEK, key of the stream], "key-id": …}, as metadata.json would hold them
+
+Part after part is added and none is ever changed. The JSON of a part is written last: entries without it, or with half of it, are of a run
+that was killed meanwhile, and count as not done. The new files' DEKs are in the stream, whose own key is sealed under the table's KEK.
+
+What a journal says is believed only as far as its key opens it, and a caller checks that an old location is (still) the table's. The files
+that the old and new locations name are never written again, so a part that is brought back later says nothing that is not true.
+
+Raises KmsError or AuthenticationError where a part's key does not open, and TamperedFileError for entries that were changed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import struct
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt.errors import FormatError
+from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.maintenance.stored_files import stored_files
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.table_file_io import TableFileIO
+
+logger = logging.getLogger(__name__)
+
+_LENGTH: Final = struct.Struct("<Q")
+_FILES_PER_PART: Final = 32
+_BYTES_PER_PART: Final = 256 * 1024 * 1024
+_ENTRIES_SUFFIX: Final = ".entries"
+_KEYS_SUFFIX: Final = ".json"
+_ENCRYPTION_KEYS: Final = "encryption-keys"
+_KEY_ID: Final = "key-id"
+
+
+class Journal:
+    """The journal of one verb on one table.
+
+    Args:
+        io: the table's, with the manager that seals the journal's keys.
+        metadata: gives the table's location and the partition specs of its files.
+        keys: the table's encryption keys: parts are sealed under the newest KEK among them, or a new one.
+        verb: names the folder.
+    """
+
+    def __init__(self, io: TableFileIO, metadata: TableMetadata, keys: Iterable[EncryptedKey], verb: str) -> None:
+        self._io = io
+        self._codec = FileEntryCodec(metadata)
+        self._keys = list(keys)
+        self._folder = f"{metadata.location.rstrip('/')}/metadata/tablecrypt-{verb}"
+
+    def load(self) -> dict[str, EncryptedDataFile]:
+        """Return what is done: for each old location the file that takes its place, as far as that is still stored."""
+        done: dict[str, EncryptedDataFile] = {}
+        for file in stored_files(self._io.inner, self._folder):
+            if file.location.endswith(_KEYS_SUFFIX):
+                done.update((old, EncryptedDataFile.of(new)) for old, new in self._read(file.location) if self._is_stored(new))
+        return done
+
+    @contextmanager
+    def keeping(self, done: dict[str, EncryptedDataFile]) -> Iterator[Callable[[str, EncryptedDataFile], None]]:
+        """Give a function that takes in finished files: old location and new file. They are in `done` once they are in the journal.
+
+        A part is written for every few files, and the last one at the end, however that comes.
+        """
+        part: dict[str, EncryptedDataFile] = {}
+
+        def flush() -> None:
+            self._add(part)
+            done.update(part)
+            part.clear()
+
+        def keep(location: str, new: EncryptedDataFile) -> None:
+            part[location] = new
+            if len(part) >= _FILES_PER_PART or sum(file.file_size_in_bytes for file in part.values()) >= _BYTES_PER_PART:
+                flush()
+
+        try:
+            yield keep
+        finally:
+            flush()
+
+    def _add(self, finished: Mapping[str, EncryptedDataFile]) -> None:
+        if not finished:
+            return
+        part = f"{self._folder}/{uuid.uuid4()}"
+        locations = json.dumps(list(finished)).encode()
+        output = self._io.new_encrypted_output(part + _ENTRIES_SUFFIX)
+        with output.create() as stream:
+            stream.write(_LENGTH.pack(len(locations)) + locations + self._codec.encode_files(finished.values()))
+        sealed = self._io.manager.seal_manifest_list_key(output.key_metadata, KeyRing(self._keys))
+        chain = KeyRing([*self._keys, *sealed.added]).chain(sealed.key_id)
+        self._keys = [chain.kek]
+        keys = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in (chain.kek, chain.manifest_list_key)]
+        with self._io.sealed_output(part + _KEYS_SUFFIX).create() as stored:
+            stored.write(json.dumps({_ENCRYPTION_KEYS: keys, _KEY_ID: sealed.key_id}).encode())
+
+    def remove(self) -> None:
+        """Delete the journal: what it says is committed."""
+        locations = [file.location for file in stored_files(self._io.inner, self._folder)]
+        # The keys go first: entries without them count as not done.
+        for location in sorted(locations, key=lambda each: not each.endswith(_KEYS_SUFFIX)):
+            self._io.delete(location)
+
+    def _is_stored(self, file: DataFile) -> bool:
+        # A run that rests for days may find its files taken for orphans.
+        stored = self._io.sealed_input(file.file_path)
+        return stored.exists() and len(stored) == file.file_size_in_bytes
+
+    def _read(self, location: str) -> Iterable[tuple[str, DataFile]]:
+        with self._io.sealed_input(location).open() as stored:
+            keys = _keys(stored.read())
+        if keys is None:
+            logger.warning("%s: half written by a run that was killed: what it stood for is done again", location)
+            return ()
+        ring, key_id = keys
+        key_metadata = self._io.manager.open_manifest_list_key(ring.chain(key_id))
+        entries = location.removesuffix(_KEYS_SUFFIX) + _ENTRIES_SUFFIX
+        with self._io.decrypting_input(entries, key_metadata).open() as stream:
+            plaintext = stream.read()
+        try:
+            (length,) = _LENGTH.unpack_from(plaintext)
+            locations = json.loads(plaintext[_LENGTH.size : _LENGTH.size + length])
+            return list(zip(locations, self._codec.decode_files(plaintext[_LENGTH.size + length :]), strict=True))
+        except (struct.error, ValueError) as error:
+            raise FormatError(f"{entries}: not the entries of a journal: {error}") from error
+
+
+def _keys(content: bytes) -> tuple[KeyRing, str] | None:
+    try:
+        fields = json.loads(content)
+        return KeyRing([EncryptedKey.model_validate(key) for key in fields[_ENCRYPTION_KEYS]]), str(fields[_KEY_ID])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,209 @@
+"""Commits that change a table's keys and nothing else, beside whoever else commits.
+
+    load the table ─▶ plan ─▶ nothing to do? done
+         ▲              │ updates
+         │              ▼
+         └─ refused ── commit, if branches, tags and keys are still those that the plan was made for
+
+A writer under way seals its snapshot's key under the KEK of the metadata that it began with. Were that KEK removed meanwhile, its snapshot
+could never be read. Who notices:
+
+    catalogs that commit in this process (SQL, Hive, Glue)   the requirement `AssertKeysUnchanged` here, and the rules of every commit there
+    a REST server                                            every branch and tag is required to be as planned; a snapshot that none points
+                                                             to is missed by that, and so what the plan removed is put back when the
+                                                             server's answer has a snapshot that needs it
+
+Raises CommitFailedException when others were faster as often as `commit.retry.num-retries` allows, and CommitStateUnknownException when the
+catalog did not say whether the commit landed: calling the verb again tells, and does nothing twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, Literal, Protocol, TypeVar, cast
+
+from pydantic import Field
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement, TableUpdate, ValidatableTableRequirement
+from pyiceberg.utils.properties import property_as_int
+
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_WAIT_MS: Final = 5_000
+
+
+class HasUpdates(Protocol):
+    """A plan: what it would commit, and whatever its verb reports of it."""
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        """The updates to commit; none when there is nothing to do."""
+        ...
+
+
+P = TypeVar("P", bound=HasUpdates)
+
+
+@dataclass(frozen=True)
+class Landed(Generic[P]):
+    """A plan, the table that it was made for, and whether it was committed."""
+
+    plan: P
+    base: EncryptedTable
+    committed: bool
+
+
+class AssertKeysUnchanged(ValidatableTableRequirement):
+    """The table has the keys and snapshots that a plan was made for. Only catalogs that commit in this process know it."""
+
+    type: Literal["assert-encryption-keys"] = Field(default="assert-encryption-keys")
+    keys: tuple[EncryptedKey, ...]
+    snapshot_ids: frozenset[int] = Field(alias="snapshot-ids")
+
+    @classmethod
+    def of(cls, metadata: EncryptedTableMetadata) -> AssertKeysUnchanged:
+        """Return the requirement that a table's keys and snapshots are as in this metadata."""
+        return cls(keys=tuple(metadata.encryption_keys), snapshot_ids=frozenset(each.snapshot_id for each in metadata.snapshots))
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        """Raise CommitFailedException where the base of the commit has other keys or snapshots."""
+        if not isinstance(base_metadata, EncryptedTableMetadata) or AssertKeysUnchanged.of(base_metadata) != self:
+            raise CommitFailedException("Requirement failed: snapshots or encryption keys have changed meanwhile")
+
+
+def encrypted(table: Table) -> EncryptedTable:
+    """Return a table as what it is.
+
+    Raises:
+        ConfigurationError: it is not encrypted.
+    """
+    if not isinstance(table, EncryptedTable):
+        raise ConfigurationError(f"{name_of(table)} is not an encrypted table")
+    return table
+
+
+def name_of(table: Table) -> str:
+    """Return how results and errors name a table."""
+    return ".".join(table.name())
+
+
+def encrypted_metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
+    """Return a table's metadata in the class that holds keys."""
+    return cast(EncryptedTableMetadata, table.metadata)
+
+
+def table_io(table: EncryptedTable) -> TableFileIO:
+    """Return a table's FileIO with its encryption manager."""
+    return cast(TableFileIO, table.io)
+
+
+def newest(table: Table) -> EncryptedTable:
+    """Load a table anew.
+
+    Raises:
+        ConfigurationError: it is not encrypted.
+    """
+    return encrypted(encrypted(table).catalog.load_table(table.name()))
+
+
+def replaced_key(entry: EncryptedKey) -> tuple[TableUpdate, TableUpdate]:
+    """Return the updates that give an entry of encryption-keys another value under the same id."""
+    return cast(TableUpdate, RemoveEncryptionKeyUpdate(key_id=entry.key_id)), cast(TableUpdate, AddEncryptionKeyUpdate(key=entry))
+
+
+def added_keys(entries: Iterable[EncryptedKey]) -> tuple[TableUpdate, ...]:
+    """Return the updates that add entries to encryption-keys."""
+    return tuple(cast(TableUpdate, AddEncryptionKeyUpdate(key=entry)) for entry in entries)
+
+
+def removed_keys(key_ids: Iterable[str]) -> tuple[TableUpdate, ...]:
+    """Return the updates that remove entries from encryption-keys."""
+    return tuple(cast(TableUpdate, RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in key_ids)
+
+
+def commit_keys(
+    table: Table,
+    plan: Callable[[EncryptedTable], P],
+    sleep: Callable[[float], None] = time.sleep,
+    jitter: Callable[[], float] = random.random,
+) -> Landed[P]:
+    """Plan on the table as it is now and commit the plan, again and again until it lands or there is nothing to do.
+
+    Args:
+        table: an encrypted table; its state in memory is brought up to date.
+        plan: is called with the newest state of the table.
+        sleep, jitter: wait for so many seconds; a number in [0, 1).
+    """
+    attempts_left = max(0, _property(table, TableProperties.COMMIT_NUM_RETRIES, TableProperties.COMMIT_NUM_RETRIES_DEFAULT))
+    wait_ms = max(0, _property(table, TableProperties.COMMIT_MIN_RETRY_WAIT_MS, TableProperties.COMMIT_MIN_RETRY_WAIT_MS_DEFAULT))
+    while True:
+        base = newest(table)
+        planned = plan(base)
+        if not planned.updates:
+            table.refresh()
+            return Landed(planned, base, committed=False)
+        try:
+            _commit(base, planned.updates)
+        except CommitFailedException as error:
+            if not attempts_left:
+                raise
+            logger.info("%s: others have committed meanwhile, planning again: %s", name_of(table), error)
+        else:
+            table.refresh()
+            return Landed(planned, base, committed=True)
+        attempts_left -= 1
+        sleep(wait_ms * (1 + jitter()) / 1000)
+        wait_ms = min(2 * wait_ms, _LONGEST_WAIT_MS)
+
+
+def _commit(base: EncryptedTable, updates: tuple[TableUpdate, ...]) -> None:
+    metadata = encrypted_metadata_of(base)
+    requirements: tuple[TableRequirement, ...] = tuple(
+        AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in metadata.refs.items()
+    )
+    is_remote = isinstance(base.catalog, RestCatalog)
+    if not is_remote:
+        requirements += (cast(TableRequirement, AssertKeysUnchanged.of(metadata)),)
+    try:
+        transaction = base.transaction()
+        transaction.apply(updates, requirements)
+        transaction.commit_transaction()
+    except KeyNotFoundError as error:
+        if not is_remote:
+            raise
+        _put_back(base, metadata, error)
+        raise CommitFailedException(f"a snapshot came in meanwhile that needs a key which this commit removed: {error}") from error
+
+
+def _put_back(table: EncryptedTable, before: EncryptedTableMetadata, error: KeyNotFoundError) -> None:
+    """Give back what snapshots need that a server added to the table while keys were removed from it."""
+    fresh = newest(table)
+    current = encrypted_metadata_of(fresh)
+    both = KeyRing([*before.encryption_keys, *current.encryption_keys])
+    needed = both.needed_by(snapshot.key_id for snapshot in current.snapshots if snapshot.key_id is not None)
+    missing = [both.entry(key_id) for key_id in needed if key_id not in current.key_ring]
+    if not missing:
+        raise error
+    transaction = fresh.transaction()
+    transaction.apply(added_keys(sorted(missing, key=lambda entry: not entry.is_kek)))
+    transaction.commit_transaction()
+
+
+def _property(table: Table, name: str, default: int) -> int:
+    value = property_as_int(table.metadata.properties, name, default)
+    return default if value is None else value

@@ -1,0 +1,58 @@
+"""The first snapshot of a table that was plain until now: the rows of its last plain one, in encrypted files.
+
+Positional deletes of any kind become deletion vectors; equality deletes stay what they are, since sequence numbers do. Row ids of a
+version 3 table stay; rows of earlier versions get theirs now. What was plain is named nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt.manifests.plain import plain_manifests
+from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
+from tablecrypt.table.content_files import is_deletion_vector
+from tablecrypt.table.file_swap import BaseManifest, EncryptedFileSwap
+from tablecrypt.table.metadata import EncryptedSnapshot
+
+
+class MigrationSnapshot(EncryptedFileSwap):
+    """A file swap whose base is a plain snapshot. `of_plain` says which."""
+
+    records_dropped: ClassVar[bool] = False
+
+    def of_plain(self, metadata: TableMetadata, io: FileIO) -> MigrationSnapshot:
+        """Take over a plain table's metadata and FileIO: the base is its main branch."""
+        self._plain_metadata = metadata
+        self._plain_io = io
+        self._read_deletes: dict[str, dict[str, pa.ChunkedArray]] = {}
+        return self
+
+    def base_manifests(self) -> Iterator[BaseManifest]:
+        """Read the plain snapshot."""
+        snapshot = self._plain_metadata.current_snapshot()
+        if snapshot is None:
+            return
+        for manifest, entries in plain_manifests(self._plain_metadata, snapshot, self._plain_io):
+            yield BaseManifest(manifest, entries)
+
+    def deleted_positions(self, data_file: DataFile, deletes: set[DataFile]) -> Iterable[int]:
+        """Return the positions that plain delete files name. A deletion vector says all that there is to say."""
+        vectors = {file for file in deletes if is_deletion_vector(file)}
+        positions: set[int] = set()
+        for file in vectors or deletes:
+            if file.file_path not in self._read_deletes:
+                self._read_deletes[file.file_path] = read_plain_deletes(self._plain_io, file)
+            named = self._read_deletes[file.file_path].get(data_file.file_path)
+            positions.update(named.to_pylist() if named is not None else ())
+        return sorted(positions)
+
+
+def plain_snapshot_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[int]:
+    """Return the ids of the plain snapshots, which go in the commit that brings the encrypted one."""
+    return [snapshot.snapshot_id for snapshot in snapshots if snapshot.key_id is None]

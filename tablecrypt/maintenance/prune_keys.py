@@ -1,0 +1,79 @@
+"""Removing the entries of `encryption-keys` that nothing needs, in one metadata commit.
+
+    needed     a manifest-list key that a snapshot names; a KEK that wraps one of those; the KEK that would wrap the next one
+    pruned     all others: keys of expired snapshots, KEKs that opened nothing but those
+
+Iceberg Java never removes an entry, so a table that it commits to carries the key of every snapshot that there ever was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import TableUpdate
+
+from tablecrypt.maintenance.key_commit import commit_keys, encrypted_metadata_of, name_of, newest, removed_keys, table_io
+from tablecrypt.maintenance.results import VerbResult
+from tablecrypt.table.encrypted_table import EncryptedTable
+
+
+@dataclass(frozen=True)
+class PrunedKeys(VerbResult):
+    """What `prune_keys` did.
+
+    Attributes:
+        keks: key-ids of the KEKs that went.
+        manifest_list_keys: key-ids of the manifest-list keys that went.
+        kept: how many entries are left.
+    """
+
+    keks: tuple[str, ...]
+    manifest_list_keys: tuple[str, ...]
+    kept: int
+
+
+@dataclass(frozen=True)
+class _Plan:
+    keks: tuple[str, ...]
+    manifest_list_keys: tuple[str, ...]
+    kept: int
+    updates: tuple[TableUpdate, ...] = field(repr=False)
+
+
+def prune_keys(table: Table, dry_run: bool = False) -> PrunedKeys:
+    """Remove the entries of an encrypted table's encryption-keys that no snapshot needs.
+
+    For tables that Iceberg Java expires snapshots of; expiry through this package prunes by itself. It does NOT make what the keys opened
+    unreadable: older metadata files still hold them (`shred` takes them out there too). The KMS is not asked.
+
+    Commits of others go on meanwhile, and none loses its key: keys are removed only from the very state that was looked at, and a commit
+    that is still under way seals its own anew. Killed at any moment, either all went or none. Calling it again finds nothing more.
+
+    Args:
+        table: an encrypted table. Its state in memory is brought up to date.
+        dry_run: only say what would go.
+
+    Raises:
+        ConfigurationError: the table is not encrypted.
+        CommitFailedException: others committed too often meanwhile; nothing has changed.
+    """
+    plan = _plan(newest(table)) if dry_run else commit_keys(table, _plan).plan
+    return PrunedKeys(name_of(table), dry_run, plan.keks, plan.manifest_list_keys, plan.kept)
+
+
+def _plan(table: EncryptedTable) -> _Plan:
+    metadata = encrypted_metadata_of(table)
+    ring = metadata.key_ring
+    needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
+    # Whoever commits next would seal under it, and be refused if it were gone.
+    next_kek = table_io(table).manager.usable_kek(ring)
+    if next_kek is not None:
+        needed.add(next_kek.key_id)
+    unneeded = [key for key in metadata.encryption_keys if key.key_id not in needed]
+    return _Plan(
+        keks=tuple(key.key_id for key in unneeded if key.is_kek),
+        manifest_list_keys=tuple(key.key_id for key in unneeded if not key.is_kek),
+        kept=len(metadata.encryption_keys) - len(unneeded),
+        updates=removed_keys(key.key_id for key in unneeded),
+    )

@@ -1,0 +1,278 @@
+"""Every file that a table's metadata leads to, with the key that opens it, found from the top down as a reader finds it.
+
+    snapshot ── KEK, manifest-list key ──▶ manifest list ── row's key ──▶ manifest ── entry's key ──▶ data or delete file
+
+What cannot be opened on the way is told and not raised, so that the rest is still found. A snapshot from before the table was encrypted has
+no key; its plaintext files are found too, and have none either.
+
+Raises KmsError where the key service itself refuses or fails: then nothing can be said about the files below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import FormatError, KmsError, TablecryptError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests import EncryptedManifestFile
+from tablecrypt.manifests.manifest_reader import read_entries
+from tablecrypt.table.content_files import is_deletion_vector, key_metadata_of
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.table_file_io import TableFileIO
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+THREADS: Final = 16
+"""Reading manifests waits for the store more than it computes."""
+
+
+class FileKind(StrEnum):
+    """What a file is to the table."""
+
+    MANIFEST_LIST = "manifest list"
+    MANIFEST = "manifest"
+    DATA = "data"
+    POSITION_DELETES = "position deletes"
+    EQUALITY_DELETES = "equality deletes"
+    DELETION_VECTOR = "deletion vector"
+
+
+@dataclass(frozen=True)
+class ReachableFile:
+    """One file.
+
+    Attributes:
+        location: where it is.
+        kind: what it is to the table.
+        file_format: of its plaintext: AVRO, PARQUET, PUFFIN, ORC.
+        key: its DEK, AAD prefix and length; None where the layer above names no key, so that it is plaintext.
+        length: bytes of the stored file, as the layer above says; None where that does not say.
+        keks: ids of the KEKs through which it can be opened.
+        partition: "region=north/day=2024-02-29", empty for an unpartitioned table and for metadata.
+        added_by: id of the snapshot that added it.
+    """
+
+    location: str
+    kind: FileKind
+    file_format: str
+    key: StandardKeyMetadata | None
+    length: int | None
+    keks: frozenset[str]
+    partition: str = ""
+    added_by: int | None = None
+
+
+@dataclass(frozen=True)
+class Unopened:
+    """A manifest list or manifest that could not be read, and so hides what is below it."""
+
+    location: str
+    kind: FileKind
+    error: Exception
+
+
+@dataclass
+class Reachable:
+    """All that was found.
+
+    Attributes:
+        files: by location.
+        unopened: what could not be read.
+        keks_of_snapshots: for each snapshot whose manifest list was opened, the id of its KEK; None for one in plaintext.
+    """
+
+    files: dict[str, ReachableFile] = field(default_factory=dict)
+    unopened: list[Unopened] = field(default_factory=list)
+    keks_of_snapshots: dict[int, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _OpenedList:
+    file: ReachableFile
+    manifests: tuple[ManifestFile, ...] = ()
+    error: Exception | None = None
+
+
+def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
+    """Find every file that the snapshots of a table's metadata lead to.
+
+    Args:
+        metadata: of an encrypted or a plain table.
+        io: the table's own.
+
+    Raises:
+        KmsError: the key service refused or failed.
+    """
+    found = Reachable()
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-walk") as pool:
+        lists = list(pool.map(lambda each: _open_list(metadata, io, each), metadata.snapshots))
+        for snapshot, opened in zip(metadata.snapshots, lists, strict=True):
+            _add(found, opened.file)
+            if opened.error is not None:
+                found.unopened.append(Unopened(opened.file.location, FileKind.MANIFEST_LIST, opened.error))
+            else:
+                found.keks_of_snapshots[snapshot.snapshot_id] = next(iter(opened.file.keks), None)
+        manifests = _manifests_with_keks(lists)
+        entries = _Entries(metadata, io)
+        for (manifest, keks), result in zip(manifests, pool.map(lambda each: _attempt(entries.of, each[0]), manifests), strict=True):
+            _add_manifest(found, entries, manifest, keks, result)
+    return found
+
+
+def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _OpenedList:
+    kek, key = None, None
+    try:
+        if isinstance(metadata, EncryptedTableMetadata) and isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None:
+            chain = metadata.key_ring.chain(snapshot.key_id)
+            kek = chain.kek.key_id
+            key = _manager_io(io).manager.open_manifest_list_key(chain)
+            manifests = snapshot.manifests(io)
+        else:
+            manifests = _read_plainly(snapshot.manifest_list, lambda: Snapshot.manifests(snapshot, _stored(io)))
+    except KmsError:
+        raise
+    except (TablecryptError, OSError) as error:
+        return _OpenedList(_list_file(snapshot, key, kek), error=error)
+    return _OpenedList(_list_file(snapshot, key, kek), tuple(manifests))
+
+
+def _list_file(snapshot: Snapshot, key: StandardKeyMetadata | None, kek: str | None) -> ReachableFile:
+    keks = frozenset() if kek is None else frozenset([kek])
+    length = None if key is None else key.file_length
+    return ReachableFile(
+        snapshot.manifest_list, FileKind.MANIFEST_LIST, FileFormat.AVRO.value, key, length, keks, added_by=snapshot.snapshot_id
+    )
+
+
+def _manifests_with_keks(lists: Iterable[_OpenedList]) -> list[tuple[ManifestFile, frozenset[str]]]:
+    """Every manifest once, with the KEKs of all the lists that name it."""
+    manifests: dict[str, ManifestFile] = {}
+    keks: dict[str, frozenset[str]] = {}
+    for opened in lists:
+        for manifest in opened.manifests:
+            manifests.setdefault(manifest.manifest_path, manifest)
+            keks[manifest.manifest_path] = keks.get(manifest.manifest_path, frozenset()) | opened.file.keks
+    return [(manifest, keks[path]) for path, manifest in manifests.items()]
+
+
+class _Entries:
+    """Reads the live entries of manifests, encrypted or not."""
+
+    def __init__(self, metadata: TableMetadata, io: FileIO) -> None:
+        self._io = io
+        self._specs = metadata.specs()
+        self._schema = metadata.schema()
+
+    def of(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        if not manifest.key_metadata:
+            return _read_plainly(manifest.manifest_path, lambda: manifest.fetch_manifest_entry(_stored(self._io), discard_deleted=True))
+        key = EncryptedManifestFile.of(manifest).open_key_metadata()
+        entries = read_entries(_manager_io(self._io), manifest.manifest_path, key, manifest.content)
+        return [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
+
+    def partition_of(self, file: DataFile, spec_id: int) -> str:
+        spec = self._specs.get(spec_id)
+        if spec is None or not spec.fields:
+            return ""
+        try:
+            return spec.partition_to_path(file.partition, self._schema)
+        except (ValueError, KeyError, IndexError, TypeError):
+            # The column that the spec names was dropped since: its values are all that is left to say.
+            return ", ".join(str(file.partition[at]) for at in range(len(file.partition)))
+
+
+def _attempt(read: Callable[[A], B], argument: A) -> B | Exception:
+    try:
+        return read(argument)
+    except (TablecryptError, OSError) as error:
+        return error
+
+
+def _read_plainly(location: str, read: Callable[[], B]) -> B:
+    """Read a plaintext manifest or list by PyIceberg, whose Avro reader meets bad bytes with errors of many kinds."""
+    try:
+        return read()
+    except OSError:
+        raise
+    except Exception as error:
+        raise FormatError(f"{location}: not readable as a plaintext Avro file either: {type(error).__name__}: {error}") from error
+
+
+def _add_manifest(
+    found: Reachable, entries: _Entries, manifest: ManifestFile, keks: frozenset[str], result: list[ManifestEntry] | Exception
+) -> None:
+    key, problem = _attempt_key(manifest)
+    avro = FileFormat.AVRO.value
+    length, added_by = manifest.manifest_length, manifest.added_snapshot_id
+    _add(found, ReachableFile(manifest.manifest_path, FileKind.MANIFEST, avro, key, length, keks, added_by=added_by))
+    error = problem or (result if isinstance(result, Exception) else None)
+    if error is not None:
+        found.unopened.append(Unopened(manifest.manifest_path, FileKind.MANIFEST, error))
+    if isinstance(result, Exception):
+        return
+    for entry in result:
+        file = entry.data_file
+        added_by = manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id
+        partition = entries.partition_of(file, manifest.partition_spec_id)
+        _add_content(found, file, keks, partition, added_by)
+
+
+def _attempt_key(manifest: ManifestFile) -> tuple[StandardKeyMetadata | None, Exception | None]:
+    if not manifest.key_metadata:
+        return None, None
+    try:
+        return EncryptedManifestFile.of(manifest).open_key_metadata(), None
+    except TablecryptError as error:
+        return None, error
+
+
+def _add_content(found: Reachable, file: DataFile, keks: frozenset[str], partition: str, added_by: int | None) -> None:
+    kind, key = _kind(file), None
+    if file.key_metadata:
+        try:
+            key = key_metadata_of(file)
+        except TablecryptError as error:
+            found.unopened.append(Unopened(file.file_path, kind, error))
+    length = file.file_size_in_bytes
+    _add(found, ReachableFile(file.file_path, kind, file.file_format.value, key, length, keks, partition, added_by))
+
+
+def _kind(file: DataFile) -> FileKind:
+    if is_deletion_vector(file):
+        return FileKind.DELETION_VECTOR
+    if file.content == DataFileContent.EQUALITY_DELETES:
+        return FileKind.EQUALITY_DELETES
+    return FileKind.POSITION_DELETES if file.content == DataFileContent.POSITION_DELETES else FileKind.DATA
+
+
+def _add(found: Reachable, file: ReachableFile) -> None:
+    """Add a file, or the KEKs to one that was found by another way already: several vectors share a Puffin file, snapshots share files."""
+    known = found.files.get(file.location)
+    if known is None:
+        found.files[file.location] = file
+    elif not file.keks <= known.keks:
+        merged = known.keks | file.keks
+        values = {**vars(known), "keks": merged}
+        found.files[file.location] = ReachableFile(**values)
+
+
+def _manager_io(io: FileIO) -> TableFileIO:
+    if not isinstance(io, TableFileIO):
+        raise TypeError(f"an encrypted table's files are read through its own FileIO, not {type(io).__name__}")
+    return io
+
+
+def _stored(io: FileIO) -> FileIO:
+    """The store as it is, for files that are plaintext."""
+    return io.inner if isinstance(io, EncryptingFileIO) else io

@@ -1,0 +1,187 @@
+"""Fresh DEKs for the data of a table: files encrypted again without decoding a value, and put in place of the old ones in one snapshot.
+
+    plan      data files that the filter may match and that are old enough, with the delete files that apply to them
+    files     each one written under a fresh DEK and AAD prefix, on threads or executors; the journal says which are done
+    commit    one snapshot of operation "replace" (see table/file_swap.py), tried again on what others commit meanwhile
+
+A run that was killed is continued by calling again: what its journal holds is not done again. Sequence numbers, row ids, statistics and the
+order of rows stay; deletion vectors are written anew, about the new files.
+
+What it does not do: older snapshots go on naming the old files under the old DEKs until they are expired; KEKs and master keys are for
+`rotate_kek` and `rewrap`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry
+from pyiceberg.table import ALWAYS_TRUE, Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
+
+from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.journal import Journal
+from tablecrypt.maintenance.new_files import make_new_files
+from tablecrypt.maintenance.progress import ProgressListener, unheard
+from tablecrypt.maintenance.reencrypt_file import ReencryptWork, reencrypt_file, reencrypt_work
+from tablecrypt.maintenance.runner import FileWork, runner_for
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table._pyiceberg.transactions import parse_row_filter
+from tablecrypt.table.content_files import is_deletion_vector, key_metadata_of
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.file_swap import EncryptedFileSwap
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.plan import ScanPlanner
+from tablecrypt.table.table_file_io import TableFileIO
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+VERB: Final = "reencrypt"
+
+
+@dataclass(frozen=True)
+class Reencrypted:
+    """What was done, or with dry_run would be.
+
+    Attributes:
+        data_files: how many data files.
+        delete_files: how many equality and position delete files. Deletion vectors are not counted.
+        size: stored bytes of all of them.
+        resumed: how many of them an earlier run had done.
+        gone: how many of them others removed from the branch meanwhile.
+        snapshot_id: the new snapshot; None where nothing had to be done, and for a dry run.
+        unused: new files that came to nothing. They are left for `remove_orphan_files`, since another run may be about to commit them.
+    """
+
+    data_files: int
+    delete_files: int
+    size: int
+    resumed: int = 0
+    gone: int = 0
+    snapshot_id: int | None = None
+    unused: tuple[str, ...] = ()
+
+
+def reencrypt(
+    table: Table,
+    where: str | BooleanExpression = ALWAYS_TRUE,
+    older_than: dt.datetime | None = None,
+    data_key_length: int | None = None,
+    branch: str = MAIN_BRANCH,
+    dry_run: bool = False,
+    progress: ProgressListener = unheard,
+    spark: SparkSession | None = None,
+    workers: int | None = None,
+) -> Reencrypted:
+    """Encrypt a table's data anew under fresh DEKs.
+
+    Args:
+        table: an encrypted table. It is refreshed.
+        where: only data files that may hold matching rows, as its partitions and statistics tell.
+        older_than: only files whose DEK was made before this moment, which has a time zone; by default all.
+        data_key_length: bytes of the new DEKs, 16, 24 or 32; by default what the table's properties say.
+        branch: whose files.
+        dry_run: whether to say only what would be done.
+        progress: hears the stored bytes that are done.
+        spark: a session whose executors do the work.
+        workers: how many files at once, without `spark`.
+
+    Raises:
+        ConfigurationError: an argument that does not fit, or a table that is not encrypted.
+        TamperedFileError: a file is not what was written. What is done so far is kept for the next run; the table is as it was.
+        KmsError: the KMS refused the table's key.
+        CommitFailedException: other writers were faster, again and again; the next run continues.
+    """
+    if not isinstance(table, EncryptedTable):
+        raise ConfigurationError(f"{'.'.join(table.name())} is not an encrypted table: `migrate` makes it one")
+    if older_than is not None and older_than.tzinfo is None:
+        raise ConfigurationError("older_than has no time zone")
+    if data_key_length is not None and data_key_length not in KEY_LENGTHS:
+        raise ConfigurationError(f"data_key_length is {data_key_length}; it must be 16, 24 or 32 bytes")
+    table.refresh()
+    metadata = cast(EncryptedTableMetadata, table.metadata)
+    plan = _planned(table, metadata, parse_row_filter(where), older_than, branch)
+    size = sum(file.file_size_in_bytes for file in plan.files.values())
+    if dry_run or not plan.files:
+        return Reencrypted(plan.data_files, len(plan.files) - plan.data_files, size)
+    io = cast(TableFileIO, table.io)
+    key_length = data_key_length or io.manager.data_key_length
+    journal = Journal(io, metadata, metadata.encryption_keys, VERB)
+    earlier = journal.load()
+    swaps = {
+        location: new
+        for location, new in earlier.items()
+        if location in plan.files and len(key_metadata_of(new).encryption_key) == key_length
+    }
+    resumed = len(swaps)
+    unused = [new.file_path for location, new in earlier.items() if location not in swaps]
+
+    def work_of(file: DataFile) -> FileWork[ReencryptWork]:
+        return reencrypt_work(file, key_length)
+
+    make_new_files(plan.files, swaps, runner_for(table, spark, workers), reencrypt_file, work_of, journal, VERB, progress)
+    swapped, snapshot_id = _commit(table, swaps, branch)
+    journal.remove()
+    gone = sorted(swaps.keys() - swapped)
+    unused.extend(swaps[location].file_path for location in gone)
+    return Reencrypted(plan.data_files, len(plan.files) - plan.data_files, size, resumed, len(gone), snapshot_id, tuple(unused))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Files to encrypt anew, by location."""
+
+    files: dict[str, DataFile]
+    data_files: int
+
+
+def _planned(
+    table: EncryptedTable, metadata: EncryptedTableMetadata, where: BooleanExpression, older_than: dt.datetime | None, branch: str
+) -> _Plan:
+    snapshot = metadata.snapshot_by_name(branch)
+    if snapshot is None:
+        if branch in metadata.refs or branch == MAIN_BRANCH:
+            return _Plan({}, 0)
+        raise ConfigurationError(f"{'.'.join(table.name())} has no branch {branch!r}")
+    manifests = snapshot.manifests(table.io)
+    is_old = _age_filter(metadata, older_than)
+    planner = ScanPlanner(metadata, table.io, where, options={"include_empty_files": "true"})
+    tasks = planner.plan_files(manifests, is_old)
+    data = {task.file.file_path: task.file for task in tasks}
+    total = sum(
+        (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+        for manifest in manifests
+        if manifest.content == ManifestContent.DATA
+    )
+    # Where no data file stays, no position delete file does.
+    content = {DataFileContent.EQUALITY_DELETES, *({DataFileContent.POSITION_DELETES} if len(data) < total else ())}
+    deletes = {
+        file.file_path: file for task in tasks for file in task.delete_files if file.content in content and not is_deletion_vector(file)
+    }
+    return _Plan({**data, **deletes}, len(data))
+
+
+def _age_filter(metadata: EncryptedTableMetadata, older_than: dt.datetime | None) -> Callable[[ManifestEntry], bool]:
+    """A file's DEK is as old as the snapshot that added the file. Its sequence number tells, also when that snapshot is expired."""
+    if older_than is None:
+        return lambda entry: True
+    limit_ms = older_than.timestamp() * 1000
+    younger = [snapshot.sequence_number or 0 for snapshot in metadata.snapshots if snapshot.timestamp_ms >= limit_ms]
+    first_young = min(younger, default=metadata.last_sequence_number + 1)
+    return lambda entry: (entry.file_sequence_number or 0) < first_young
+
+
+def _commit(table: EncryptedTable, swaps: Mapping[str, EncryptedDataFile], branch: str) -> tuple[set[str], int]:
+    transaction = table.transaction()
+    with transaction:
+        producer = transaction.update_snapshot({}, branch).producer(EncryptedFileSwap, Operation.REPLACE).swap(swaps)
+        with producer:
+            pass
+    return producer.swapped, producer.snapshot_id

@@ -1,0 +1,69 @@
+"""One data or delete file under a fresh DEK and AAD prefix, without decoding a value.
+
+    Parquet    module by module (see parquet/rewrite.py)
+    Avro       AGS1 block by block
+
+The new file is another object in the same folder: the old one stays as it was, for the snapshots that name it.
+
+Raises TamperedFileError, naming the old file, where a module or block of it does not authenticate; nothing is left of the new file then.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.manifest import DataFile, FileFormat
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import FormatError
+from tablecrypt.files.abandoned import deleting_on_error
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance.runner import FileDone, FileWork
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.rewrite import reencrypt
+from tablecrypt.table.content_files import key_metadata_of
+
+_CHUNK_LENGTH: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ReencryptWork:
+    """Which file, of which format ("PARQUET" or "AVRO"), and how many bytes its new DEK has."""
+
+    location: str
+    file_format: str
+    data_key_length: int
+
+
+def reencrypt_work(file: DataFile, data_key_length: int) -> FileWork[ReencryptWork]:
+    """Return the work of re-encrypting one file of a table."""
+    work = ReencryptWork(file.file_path, file.file_format.value, data_key_length)
+    return FileWork(work, (key_metadata_of(file),), file.file_size_in_bytes)
+
+
+def reencrypt_file(io: EncryptingFileIO, work: ReencryptWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
+    """Write the new file and return its location and key metadata, which knows the file's length."""
+    (old,) = keys
+    new = StandardKeyMetadata.generate(work.data_key_length, secrets.token_bytes)
+    location = f"{work.location.rpartition('/')[0]}/{uuid.uuid4()}.{work.file_format.lower()}"
+    copy_one = {FileFormat.PARQUET.value: _copy_parquet, FileFormat.AVRO.value: _copy_avro}.get(work.file_format)
+    if copy_one is None:
+        raise FormatError(f"{work.location}: {work.file_format} files of encrypted tables are not known")
+    with deleting_on_error(io, [location]):
+        return FileDone(location, (new.with_file_length(copy_one(io, work.location, old, location, new)),))
+
+
+def _copy_parquet(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, target: str, new: StandardKeyMetadata) -> int:
+    with io.sealed_input(source).open() as stored, io.sealed_output(target).create() as sink:
+        return reencrypt(stored, sink, FileKeys.of_table_file(old), FileKeys.of_table_file(new), location=source)
+
+
+def _copy_avro(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, target: str, new: StandardKeyMetadata) -> int:
+    output = io.encrypting_output(target, new)
+    with io.decrypting_input(source, old).open() as plaintext, output.create() as sink:
+        while chunk := plaintext.read(_CHUNK_LENGTH):
+            sink.write(chunk)
+    return len(output)

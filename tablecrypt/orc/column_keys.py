@@ -1,0 +1,123 @@
+"""Which encrypted columns of a file a caller may see, and the local keys that open them.
+
+A column may be encrypted several times, under several keys (variants); the first whose key the provider gives is the one that is read.
+Rights are asked for only when a column is wanted, once for each column and file: the local key of the tail is opened, and the column's
+file statistics with it. AES-CTR itself cannot tell a wrong key, but statistics opened by one do not parse.
+
+Raises AuthenticationError when the statistics do not open. KeyNotFoundError and KmsAccessDeniedError of a provider mean "no rights";
+whatever else it raises passes through, so that an outage never looks like a missing right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, KmsAccessDeniedError
+from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.messages import Encryption, Stream, StreamKind, Variant
+from tablecrypt.orc.protobuf import Message
+from tablecrypt.orc.stream_cipher import crypt_stream
+from tablecrypt.orc.tail import Stripe, Tail
+
+NoRights = KeyNotFoundError | KmsAccessDeniedError
+
+
+@dataclass(frozen=True)
+class _Granted:
+    tail_key: Secret
+    statistics: list[bytes]
+
+
+class ColumnKeys:
+    """The local keys of one file.
+
+    Args:
+        tail: the file's.
+        provider: None has no key at all.
+    """
+
+    def __init__(self, tail: Tail, provider: KeyProvider | None) -> None:
+        self.encryption: Encryption = tail.require_encryption()
+        self._tail = tail
+        self._provider = provider
+        self._granted: dict[int, _Granted | NoRights] = {}
+        self._local_keys: dict[tuple[int, bytes], Secret] = {}
+
+    def variants_of(self, column_id: int) -> list[int]:
+        """Return the numbers of the variants that hold a column, the one to prefer first."""
+        schema = self._tail.schema
+        return [number for number, variant in enumerate(self.encryption.variants) if column_id in schema[variant.root].subtree]
+
+    def choose(self, column_id: int) -> tuple[int | None, NoRights | None]:
+        """Return the variant to read a column from, or None and why there is none (None and None: the column is not encrypted)."""
+        refusal: NoRights | None = None
+        for number in self.variants_of(column_id):
+            granted = self._try(number)
+            if isinstance(granted, _Granted):
+                return number, None
+            refusal = refusal or granted
+        return None, refusal
+
+    def stripe_key(self, number: int, stripe: Stripe) -> Secret:
+        """Return the local key of a granted variant in a stripe."""
+        return self._local_key(number, stripe.encrypted_keys[number])
+
+    def file_statistics(self, number: int) -> list[bytes]:
+        """Return the file statistics of each column of a granted variant, from its root on."""
+        return self._require(number).statistics
+
+    def stripe_statistics(self, number: int, stream: Stream, raw: bytes) -> list[bytes]:
+        """Open one column's stripe statistics: one entry for each stripe."""
+        what = f"{self._tail.location}: the encrypted stripe statistics of column {stream.column}"
+        key = self._require(number).tail_key
+        opened = crypt_stream(key, stream.column, stream.kind, len(self._tail.stripes) + 1, raw)
+        statistics = Message.parse(self._tail.compression.decompress(opened, what), what).blobs(1)
+        if len(statistics) != len(self._tail.stripes):
+            raise FormatError(f"{what} are of {len(statistics)} stripes, the file has {len(self._tail.stripes)}")
+        return statistics
+
+    def describe(self, number: int) -> str:
+        """Name a variant's column and key for a message."""
+        variant = self.encryption.variants[number]
+        return f"column {self._tail.schema.name_of(variant.root)!r} (key {self.encryption.keys[variant.key]})"
+
+    def _require(self, number: int) -> _Granted:
+        granted = self._try(number)
+        if isinstance(granted, _Granted):
+            return granted
+        raise granted
+
+    def _try(self, number: int) -> _Granted | NoRights:
+        if number not in self._granted:
+            try:
+                self._granted[number] = self._open(number, self.encryption.variants[number])
+            except (KeyNotFoundError, KmsAccessDeniedError) as refusal:
+                self._granted[number] = refusal
+        return self._granted[number]
+
+    def _open(self, number: int, variant: Variant) -> _Granted:
+        key = self._local_key(number, variant.encrypted_key)
+        stripe_id = len(self._tail.stripes) + 1
+        opened = crypt_stream(key, variant.root, StreamKind.FILE_STATISTICS, stripe_id, variant.file_statistics)
+        try:
+            statistics = Message.parse(self._tail.compression.decompress(opened, "its statistics"), "its statistics").blobs(1)
+        except FormatError as error:
+            raise self._wrong_key(number) from error
+        if len(statistics) != len(self._tail.schema[variant.root].subtree):
+            raise self._wrong_key(number)
+        return _Granted(key, statistics)
+
+    def _local_key(self, number: int, encrypted: bytes) -> Secret:
+        variant = self.encryption.variants[number]
+        if self._provider is None:
+            raise KeyNotFoundError(f"no key provider was given to open {self.describe(number)}")
+        if (variant.key, encrypted) not in self._local_keys:
+            self._local_keys[variant.key, encrypted] = self._provider.decrypt_local_key(self.encryption.keys[variant.key], encrypted)
+        return self._local_keys[variant.key, encrypted]
+
+    def _wrong_key(self, number: int) -> AuthenticationError:
+        return AuthenticationError(
+            f"{self._tail.location}: the statistics of {self.describe(number)} do not open: the provider's key is not the one the file was "
+            "written with, or the file was changed"
+        )

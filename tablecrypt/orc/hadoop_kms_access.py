@@ -1,0 +1,148 @@
+"""Who may use which ORC key of the Hadoop KMS bridge: the allow list, and how a request proves whose it is.
+
+    [users.etl]
+    keys = ["pii", "cards"]             may encrypt and decrypt under these
+    token-sha256 = ["9f86d081884c..."]  proof: a token in the provider's path, .../token/<token>/kms
+    certificates = ["etl.example.org"]  proof: a client certificate with this common name, of the server's client CA
+
+    [users.analyst]
+    keys = ["cards"]
+    masks = ["pii"]                     denied, and a read goes on with ORC's masks instead of failing
+    token-sha256 = ["60303ae22b99..."]
+
+What is not listed is denied. A user without proof can be named by the client alone, and so only where the server was told to believe
+names. The file holds hashes of tokens, which are long and random, and no secret. It is read at each request: a line taken out counts
+at once.
+
+Raises: ConfigurationError when the file cannot be read or understood, or gives one proof to two users.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from tablecrypt.errors import ConfigurationError
+
+_MOST_BYTES: Final = 4 * 1024 * 1024
+_TOKEN_BYTES: Final = 32
+_USER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@/-]{0,127}")
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Verdict(Enum):
+    """What the list says of a user and a key."""
+
+    ALLOWED = "allowed"
+    MASKS = "masks"
+    DENIED = "denied"
+
+
+class _User(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    keys: list[str] = []
+    masks: list[str] = []
+    token_sha256: list[Sha256] = Field(default=[], alias="token-sha256")
+    certificates: list[str] = []
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    users: dict[str, _User] = {}
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """What came with a request. `certificate` was verified by TLS; `claimed` is a mere name, and None where names are not believed."""
+
+    token: str | None = None
+    certificate: str | None = None
+    claimed: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Proofs(token={'given' if self.token else None}, certificate={self.certificate!r}, claimed={self.claimed!r})"
+
+
+class AllowList:
+    """The list as it stands at one moment."""
+
+    def __init__(self, document: _Document) -> None:
+        self._users = document.users
+        self._by_token = _unique((hash_, name) for name, user in document.users.items() for hash_ in user.token_sha256)
+        self._by_certificate = _unique((common, name) for name, user in document.users.items() for common in user.certificates)
+
+    def user(self, proofs: Proofs) -> str | None:
+        """Return who sent the request; None when no proof holds, or when two name different users."""
+        found = set()
+        if proofs.token is not None:
+            found.add(self._by_token.get(token_hash(proofs.token)))
+        if proofs.certificate is not None:
+            found.add(self._by_certificate.get(proofs.certificate))
+        if not found and proofs.claimed in self._users:
+            found.add(proofs.claimed)
+        return found.pop() if len(found) == 1 else None
+
+    def verdict(self, user: str, key: str) -> Verdict:
+        """Return whether `user` may use `key`."""
+        listed = self._users.get(user, _User())
+        if key in listed.masks:
+            return Verdict.MASKS
+        return Verdict.ALLOWED if key in listed.keys else Verdict.DENIED
+
+    def allowed(self, user: str, names: Iterable[str]) -> list[str]:
+        """Return those of `names` that `user` may use."""
+        return [name for name in names if self.verdict(user, name) is Verdict.ALLOWED]
+
+
+def read_allow_list(path: Path) -> AllowList:
+    """Read the file."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigurationError(f"the allow list {path} is longer than {_MOST_BYTES} bytes")
+        document = _Document.model_validate(tomllib.loads(content.decode()))
+    except OSError as error:
+        raise ConfigurationError(f"the allow list {path} cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise ConfigurationError(f"the allow list {path}: {first['msg']} at {'.'.join(str(part) for part in first['loc'])}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"the allow list {path} is not TOML: {error}") from error
+    for name in document.users:
+        if not _USER_NAME.fullmatch(name):
+            raise ConfigurationError(f"the allow list {path}: {name!r} cannot be a user's name")
+    try:
+        return AllowList(document)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the allow list {path}: {error}") from None
+
+
+def new_token() -> str:
+    """Return a fresh token of 256 random bits, in URL-safe text."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+def token_hash(token: str) -> str:
+    """Return what the list holds of a token. One SHA-256 is enough for what nobody can guess."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _unique(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    owners: dict[str, str] = {}
+    for proof, name in pairs:
+        if owners.setdefault(proof, name) != name:
+            raise ConfigurationError(f"the users {owners[proof]!r} and {name!r} have a token or certificate in common")
+    return owners

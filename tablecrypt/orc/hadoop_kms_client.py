@@ -1,0 +1,229 @@
+"""Master keys in a Hadoop KMS (Apache Ranger KMS, Cloudera's, or `tablecrypt hadoop-kms`), asked over its REST protocol.
+
+    current_version      GET  <url>/v1/key/<name>/_metadata                         → versions, length in bits
+    decrypt_local_key    POST <url>/v1/keyversion/<name>%40<n>/_eek?eek_op=decrypt  {"name", "iv", "material"} → {"material"}
+    create_local_key     the same with fresh random bytes: opening and sealing are one operation (tablecrypt/orc/keys.py)
+
+    iv = the first 16 bytes of the encrypted local key, each complemented: the KMS complements them again before it uses them.
+
+Files are those that Hive and Spark write with the same KMS, and they open ours. Every call of `decrypt_local_key` is a request: one for
+each encrypted column of a file. Where several hosts are named, the next is asked when one is unavailable.
+
+Raises: KmsAccessDeniedError for 401 and 403, KeyNotFoundError for a key that the KMS does not know, KmsUnavailableError when no host
+answers as it should, KmsError for any other answer, ConfigurationError for a URL or name that cannot be used.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote, urlsplit
+
+import requests
+
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, KmsError, KmsUnavailableError
+from tablecrypt.kms.per_process import PerProcess
+from tablecrypt.kms.retry import RetryPolicy
+from tablecrypt.kms.wire_logs import key_call, silence_in_key_calls
+from tablecrypt.orc.hadoop_kms_requests import decode_base64, sent_iv
+from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length
+
+if TYPE_CHECKING:
+    from requests.auth import AuthBase
+
+T = TypeVar("T")
+
+# At DEBUG it logs paths, in which tokens stand.
+silence_in_key_calls("urllib3.connectionpool")
+_TIMEOUT_SECONDS: Final = (5, 30)
+_MOST_BYTES: Final = 1024 * 1024
+_HADOOP_URI: Final = re.compile(r"kms://(?P<scheme>https?)@(?P<hosts>[^/:]+)(?P<port>:[0-9]{1,5})?(?P<path>/.*)?")
+_NAME: Final = re.compile(r"[^@/\x00-\x20\x7f]{1,255}")
+
+
+class HadoopKmsKeys:
+    """The keys of one KMS, as one user.
+
+    Args:
+        url: "https://host:9600/kms", or what Hadoop's hadoop.security.key.provider.path says: "kms://https@host1;host2:9600/kms". A
+            token of `tablecrypt hadoop-kms` stands in it: "https://host:9600/token/<token>/kms".
+        user: the name to give to a KMS with simple authentication, which believes it. Needless with any other.
+        auth: how requests are authenticated: an authentication handler of the package requests, such as Kerberos'.
+        client_certificate: PEM file with a client certificate and its private key, or one file for each.
+        ca: PEM file of the authority that the server's certificate must come from; without it the system's.
+        retry: how long to go on while no host is available.
+        random: returns as many unpredictable bytes as asked for.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        user: str | None = None,
+        auth: AuthBase | None = None,
+        client_certificate: str | tuple[str, str] | None = None,
+        ca: str | None = None,
+        retry: RetryPolicy | None = None,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._urls = _urls(url)
+        self._user = user
+        self._auth = auth
+        self._client_certificate = client_certificate
+        self._ca = ca
+        self._retry = retry if retry is not None else RetryPolicy(budget_seconds=30.0)
+        self._random = random
+        self._session = PerProcess(self._connect)
+
+    @property
+    def kind(self) -> KeyProviderKind:
+        return KeyProviderKind.HADOOP
+
+    def current_version(self, name: str) -> MasterKeyVersion:
+        metadata = self._ask("GET", f"key/{_quoted(name)}/_metadata", name)
+        if not metadata:
+            raise KeyNotFoundError(f"the Hadoop KMS {self._shown} has no key {name!r}")
+        versions, bits = _whole_number(metadata, "versions"), _whole_number(metadata, "length")
+        if versions < 1 or bits % 8 != 0:
+            raise KmsError(f"the Hadoop KMS {self._shown} says that key {name!r} has {versions} versions of {bits} bits")
+        check_local_key_length(bits // 8)
+        return MasterKeyVersion(name, versions - 1, bits // 8)
+
+    def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
+        encrypted = self._random(master.length)
+        return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
+
+    def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
+        check_local_key_length(master.length)
+        if len(encrypted) != master.length:
+            raise FormatError(f"an encrypted local key under {master} has {master.length} bytes, not {len(encrypted)}")
+        body = {
+            "name": master.name,
+            "iv": base64.b64encode(sent_iv(encrypted)).decode(),
+            "material": base64.b64encode(encrypted).decode(),
+        }
+        answer = self._ask("POST", f"keyversion/{_quoted(master.name)}%40{master.version}/_eek?eek_op=decrypt", str(master), body)
+        try:
+            local_key = Secret(decode_base64(answer.get("material")))
+        except ValueError:
+            # Not chained: what was decoded is a key.
+            raise KmsError(f"the Hadoop KMS {self._shown} answered with a local key under {master} that is not base64") from None
+        if len(local_key) != master.length:
+            raise FormatError(f"the Hadoop KMS {self._shown} opened a local key under {master} of {len(local_key)} bytes")
+        return local_key
+
+    def close(self) -> None:
+        """Let connections go. A later call opens new ones."""
+        session = self._session.drop()
+        if session is not None:
+            session.close()
+
+    @property
+    def _shown(self) -> str:
+        """The host, without the token that may stand in the path."""
+        return urlsplit(self._urls[0]).netloc
+
+    def _connect(self) -> requests.Session:
+        session = requests.Session()
+        session.auth = self._auth
+        session.cert = self._client_certificate
+        session.verify = self._ca or True
+        return session
+
+    def _ask(self, method: str, path: str, what: str, body: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+        return self._retry.call(lambda: self._first_available(lambda url: self._send(method, f"{url}/v1/{path}", what, body)))
+
+    def _first_available(self, ask: Callable[[str], T]) -> T:
+        for url in self._urls[:-1]:
+            try:
+                return ask(url)
+            except KmsUnavailableError:
+                continue
+        return ask(self._urls[-1])
+
+    def _send(self, method: str, url: str, what: str, body: Mapping[str, str] | None) -> Mapping[str, Any]:
+        host = urlsplit(url).netloc
+        try:
+            # A redirect would take the token, or the user's name, to another host.
+            with (
+                key_call(),
+                self._session.get().request(
+                    method,
+                    url,
+                    params={"user.name": self._user} if self._user else None,
+                    json=body,
+                    timeout=_TIMEOUT_SECONDS,
+                    allow_redirects=False,
+                    stream=True,
+                ) as response,
+            ):
+                content = response.raw.read(_MOST_BYTES, decode_content=True)
+                status = response.status_code
+        except (requests.RequestException, OSError) as error:
+            # Not chained: messages of requests quote the URL, and a token may stand in it.
+            raise KmsUnavailableError(f"the Hadoop KMS {host} was not reached for {what} ({type(error).__name__})") from None
+        if status != requests.codes.ok:
+            raise _refusal(status, host, what)
+        return _parsed(content, host, what)
+
+    def __repr__(self) -> str:
+        return f"HadoopKmsKeys({self._shown!r}, user={self._user!r})"
+
+
+def _urls(url: str) -> list[str]:
+    match = _HADOOP_URI.fullmatch(url)
+    if match is None:
+        return [_checked_url(url)]
+    scheme, port, path = match["scheme"], match["port"] or "", match["path"] or ""
+    return [_checked_url(f"{scheme}://{host}{port}{path}") for host in match["hosts"].split(";")]
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits or parts.username is not None or parts.query or parts.fragment:
+        # The URL is not repeated: a token may stand in it.
+        raise ConfigurationError("a Hadoop KMS has a URL like https://host:9600/kms, or kms://https@host:9600/kms")
+    return url.rstrip("/")
+
+
+def _quoted(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"{name!r} cannot be the name of a key in a Hadoop KMS")
+    return quote(name, safe="")
+
+
+def _refusal(status: int, host: str, what: str) -> KmsError | KeyNotFoundError:
+    if status in (401, 403):
+        return KmsAccessDeniedError(f"the Hadoop KMS {host} refuses {what} to this user ({status})")
+    if status == 404:
+        return KeyNotFoundError(f"the Hadoop KMS {host} has no {what}")
+    if status == 429 or status >= 500:
+        return KmsUnavailableError(f"the Hadoop KMS {host} cannot answer for {what} now ({status})")
+    return KmsError(f"the Hadoop KMS {host} refused the request for {what} ({status})")
+
+
+def _parsed(content: bytes, host: str, what: str) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(content or b"{}")
+    except (ValueError, RecursionError):
+        # Not chained: the text may hold a key.
+        raise KmsError(f"the Hadoop KMS {host} answered for {what} with something else than JSON") from None
+    if not isinstance(answer, Mapping):
+        raise KmsError(f"the Hadoop KMS {host} answered for {what} with something else than an object")
+    return answer
+
+
+def _whole_number(answer: Mapping[str, Any], name: str) -> int:
+    value = answer.get(name)
+    if not isinstance(value, int):
+        raise KmsError(f"the Hadoop KMS answered without {name}")
+    return value

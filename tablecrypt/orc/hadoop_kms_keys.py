@@ -1,0 +1,218 @@
+"""The master keys that ORC's key providers know by name and version, in a file that only a KMS can open.
+
+    {"format": "tablecrypt-orc-keys", "version": 1,
+     "keys": {"pii": [{"created": 1767225600000, "length": 16, "master-key": "alias/orc", "wrapped-key": "...", "sealed": "..."}, ...]}}
+              │        └─ one entry for each version, from version 0 on; the last one is for new files
+              └─ what orc.encrypt calls the key
+
+    KMS master key, named by "master-key"
+      └─ wraps  a random 32-byte key            "wrapped-key": what the KMS client returned
+          └─ seals  the ORC master key          "sealed" = nonce (12) | ciphertext (16 or 32) | tag (16), AES-GCM
+                                                AAD = "tablecrypt-orc-key:" name "@" version ":" length, in UTF-8
+
+ORC needs the master key's bytes, since local keys are derived from them (tablecrypt/orc/keys.py); a cloud's KMS gives none of its own out.
+So they are random bytes under a key of the KMS. The AAD binds them to their name and version: whoever can write the file can remove keys
+or put an older file back, but cannot pass one key off as another. Both blobs are URL-safe base64. The file holds nothing that opens
+without the KMS. It is read at each call, so a new version is used at once; unwrapped keys are remembered by the KMS client alone, for
+`encryption.kms.cache-ttl-ms`.
+
+Raises: ConfigurationError when the file cannot be read or changed as asked, FormatError for other content, KeyNotFoundError for a name
+or version that is not there, AuthenticationError for changed entries, and what the KMS client raises.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import Base64UrlBytes, BaseModel, ConfigDict, Field, ValidationError
+
+from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError
+from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.whole_file import replacing
+from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length, derive_local_key
+
+_MOST_BYTES: Final = 4 * 1024 * 1024
+_SEALING_KEY_LENGTH: Final = 32
+KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class _Version(BaseModel):
+    """One version of a key, as it stands in the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    created: int = Field(ge=0)
+    length: Literal[16, 32]
+    master_key: str = Field(alias="master-key", min_length=1)
+    wrapped_key: Base64UrlBytes = Field(alias="wrapped-key")
+    sealed: Base64UrlBytes
+
+
+class _Document(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["tablecrypt-orc-keys"]
+    version: Literal[1]
+    keys: dict[str, list[_Version]]
+
+
+@dataclass(frozen=True)
+class KeyDescription:
+    """What may be known of a key without the right to use it. `created` is that of version 0, in milliseconds since 1970."""
+
+    name: str
+    length: int
+    versions: int
+    created: int
+
+
+class MasterKeyFile:
+    """A provider of the master keys in `path`, which `client` unwraps. Safe to use from many threads."""
+
+    def __init__(self, path: Path, client: KeyManagementClient, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        self._path = path
+        self._client = client
+        self._random = random
+
+    @property
+    def kind(self) -> KeyProviderKind:
+        return KeyProviderKind.HADOOP
+
+    def names(self) -> list[str]:
+        """Return the names of all keys."""
+        return sorted(_read(self._path).keys)
+
+    def describe(self, name: str) -> KeyDescription:
+        """Return what there is to know of the named key."""
+        versions = _versions(self._path, _read(self._path), name)
+        return KeyDescription(name, versions[-1].length, len(versions), versions[0].created)
+
+    def current_version(self, name: str) -> MasterKeyVersion:
+        described = self.describe(name)
+        return MasterKeyVersion(name, described.versions - 1, described.length)
+
+    def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
+        encrypted = self._random(master.length)
+        return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
+
+    def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
+        versions = _versions(self._path, _read(self._path), master.name)
+        if not 0 <= master.version < len(versions):
+            raise KeyNotFoundError(f"the key file {self._path} has no version {master.version} of {master.name!r}")
+        return derive_local_key(self._open(master, versions[master.version]), master, encrypted)
+
+    def _open(self, master: MasterKeyVersion, stored: _Version) -> Secret:
+        sealing_key = Secret(self._client.unwrap_key(stored.wrapped_key, stored.master_key))
+        try:
+            return Secret(AesGcm(sealing_key).decrypt(stored.sealed, _aad(master.name, master.version, stored.length)))
+        except AuthenticationError as error:
+            raise AuthenticationError(f"the entry of {master} in the key file {self._path} was changed or is another key's") from error
+
+    def __repr__(self) -> str:
+        return f"MasterKeyFile({str(self._path)!r}, {self._client!r})"
+
+
+def create_key(
+    path: Path,
+    client: KeyManagementClient,
+    name: str,
+    master_key: str,
+    now_ms: int,
+    length: int = 16,
+    random: Callable[[int], bytes] = secrets.token_bytes,
+) -> None:
+    """Add version 0 of a new key of 16 or 32 bytes, under the KMS key `master_key`. Makes the file if it is not there.
+
+    Raises ConfigurationError for a name that is taken or cannot be one.
+    """
+    check_local_key_length(length)
+    if not KEY_NAME.fullmatch(name):
+        raise ConfigurationError(f"{name!r} cannot be the name of a key: letters, digits, '.', '_' and '-', at most 128, not '.' first")
+    with replacing(path, "key file") as write:
+        document = _read(path) if path.exists() else _document({})
+        if name in document.keys:
+            raise ConfigurationError(f"the key file {path} has a key {name!r} already: roll it for a new version")
+        write(_encode(document, name, [_seal(client, name, 0, master_key, now_ms, length, random)]))
+
+
+def roll_key(
+    path: Path,
+    client: KeyManagementClient,
+    name: str,
+    now_ms: int,
+    master_key: str | None = None,
+    random: Callable[[int], bytes] = secrets.token_bytes,
+) -> int:
+    """Add a version of the same length, under the same KMS key or another, and return its number. Older versions stay for their files."""
+    with replacing(path, "key file") as write:
+        document = _read(path)
+        versions = _versions(path, document, name)
+        newest = versions[-1]
+        added = _seal(client, name, len(versions), master_key or newest.master_key, now_ms, newest.length, random)
+        write(_encode(document, name, [*versions, added]))
+        return len(versions)
+
+
+def _seal(
+    client: KeyManagementClient, name: str, version: int, master_key: str, now_ms: int, length: int, random: Callable[[int], bytes]
+) -> _Version:
+    sealing = client.generate_key(master_key, _SEALING_KEY_LENGTH)
+    sealed = AesGcm(Secret(sealing.key)).encrypt(random(NONCE_LENGTH), random(length), _aad(name, version, length))
+    # Base64UrlBytes decodes whatever it is given, so the model starts from the encoded form.
+    return _Version.model_validate(
+        {
+            "created": now_ms,
+            "length": length,
+            "master-key": master_key,
+            "wrapped-key": urlsafe_b64encode(sealing.wrapped_key),
+            "sealed": urlsafe_b64encode(sealed),
+        }
+    )
+
+
+def _aad(name: str, version: int, length: int) -> bytes:
+    return f"tablecrypt-orc-key:{name}@{version}:{length}".encode()
+
+
+def _read(path: Path) -> _Document:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the key file {path} cannot be read ({error.strerror}): tablecrypt hadoop-kms-keys create makes one"
+        ) from error
+    if len(content) > _MOST_BYTES:
+        raise FormatError(f"the key file {path} is longer than {_MOST_BYTES} bytes")
+    try:
+        document = _Document.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise FormatError(f"the key file {path}: {first['msg']}{f' at {place}' if place else ''}") from None
+    return document
+
+
+def _versions(path: Path, document: _Document, name: str) -> list[_Version]:
+    versions = document.keys.get(name)
+    if not versions:
+        raise KeyNotFoundError(f"the key file {path} has no key {name!r}: tablecrypt hadoop-kms-keys create adds one")
+    return versions
+
+
+def _encode(document: _Document, name: str, versions: list[_Version]) -> bytes:
+    return _document({**document.keys, name: versions}).model_dump_json(by_alias=True, indent=2).encode() + b"\n"
+
+
+def _document(keys: dict[str, list[_Version]]) -> _Document:
+    return _Document(format="tablecrypt-orc-keys", version=1, keys=keys)

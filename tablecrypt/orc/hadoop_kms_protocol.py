@@ -1,0 +1,235 @@
+"""What the bridge answers: the part of Hadoop's KMS REST protocol that ORC uses, as a function from request to answer without a socket.
+
+    OPTIONS  anything                                          Hadoop's login; always 200, so that the client goes on to its request
+    GET      /kms/v1/keys/names                                ["pii", ...]: those that the caller may use
+    GET      /kms/v1/keys/metadata?key=pii&key=...             [metadata, ...]
+    GET      /kms/v1/key/pii/_metadata                         {"name", "cipher", "length" (bits), "created", "versions", ...}
+    GET      /kms/v1/key/pii/_currentversion                   {"name": "pii", "versionName": "pii@1"}, without the master key's bytes
+    GET      /kms/v1/key/pii/_versions                         [{...}, ...] of the same kind
+    GET      /kms/v1/keyversion/pii@1                          the same
+    GET      /kms/v1/key/pii/_eek?eek_op=generate&num_keys=n   n encrypted local keys
+    POST     /kms/v1/keyversion/pii@1/_eek?eek_op=decrypt      {"name", "iv", "material"} → {"name", "versionName": "EK", "material"}
+
+How requests are written and what is refused of them at once: tablecrypt/orc/hadoop_kms_requests.py. Who may ask for what:
+tablecrypt/orc/hadoop_kms_access.py. No master key is created, changed or given out here.
+
+A refusal is Hadoop's {"RemoteException": {"javaClassName", ...}}, from which the client makes the exception of that class. ORC takes any
+IOException while it opens a key for a missing right and goes on with masks, silently. So refusals are unchecked exceptions
+(SecurityException, IllegalStateException, ...), which stop a read, but for keys that the allow list gives the caller as `masks`: these are
+refused with Hadoop's AuthorizationException, an IOException.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from tablecrypt.errors import FormatError, KeyNotFoundError, KmsUnavailableError, TablecryptError
+from tablecrypt.orc.hadoop_kms_access import AllowList, Proofs, Verdict
+from tablecrypt.orc.hadoop_kms_keys import KeyDescription
+from tablecrypt.orc.hadoop_kms_limits import RateLimit
+from tablecrypt.orc.hadoop_kms_requests import (
+    AUTHORIZATION,
+    ILLEGAL_ARGUMENT,
+    ILLEGAL_STATE,
+    SECURITY,
+    Call,
+    Refusal,
+    Request,
+    encrypted_local_key,
+    sent_iv,
+    split_target,
+    understand,
+)
+from tablecrypt.orc.keys import KeyProvider, MasterKeyVersion
+
+_USER_NAME: Final = r"[A-Za-z0-9._@/-]{1,128}"
+_COOKIE: Final = re.compile(rf'hadoop\.auth="?u=({_USER_NAME})&')
+_MOST_GENERATED: Final = 1000
+_NO_EXPIRY: Final = 253402300799000
+
+
+class ServedKeys(KeyProvider, Protocol):
+    """A key provider that also says which keys it has."""
+
+    def names(self) -> list[str]:
+        """Return the names of all keys."""
+        ...
+
+    def describe(self, name: str) -> KeyDescription:
+        """Return what there is to know of the named key. Raises KeyNotFoundError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to send back, and what to log: who asked for what of which key. `content` may hold a local key and is never shown."""
+
+    status: int
+    content: bytes = field(default=b"", repr=False)
+    cookie: str | None = None
+    user: str = "-"
+    operation: str = "-"
+    key: str = "-"
+    reason: str = ""
+
+
+class HadoopKms:
+    """Answers requests from `keys` to whom `allow_list()` allows it.
+
+    Args:
+        keys: the master keys.
+        allow_list: returns the list as it stands now.
+        rate: how often one user, or one address without a known user, may ask.
+        believe_names: take `user.name`, which anyone can claim, for a proof.
+    """
+
+    def __init__(self, keys: ServedKeys, allow_list: Callable[[], AllowList], rate: RateLimit, *, believe_names: bool = False) -> None:
+        self._keys = keys
+        self._allow_list = allow_list
+        self._rate = rate
+        self._believe_names = believe_names
+        self._operations: Mapping[str, Callable[[Call], Any]] = {
+            "metadata": self._metadata,
+            "current": self._current,
+            "versions": self._versions,
+            "version": self._version,
+            "generate": self._generate,
+            "decrypt": self._decrypt,
+        }
+
+    def answer(self, request: Request) -> Answer:
+        """Answer one request. Never raises for what a client or the KMS does: every failure is an answer."""
+        user, call = "-", Call("-")
+        try:
+            token, path, query = split_target(request.target)
+            if request.method == "OPTIONS":
+                return Answer(200, cookie=self._login(query), operation="login")
+            allowed = self._allow_list()
+            user = self._identify(allowed, request, token)
+            call = understand(request, path, query)
+            content = self._perform(allowed, user, call)
+        except Refusal as refusal:
+            return _refused(refusal, user, call)
+        except TablecryptError as error:
+            return _refused(_translated(error), user, call)
+        return Answer(200, json.dumps(content).encode(), user=user, operation=call.operation, key=call.shown_key)
+
+    def _login(self, query: Mapping[str, list[str]]) -> str | None:
+        """The cookie by which Hadoop's client repeats the name it gave, where names are believed. It proves nothing and is not signed."""
+        name = query.get("user.name", [""])[0]
+        if not self._believe_names or not re.fullmatch(_USER_NAME, name):
+            return None
+        return f'hadoop.auth="u={name}&p={name}&t=simple&e={_NO_EXPIRY}"; Path=/; HttpOnly'
+
+    def _identify(self, allowed: AllowList, request: Request, token: str | None) -> str:
+        claimed = None
+        if self._believe_names:
+            found = _COOKIE.search(request.cookie)
+            claimed = found[1] if found else None
+        user = allowed.user(Proofs(token, request.certificate, claimed))
+        if not self._rate.allows(f"user {user}" if user else f"peer {request.peer}"):
+            raise Refusal(429, ILLEGAL_STATE, "too many requests: ask again later")
+        if user is None:
+            raise Refusal(403, SECURITY, "the request does not prove to come from a user of the allow list")
+        return user
+
+    def _perform(self, allowed: AllowList, user: str, call: Call) -> Any:
+        if call.operation == "names":
+            return allowed.allowed(user, self._keys.names())
+        if call.operation == "metadata of many":
+            names = allowed.allowed(user, call.query.get("key", []))
+            return [self._metadata(Call("metadata", name)) for name in names]
+        verdict = allowed.verdict(user, call.key)
+        if verdict is Verdict.ALLOWED:
+            return self._operations[call.operation](call)
+        message = f"user {user} is not allowed to use key {call.key}"
+        raise Refusal(403, AUTHORIZATION if verdict is Verdict.MASKS else SECURITY, message)
+
+    def _metadata(self, call: Call) -> dict[str, Any]:
+        known = self._keys.describe(call.key)
+        return {
+            "name": known.name,
+            "cipher": "AES/CTR/NoPadding",
+            "length": 8 * known.length,
+            "description": None,
+            "attributes": {},
+            "created": known.created,
+            "versions": known.versions,
+        }
+
+    def _current(self, call: Call) -> dict[str, str]:
+        return _version_json(call.key, self._keys.describe(call.key).versions - 1)
+
+    def _versions(self, call: Call) -> list[dict[str, str]]:
+        return [_version_json(call.key, version) for version in range(self._keys.describe(call.key).versions)]
+
+    def _version(self, call: Call) -> dict[str, str]:
+        self._master(call)
+        return _version_json(call.key, call.version)
+
+    def _generate(self, call: Call) -> list[dict[str, Any]]:
+        count = call.query.get("num_keys", ["1"])[0]
+        if not re.fullmatch("[0-9]{1,4}", count) or not 1 <= int(count) <= _MOST_GENERATED:
+            raise Refusal(400, ILLEGAL_ARGUMENT, f"num_keys is a number from 1 to {_MOST_GENERATED}")
+        master = self._keys.current_version(call.key)
+        made = [self._keys.create_local_key(master).encrypted for _ in range(int(count))]
+        return [
+            {
+                "versionName": str(master),
+                "iv": _encode(sent_iv(encrypted)),
+                "encryptedKeyVersion": {"versionName": "EEK", "material": _encode(encrypted)},
+            }
+            for encrypted in made
+        ]
+
+    def _decrypt(self, call: Call) -> dict[str, str]:
+        encrypted = encrypted_local_key(call)
+        local_key = self._keys.decrypt_local_key(self._master(call, len(encrypted)), encrypted)
+        return {"name": call.key, "versionName": "EK", "material": _encode(local_key.reveal())}
+
+    def _master(self, call: Call, length: int | None = None) -> MasterKeyVersion:
+        known = self._keys.describe(call.key)
+        if call.version >= known.versions:
+            raise KeyNotFoundError(f"there is no version {call.version} of key {call.key!r}")
+        return MasterKeyVersion(call.key, call.version, length or known.length)
+
+
+def refused(status: int, message: str, java_class: str = ILLEGAL_ARGUMENT) -> Answer:
+    """The answer to what never became a request of the protocol."""
+    return _refused(Refusal(status, java_class, message), "-", Call("-"))
+
+
+def _refused(refusal: Refusal, user: str, call: Call) -> Answer:
+    body = {
+        "RemoteException": {
+            "message": refusal.message,
+            "exception": refusal.java_class.rpartition(".")[2],
+            "javaClassName": refusal.java_class,
+        }
+    }
+    return Answer(refusal.status, json.dumps(body).encode(), user=user, operation=call.operation, key=call.shown_key, reason=refusal.reason)
+
+
+def _translated(error: TablecryptError) -> Refusal:
+    """What the client gets to know of an error: its kind. The log gets its message, which never holds a key."""
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, KeyNotFoundError):
+        return Refusal(404, ILLEGAL_ARGUMENT, "there is no such key or version", reason)
+    if isinstance(error, FormatError):
+        return Refusal(400, ILLEGAL_ARGUMENT, "the encrypted local key does not fit the master key", reason)
+    if isinstance(error, KmsUnavailableError):
+        return Refusal(503, ILLEGAL_STATE, "the KMS behind this server is unavailable: ask again later", reason)
+    return Refusal(500, ILLEGAL_STATE, "this server cannot open the key: its log says why", reason)
+
+
+def _encode(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _version_json(name: str, version: int) -> dict[str, str]:
+    return {"name": name, "versionName": f"{name}@{version}"}

@@ -1,0 +1,201 @@
+"""The bridge's sockets: HTTP/1.1 over TLS, one request per connection, everything bounded.
+
+    accept ─► a free worker (at most `workers`; the next connection waits in the listen queue)
+                └─► TLS handshake ─► request line and headers ─► body ─► HadoopKms.answer ─► answer ─► close
+                    └───────────── within `seconds` for all of it ────────┘    └ within `seconds` ┘
+
+The deadline for a request is one, so that a client which sends a byte now and then is dropped like a silent one. The KMS may take its own
+time (`encryption.kms.retry-budget-ms`), and the answer has a deadline anew. Keep-alive is not offered: a worker belongs to a client for a
+bounded time. Whatever fails once a request was read is answered, since ORC takes a dropped connection for a missing right.
+
+Without a certificate the server binds to loopback addresses alone, since answers hold local keys. With `client_ca` TLS asks for a client
+certificate; one that does not verify ends the handshake, none at all is left to the allow list, where a token may do instead.
+
+Each request is a line of the logger tablecrypt.orc.hadoop_kms: who, from where, what, which key, the status, and the reason of a refusal.
+Paths, which may hold tokens, queries, bodies and answers are never logged.
+
+Raises ConfigurationError for an address, certificate or number that cannot be used.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+import ssl
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler
+from socketserver import BaseRequestHandler, TCPServer
+from typing import Any, Final
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.orc.hadoop_kms_protocol import Answer, HadoopKms, refused
+from tablecrypt.orc.hadoop_kms_requests import ILLEGAL_STATE, Request
+from tablecrypt.orc.hadoop_kms_sockets import BoundedReader, TimedWriter, remaining
+from tablecrypt.orc.hadoop_kms_tls import ServerSettings, address_family, common_name, tls_context
+
+_log: Final = logging.getLogger("tablecrypt.orc.hadoop_kms")
+_LISTEN_QUEUE: Final = 128
+_POLL_SECONDS: Final = 0.1
+
+
+class HadoopKmsServer:
+    """Listens from construction on; `serve` runs until `stop` is called from another thread or a signal handler."""
+
+    def __init__(self, service: HadoopKms, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._listener = _Listener(service, settings, tls_context(settings))
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._listener.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """Where clients find the protocol."""
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        return f"{self._settings.scheme}://{host}:{self.port}/kms"
+
+    def serve(self) -> None:
+        """Answer until `stop`, then let the requests under way finish, which their deadline bounds, and close."""
+        with self._listener:
+            self._listener.serve_forever(_POLL_SECONDS)
+            self._listener.finish()
+
+    def stop(self) -> None:
+        """Take no further connection. Returns at once; `serve` returns when the last request is answered."""
+        self._listener.stop_soon()
+
+
+class _Listener(TCPServer):
+    """Accepts connections and hands each to a worker."""
+
+    allow_reuse_address = True
+    request_queue_size = _LISTEN_QUEUE
+
+    def __init__(self, service: HadoopKms, settings: ServerSettings, tls: ssl.SSLContext | None) -> None:
+        self.address_family = address_family(settings)
+        self.service = service
+        self.settings = settings
+        self._tls = tls
+        self._free = threading.Semaphore(settings.workers)
+        self._workers = ThreadPoolExecutor(settings.workers, thread_name_prefix="hadoop-kms")
+        self._stopping = threading.Event()
+        try:
+            super().__init__((settings.host, settings.port), BaseRequestHandler)
+        except OSError as error:
+            raise ConfigurationError(f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}") from error
+
+    def stop_soon(self) -> None:
+        self._stopping.set()
+        # TCPServer.shutdown waits for the loop, which a signal handler in the loop's own thread must not.
+        threading.Thread(target=self.shutdown, name="hadoop-kms-stop", daemon=True).start()
+
+    def finish(self) -> None:
+        self._workers.shutdown(wait=True)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        while not self._free.acquire(timeout=_POLL_SECONDS):
+            if self._stopping.is_set():
+                self.shutdown_request(request)
+                return
+        self._workers.submit(self._work, request, client_address).add_done_callback(_log_failure)
+
+    def _work(self, connection: socket.socket, peer: Any) -> None:
+        deadline = time.monotonic() + self.settings.seconds
+        try:
+            connection.settimeout(remaining(deadline))
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+                connection.do_handshake()
+            _Handler(connection, peer, self, deadline)
+        except OSError as error:
+            # TLS errors, time-outs and broken connections are all OSErrors, and the client's own affair.
+            _log.info("peer=%s connection dropped: %s", peer[0], type(error).__name__)
+        finally:
+            self.shutdown_request(connection)
+            self._free.release()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Reads one request and sends one answer."""
+
+    protocol_version = "HTTP/1.1"
+    server: _Listener
+
+    def __init__(self, connection: socket.socket, peer: Any, server: _Listener, deadline: float) -> None:
+        self._deadline = deadline
+        super().__init__(connection, peer, server)
+
+    def setup(self) -> None:
+        self.connection = self.request
+        self.rfile = io.BufferedReader(BoundedReader(self.connection, self._deadline, 2 * self.server.settings.most_bytes))
+        self.wfile = TimedWriter(self.connection, self.server.settings.seconds)
+
+    def handle(self) -> None:
+        self.handle_one_request()
+
+    def _serve(self) -> None:
+        started = time.monotonic()
+        answer = self._answer()
+        self._send(answer)
+        _log.info(
+            "user=%s peer=%s operation=%s key=%s status=%d ms=%d%s",
+            answer.user,
+            self.client_address[0],
+            answer.operation,
+            answer.key,
+            answer.status,
+            1000 * (time.monotonic() - started),
+            f" refused: {' '.join(answer.reason.split())}" if answer.reason else "",
+        )
+
+    do_GET = do_POST = do_PUT = do_DELETE = do_OPTIONS = _serve
+
+    def _answer(self) -> Answer:
+        length = self.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
+            return refused(411, "a body needs a Content-Length")
+        if len(length) > 9 or int(length) > self.server.settings.most_bytes:
+            return refused(413, f"a body has at most {self.server.settings.most_bytes} bytes")
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            return refused(400, "the body is shorter than its Content-Length")
+        cookie, certificate = self.headers.get("Cookie", ""), common_name(self.connection)
+        request = Request(self.command, self.path, body, cookie, certificate, self.client_address[0])
+        try:
+            return self.server.service.answer(request)
+        except Exception:  # noqa: BLE001 a dropped connection would be taken for a missing right
+            _log.exception("peer=%s a request failed", request.peer)
+            return refused(500, "this server failed: its log says why", ILLEGAL_STATE)
+
+    def _send(self, answer: Answer) -> None:
+        self.close_connection = True
+        self.send_response_only(answer.status)
+        self.send_header("Date", self.date_time_string())
+        self.send_header("Cache-Control", "no-store")
+        if answer.cookie is not None:
+            self.send_header("Set-Cookie", answer.cookie)
+        if answer.content:
+            self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer.content)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the base class answers to requests that are not HTTP: without repeating anything of them."""
+        self._send(refused(int(code), "this is not a request of the protocol"))
+        _log.info("peer=%s status=%d refused: not a request of the protocol", self.client_address[0], code)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """The base class would log paths."""
+
+
+def _log_failure(work: Future[None]) -> None:
+    error = work.exception()
+    if error is not None:
+        _log.error("a connection failed", exc_info=error)

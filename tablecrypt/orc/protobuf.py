@@ -1,0 +1,193 @@
+"""Protocol Buffers' wire format, as far as ORC's footers need it: reading strictly, writing canonically.
+
+    message = field ...
+    field   = varint(number << 3 | wire type) | value
+    value   = varint (wire type 0) | 8 bytes (1) | varint length, bytes (2) | 4 bytes (5)
+    varint  = 7 bits a byte, the lowest first, the top bit set on all but the last; at most 64 bits
+
+Fields keep their order, and fields of unknown numbers are kept as they are, so that what this library does not interpret (statistics,
+encodings, type attributes) passes through untouched. Written fields are sorted by number, those of one number in the order given.
+
+Raises FormatError. Specification: Protocol Buffers, "Encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tablecrypt.errors import FormatError
+
+Field = tuple[int, int, int | bytes]
+"""Field number, wire type and value."""
+
+VARINT: Final = 0
+FIXED64: Final = 1
+BYTES: Final = 2
+FIXED32: Final = 5
+
+_FIXED_LENGTHS: Final = {FIXED64: 8, FIXED32: 4}
+_MAX_VARINT_BYTES: Final = 10
+_MAX_VALUE: Final = 2**64 - 1
+
+
+class Message:
+    """The fields of one message. `what` names it in errors."""
+
+    __slots__ = ("_what", "fields")
+
+    def __init__(self, fields: list[Field], what: str) -> None:
+        self.fields = fields
+        self._what = what
+
+    @classmethod
+    def parse(cls, data: bytes, what: str) -> Message:
+        return cls(_parse_fields(data, what), what)
+
+    def integer(self, number: int, default: int = 0) -> int:
+        value = self.optional_integer(number)
+        return default if value is None else value
+
+    def optional_integer(self, number: int) -> int | None:
+        """Return the field's value, the last one if it is there more than once."""
+        found = None
+        for field in self.fields:
+            if field[0] == number:
+                found = self._as_integer(field)
+        return found
+
+    def integers(self, number: int) -> list[int]:
+        """Return a repeated number, packed or not."""
+        values: list[int] = []
+        for field in self.fields:
+            if field[0] != number:
+                continue
+            if isinstance(field[2], bytes) and field[1] == BYTES:
+                values += _parse_varints(field[2], self._what)
+            else:
+                values.append(self._as_integer(field))
+        return values
+
+    def optional_blob(self, number: int) -> bytes | None:
+        blobs = self.blobs(number)
+        return blobs[-1] if blobs else None
+
+    def blob(self, number: int) -> bytes:
+        return self.optional_blob(number) or b""
+
+    def blobs(self, number: int) -> list[bytes]:
+        """Return a repeated field of bytes, text or messages."""
+        values: list[bytes] = []
+        for field in self.fields:
+            if field[0] == number:
+                if not isinstance(field[2], bytes) or field[1] != BYTES:
+                    raise FormatError(f"{self._what}: field {number} has wire type {field[1]}, not {BYTES}")
+                values.append(field[2])
+        return values
+
+    def texts(self, number: int) -> list[str]:
+        try:
+            return [blob.decode("utf-8") for blob in self.blobs(number)]
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{self._what}: field {number} is not UTF-8") from error
+
+    def messages(self, number: int) -> list[Message]:
+        return [Message.parse(blob, f"{self._what}, field {number}") for blob in self.blobs(number)]
+
+    def without(self, *numbers: int) -> list[Field]:
+        return [field for field in self.fields if field[0] not in numbers]
+
+    def _as_integer(self, field: Field) -> int:
+        if not isinstance(field[2], int) or field[1] != VARINT:
+            raise FormatError(f"{self._what}: field {field[0]} has wire type {field[1]}, not {VARINT}")
+        return field[2]
+
+
+def integer_field(number: int, value: int) -> Field:
+    """A number, or an enumeration's value."""
+    return (number, VARINT, value)
+
+
+def blob_field(number: int, value: bytes) -> Field:
+    """Bytes, UTF-8 text, or an encoded message."""
+    return (number, BYTES, value)
+
+
+def packed_field(number: int, values: Iterable[int]) -> Field:
+    """A repeated number in its packed form."""
+    return (number, BYTES, b"".join(map(_varint, values)))
+
+
+def encode(fields: Iterable[Field]) -> bytes:
+    """Encode a message."""
+    encoded = bytearray()
+    for number, wire, value in sorted(fields, key=lambda field: field[0]):
+        encoded += _varint(number << 3 | wire)
+        if isinstance(value, int):
+            encoded += _varint(value)
+            continue
+        if wire == BYTES:
+            encoded += _varint(len(value))
+        encoded += value
+    return bytes(encoded)
+
+
+def parse_varint(data: bytes, position: int, what: str) -> tuple[int, int]:
+    """Return the number at `position` and the position after it."""
+    value = 0
+    for index in range(_MAX_VARINT_BYTES):
+        if position >= len(data):
+            raise FormatError(f"{what} ends inside a number")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            break
+    else:
+        raise FormatError(f"{what}: a number of more than {_MAX_VARINT_BYTES} bytes")
+    if value > _MAX_VALUE:
+        raise FormatError(f"{what}: a number of more than 64 bits")
+    return value, position
+
+
+def _parse_fields(data: bytes, what: str) -> list[Field]:
+    fields: list[Field] = []
+    position = 0
+    while position < len(data):
+        tag, position = parse_varint(data, position, what)
+        number, wire = tag >> 3, tag & 7
+        if number == 0:
+            raise FormatError(f"{what}: a field of number 0")
+        if wire == VARINT:
+            value, position = parse_varint(data, position, what)
+            fields.append((number, wire, value))
+            continue
+        if wire == BYTES:
+            length, position = parse_varint(data, position, what)
+        elif wire in _FIXED_LENGTHS:
+            length = _FIXED_LENGTHS[wire]
+        else:
+            raise FormatError(f"{what}: field {number} has wire type {wire}, which ORC does not use")
+        if length > len(data) - position:
+            raise FormatError(f"{what} ends inside field {number}")
+        fields.append((number, wire, data[position : position + length]))
+        position += length
+    return fields
+
+
+def _parse_varints(data: bytes, what: str) -> list[int]:
+    values: list[int] = []
+    position = 0
+    while position < len(data):
+        value, position = parse_varint(data, position, what)
+        values.append(value)
+    return values
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,0 +1,91 @@
+"""Reading encrypted ORC columns: rights first, then pyarrow over a plain view of the file.
+
+Of the columns asked for, those that are encrypted need their key. Without it the default is an error that names column and key.
+With `masked=True` a column whose key is given is still read in the clear, and only the others as their masks, as ORC readers in Java do;
+`keys=None, masked=True` reads the masks of all. Columns that are not asked for need no key and cost no call.
+
+Raises KeyNotFoundError or KmsAccessDeniedError without rights, whatever a provider raises when it fails (an outage is never taken for a
+missing right), AuthenticationError for a key that is another file's, FormatError for bytes that cannot be read, PlaintextRefusedError
+for a file without encryption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as pyarrow_orc
+
+from tablecrypt.errors import FormatError, KeyNotFoundError, KmsAccessDeniedError
+from tablecrypt.orc.column_keys import ColumnKeys, NoRights
+from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.plain_view import PlainView
+from tablecrypt.orc.source import FileSource, Source
+from tablecrypt.orc.tail import Tail, read_tail
+
+
+def read_table(
+    source: Any,
+    keys: KeyProvider | None = None,
+    columns: Sequence[str] | None = None,
+    masked: bool = False,
+) -> pa.Table:
+    """Read rows of an ORC file with encrypted columns.
+
+    Args:
+        source: a path, bytes, an open Arrow file or any seekable binary stream.
+        keys: gives the local keys; None has no key.
+        columns: dotted names as pyarrow.orc takes them ("home" or "home.zip"), None for all. Columns come in the file's order.
+        masked: whether columns without rights are read as their masks rather than refused.
+    """
+    with FileSource(source) as file:
+        tail = read_tail(file)
+        view = open_view(tail, file, keys, columns, masked)
+        with _translated(view, tail.location):
+            return pyarrow_orc.ORCFile(pa.PythonFile(view, mode="r")).read(columns=None if columns is None else list(columns))
+
+
+def open_view(tail: Tail, source: Source, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> PlainView:
+    """Return the file as plain ORC, in which the columns asked for are decrypted as far as rights go."""
+    column_keys = ColumnKeys(tail, keys)
+    owners: dict[int, int] = {}
+    for column_id in _wanted(tail, columns):
+        number, refusal = column_keys.choose(column_id)
+        if number is not None:
+            owners[column_id] = number
+        elif refusal is not None and not masked:
+            raise _no_rights(tail, column_id, refusal) from refusal
+    return PlainView(tail, source, column_keys, owners)
+
+
+def _wanted(tail: Tail, columns: Sequence[str] | None) -> list[int]:
+    """Return the ids of the columns asked for, and of those below and above them."""
+    if columns is None:
+        return list(range(len(tail.schema)))
+    below: set[int] = set()
+    for name in columns:
+        below.update(tail.schema.find_for_reading(name))
+    return [column.id for column in tail.schema if not below.isdisjoint(column.subtree)]
+
+
+def _no_rights(tail: Tail, column_id: int, refusal: NoRights) -> NoRights:
+    message = (
+        f"{tail.location}: column {tail.schema.name_of(column_id)!r} is encrypted and cannot be opened: {refusal}. "
+        "Get the right to its key, leave it out of `columns`, or read its mask with masked=True"
+    )
+    return KmsAccessDeniedError(message) if isinstance(refusal, KmsAccessDeniedError) else KeyNotFoundError(message)
+
+
+@contextmanager
+def _translated(view: PlainView, location: str) -> Iterator[None]:
+    """Say what pyarrow's errors mean: the store's or our own from below it, or bytes that it cannot decode."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        if view.failure is not None:
+            raise view.failure from None
+        raise FormatError(
+            f"{location}: cannot be decoded: bytes were changed since they were written, or pyarrow does not read a feature of the file"
+        ) from error

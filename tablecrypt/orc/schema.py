@@ -1,0 +1,166 @@
+"""The type tree of an ORC file: columns numbered in pre-order, found by their dotted names.
+
+    struct<id:int, home:struct<zip:string>, tags:array<string>, attrs:map<string,int>>
+
+    0 (root)  1 id  2 home  3 home.zip  4 tags  5 tags._elem  6 attrs  7 attrs._key  8 attrs._value
+
+The columns below a column therefore have the ids that follow its own, without a gap. That holds for every file, and a file where it
+does not is refused: everything else relies on it. A name may hold dots itself; the longest field name that fits is taken.
+
+Raises FormatError for a tree that is none, ConfigurationError for a name that is not there.
+Specification: Apache ORC v1, "Type Information"; names of columns in lists and maps as in ORC's `orc.encrypt` option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.orc.protobuf import Field, Message, blob_field, encode, packed_field
+
+_KIND: Final = 1
+_SUBTYPES: Final = 2
+_FIELD_NAMES: Final = 3
+
+
+class TypeKind(IntEnum):
+    """The types that have columns below them, and those that masks ask about."""
+
+    STRING = 7
+    BINARY = 8
+    LIST = 10
+    MAP = 11
+    STRUCT = 12
+    UNION = 13
+    VARCHAR = 16
+    CHAR = 17
+
+
+@dataclass(frozen=True)
+class Column:
+    """One node of the tree. `last` is the highest column id below it, its own where there is none."""
+
+    id: int
+    last: int
+    message: Message
+    kind: int
+    children: tuple[int, ...]
+    child_names: tuple[str, ...]
+
+    @property
+    def subtree(self) -> range:
+        return range(self.id, self.last + 1)
+
+
+class Schema:
+    """The columns of a file, by id and by name."""
+
+    def __init__(self, columns: list[Column]) -> None:
+        self._columns = columns
+
+    @classmethod
+    def parse(cls, types: list[Message], what: str) -> Schema:
+        columns: list[Column] = []
+        last = list(range(len(types)))
+        for column_id in range(len(types) - 1, -1, -1):
+            message = types[column_id]
+            children = tuple(message.integers(_SUBTYPES))
+            expected = column_id + 1
+            for child in children:
+                if child != expected or child >= len(types):
+                    raise FormatError(f"{what}: column {column_id} has a column {child} below it, where {expected} belongs")
+                expected = last[child] + 1
+            last[column_id] = expected - 1
+            columns.append(_column(column_id, last[column_id], message, children, what))
+        columns.reverse()
+        if not columns or columns[0].last != len(columns) - 1 or columns[0].kind != TypeKind.STRUCT:
+            raise FormatError(f"{what}: the columns are not one struct")
+        return cls(columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __getitem__(self, column_id: int) -> Column:
+        return self._columns[column_id]
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self._columns)
+
+    @property
+    def root(self) -> Column:
+        return self._columns[0]
+
+    def find(self, name: str) -> Column:
+        """Return the column of a dotted name."""
+        found = self._find(self.root, name)
+        if found is None:
+            raise ConfigurationError(f"there is no column {name!r}; the columns are {', '.join(self.root.child_names) or 'none'}")
+        return found
+
+    def find_for_reading(self, name: str) -> list[int]:
+        """Return the ids of the columns that pyarrow.orc reads under a name: it leaves _elem, _key and _value out of names."""
+        found = self._reading_names().get(name)
+        if found is None:
+            raise ConfigurationError(f"there is no column {name!r} to read; the columns are {', '.join(self.root.child_names) or 'none'}")
+        return found
+
+    def name_of(self, column_id: int) -> str:
+        """Return the dotted name of a column."""
+        parts: list[str] = []
+        column = self.root
+        while column.id != column_id:
+            position = next(index for index, child in enumerate(column.children) if column_id in self[child].subtree)
+            parts.append(column.child_names[position])
+            column = self[column.children[position]]
+        return ".".join(parts)
+
+    def _reading_names(self) -> dict[str, list[int]]:
+        names: dict[str, list[int]] = {}
+        prefixes = [""] * len(self)
+        for column in self:
+            for child_name, child in zip(column.child_names, column.children, strict=True):
+                prefixes[child] = prefixes[column.id]
+                if column.kind == TypeKind.STRUCT:
+                    name = prefixes[column.id] + child_name
+                    prefixes[child] = name + "."
+                    names.setdefault(name, []).extend(self[child].subtree)
+        return names
+
+    def _find(self, column: Column, name: str) -> Column | None:
+        for child_name, child in sorted(zip(column.child_names, column.children, strict=True), key=lambda pair: -len(pair[0])):
+            if name == child_name:
+                return self[child]
+            if name.startswith(child_name + "."):
+                found = self._find(self[child], name[len(child_name) + 1 :])
+                if found is not None:
+                    return found
+        return None
+
+
+def struct_type(message: Message, children: list[int], names: list[str]) -> bytes:
+    """Encode a struct type anew with other columns below it."""
+    fields: list[Field] = message.without(_SUBTYPES, _FIELD_NAMES)
+    fields.append(packed_field(_SUBTYPES, children))
+    fields += [blob_field(_FIELD_NAMES, name.encode()) for name in names]
+    return encode(fields)
+
+
+def _column(column_id: int, last: int, message: Message, children: tuple[int, ...], what: str) -> Column:
+    kind = message.integer(_KIND)
+    match kind:
+        case TypeKind.STRUCT:
+            names = tuple(message.texts(_FIELD_NAMES))
+        case TypeKind.LIST:
+            names = ("_elem",)
+        case TypeKind.MAP:
+            names = ("_key", "_value")
+        case TypeKind.UNION:
+            names = tuple(str(index) for index in range(len(children)))
+        case _:
+            names = ()
+    if len(names) != len(children):
+        raise FormatError(f"{what}: column {column_id} has {len(children)} columns below it and {len(names)} names for them")
+    return Column(column_id, last, message, kind, children, names)

@@ -1,0 +1,58 @@
+"""Bytes of a file at an offset, whatever the file is: a path, bytes in memory, an Arrow file, any seekable binary stream."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tablecrypt.errors import FormatError
+
+UNNAMED = "the ORC file"
+
+
+class Source(Protocol):
+    """A file of known length. `location` names it in errors."""
+
+    location: str
+    length: int
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly `length` bytes. Raises FormatError when the file ends before, and whatever its store raises."""
+        ...
+
+
+class FileSource:
+    """An open file. Leaving the `with` block closes what was opened here: a path, never a file that the caller opened."""
+
+    def __init__(self, source: Any) -> None:
+        self._stack = ExitStack()
+        self.location = os.fspath(source) if isinstance(source, str | os.PathLike) else str(getattr(source, "name", UNNAMED))
+        self._file = self._open(source)
+        self.length: int = self._file.seek(0, os.SEEK_END)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        if length <= 0:
+            return b""
+        if offset + length > self.length:
+            raise FormatError(f"{self.location}: asks for bytes up to {offset + length}, but has {self.length}")
+        data: bytes = self._file.read_at(length, offset)
+        if len(data) != length:
+            raise FormatError(f"{self.location}: ended at byte {offset + len(data)} while it was read, it had {self.length} before")
+        return data
+
+    def __enter__(self) -> FileSource:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def _open(self, source: Any) -> pa.NativeFile:
+        if isinstance(source, str | os.PathLike):
+            return self._stack.enter_context(pa.OSFile(os.fspath(source), mode="r"))
+        if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
+            return pa.BufferReader(source)
+        return source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")

@@ -1,0 +1,167 @@
+"""The tail of an ORC file: what stands where, and which columns are encrypted, checked against the file's length.
+
+    file = "ORC" | stripe ... | encrypted stripe statistics | stripe statistics (Metadata) | Footer | PostScript | its length (1 byte)
+           └──── contents ───┘                                └──────── compressed ────────┘   └─ never compressed ─┘
+
+The tail is read from its end; nothing in it is encrypted but the statistics of encrypted columns. Every offset and length it states is
+checked once, here, so that what reads stripes later stays inside the file.
+
+A stripe's id in IVs and its local keys stand on the first stripe of a file; the next stripe has the next id and the same keys. In a file
+merged from several, the first stripe of each brings its own.
+
+Raises FormatError, naming the file; PlaintextRefusedError for an ORC file without encryption.
+Specification: Apache ORC v1, "File Tail", "Column Encryption".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tablecrypt.errors import FormatError, PlaintextRefusedError
+from tablecrypt.orc.compression import Compression, CompressionKind
+from tablecrypt.orc.messages import Encryption, StripeFooter, StripeInformation
+from tablecrypt.orc.protobuf import Message
+from tablecrypt.orc.schema import Schema
+from tablecrypt.orc.source import Source
+from tablecrypt.orc.stream_cipher import MAX_STRIPE_ID
+
+MAGIC: Final = b"ORC"
+_GUESS: Final = 16 * 1024
+_MAX_ROWS: Final = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """A stripe, with the id that its IVs hold and the encrypted local key of each variant."""
+
+    information: StripeInformation
+    encrypt_id: int
+    encrypted_keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Tail:
+    """All that the end of a file says. `statistics_offset` is where the encrypted stripe statistics begin."""
+
+    location: str
+    postscript: Message
+    compression: Compression
+    footer: Message
+    metadata: bytes
+    schema: Schema
+    stripes: tuple[Stripe, ...]
+    statistics_offset: int
+    statistics: bytes
+    encryption: Encryption | None
+
+    @property
+    def file_statistics(self) -> list[bytes]:
+        """The statistics of each column, of the masks where it is encrypted."""
+        return self.footer.blobs(7)
+
+    def require_encryption(self) -> Encryption:
+        if self.encryption is None:
+            raise PlaintextRefusedError(
+                self.location, "is an ORC file without encrypted columns: read it with pyarrow.orc if that is meant"
+            )
+        return self.encryption
+
+    def stripe_statistics(self) -> list[list[bytes]]:
+        """For each stripe the statistics of each column, of the masks where it is encrypted."""
+        what = f"{self.location}: the stripe statistics"
+        metadata = Message.parse(self.compression.decompress(self.metadata, what), what)
+        return [stripe.blobs(1) for stripe in metadata.messages(1)]
+
+    def read_stripe_footer(self, source: Source, stripe: Stripe) -> StripeFooter:
+        """Fetch and check a stripe's footer."""
+        at = stripe.information
+        what = f"{self.location}: the footer of the stripe at {at.offset}"
+        raw = source.read_at(at.offset + at.streams_length, at.footer_length)
+        footer = StripeFooter.parse(Message.parse(self.compression.decompress(raw, what), what))
+        if len(footer.groups) != 1 + len(stripe.encrypted_keys):
+            raise FormatError(f"{what} has {len(footer.groups) - 1} encrypted variants, the file has {len(stripe.encrypted_keys)}")
+        return footer
+
+
+def read_tail(source: Source) -> Tail:
+    """Read and check the tail of an ORC file."""
+    postscript, before_postscript = _read_postscript(source)
+    where = f"{source.location}: the postscript"
+    compression = _compression(postscript, where)
+    footer_length, metadata_length, statistics_length = (postscript.integer(number) for number in (1, 5, 7))
+    tail_length = footer_length + metadata_length + statistics_length
+    if tail_length + len(MAGIC) > before_postscript:
+        raise FormatError(f"{where} names a footer and statistics of {tail_length} bytes, more than the file has")
+    statistics_offset = before_postscript - tail_length
+    sections = source.read_at(statistics_offset, tail_length)
+    statistics, sections = sections[:statistics_length], sections[statistics_length:]
+    what = f"{source.location}: the footer"
+    footer = Message.parse(compression.decompress(sections[metadata_length:], what), what)
+    schema = Schema.parse(footer.messages(4), what)
+    encryption = _encryption(footer, schema, what)
+    return Tail(
+        location=source.location,
+        postscript=postscript,
+        compression=compression,
+        footer=footer,
+        metadata=sections[:metadata_length],
+        schema=schema,
+        stripes=_stripes(footer, encryption, statistics_offset, what),
+        statistics_offset=statistics_offset,
+        statistics=statistics,
+        encryption=encryption,
+    )
+
+
+def _read_postscript(source: Source) -> tuple[Message, int]:
+    """Return the postscript and the offset where it begins."""
+    if source.length < len(MAGIC) + 2:
+        raise FormatError(f"{source.location}: has {source.length} bytes, too few for an ORC file")
+    end = source.read_at(max(0, source.length - _GUESS), min(source.length, _GUESS))
+    length = end[-1]
+    if length + 1 + len(MAGIC) > source.length:
+        raise FormatError(f"{source.location}: names a postscript of {length} bytes, more than the file has")
+    postscript = Message.parse(end[-1 - length : -1], f"{source.location}: the postscript")
+    if postscript.optional_blob(8000) != MAGIC:
+        raise FormatError(f"{source.location}: is no ORC file: its postscript does not say {MAGIC!r}")
+    return postscript, source.length - 1 - length
+
+
+def _compression(postscript: Message, what: str) -> Compression:
+    number = postscript.integer(2)
+    if number not in set(CompressionKind):
+        raise FormatError(f"{what} names an unknown compression {number}")
+    try:
+        return Compression(CompressionKind(number), postscript.integer(3))
+    except FormatError as error:
+        raise FormatError(f"{what}: {error}") from error
+
+
+def _encryption(footer: Message, schema: Schema, what: str) -> Encryption | None:
+    raw = footer.optional_blob(10)
+    if raw is None:
+        return None
+    encryption = Encryption.parse(Message.parse(raw, f"{what}'s encryption"), what)
+    for variant in encryption.variants:
+        if variant.root >= len(schema) or variant.key >= len(encryption.keys):
+            raise FormatError(f"{what} encrypts column {variant.root} with key number {variant.key}, of which it has no such")
+    return encryption if encryption.variants else None
+
+
+def _stripes(footer: Message, encryption: Encryption | None, end_of_contents: int, what: str) -> tuple[Stripe, ...]:
+    variants = 0 if encryption is None else len(encryption.variants)
+    stripes: list[Stripe] = []
+    encrypt_id = 0
+    keys: tuple[bytes, ...] = ()
+    end = len(MAGIC)
+    for information in map(StripeInformation.parse, footer.messages(3)):
+        if information.offset < end or information.end > end_of_contents or information.rows > _MAX_ROWS:
+            raise FormatError(f"{what} has a stripe at {information.offset} to {information.end}, outside of what is left for it")
+        end = information.end
+        encrypt_id = encrypt_id + 1 if information.encrypt_stripe_id is None else information.encrypt_stripe_id
+        keys = information.encrypted_local_keys or keys
+        if variants and (len(keys) != variants or not 1 <= encrypt_id <= MAX_STRIPE_ID):
+            raise FormatError(f"{what} has {len(keys)} local keys for {variants} encrypted columns in the stripe at {information.offset}")
+        stripes.append(Stripe(information, encrypt_id, keys if variants else ()))
+    return tuple(stripes)

@@ -1,0 +1,230 @@
+"""The end of a Parquet file: the footer in its three forms, and what stands beside it to open it.
+
+    plain                 FileMetaData | length (4, LE) | "PAR1"
+    signed, in the clear  FileMetaData with encryption_algorithm | nonce (12) | tag (16) | length of all these (4, LE) | "PAR1"
+    encrypted             FileCryptoMetaData | FileMetaData as a sealed module | length of both (4, LE) | "PARE"
+
+The file begins with the same magic. FileCryptoMetaData stands in the clear and nothing authenticates it by itself: a changed AAD field or
+key metadata makes the footer fail to open, and a file of GCM pages that calls itself AES_GCM_CTR_V1 is found out at its pages.
+
+A signed footer is checked before anything but its encryption_algorithm is parsed.
+
+Raises TamperedFileError for an end that no writer makes or that does not authenticate, FormatError for authentic bytes that are no footer,
+ConfigurationError for an AAD prefix that the caller has to supply.
+
+Specification: Apache Parquet, "Parquet Modular Encryption", sections 4.4.1, 5.2, 5.4 and 5.5.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.parquet import thrift
+from tablecrypt.parquet.keys import AES_GCM_CTR_V1, AES_GCM_V1, FileKeys
+from tablecrypt.parquet.modules import FOOTER_SUFFIX, SIGNATURE_LENGTH, ModuleCipher, sealed_length
+from tablecrypt.parquet.storage import Sink, Source
+from tablecrypt.parquet.structures import (
+    FILE_CRYPTO_META_DATA_SHAPE,
+    FILE_META_DATA_SHAPE,
+    FOOTER_CRYPTO_SHAPE,
+    AesGcmV1,
+    EncryptionAlgorithm,
+    FileCryptoMetaData,
+    FileMetaData,
+)
+from tablecrypt.parquet.thrift import Struct
+
+PLAIN_MAGIC: Final = b"PAR1"
+ENCRYPTED_MAGIC: Final = b"PARE"
+MAGIC_LENGTH: Final = 4
+TAIL_LENGTH: Final = 8
+
+_TAIL: Final = struct.Struct("<I4s")
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """EncryptionAlgorithm: how modules are sealed, and what begins the AAD of each of them in this file."""
+
+    ctr: bool
+    aad_file_unique: bytes
+    aad_prefix: bytes | None
+    supply_aad_prefix: bool
+
+    @property
+    def name(self) -> str:
+        return AES_GCM_CTR_V1 if self.ctr else AES_GCM_V1
+
+    @classmethod
+    def decode(cls, union: Struct) -> Algorithm:
+        """FormatError unless it is one of the two algorithms, with an aad_file_unique."""
+        if len(union.fields) != 1 or not {EncryptionAlgorithm.AES_GCM_V1, EncryptionAlgorithm.AES_GCM_CTR_V1} & union.fields.keys():
+            raise FormatError("the encryption algorithm is neither AES_GCM_V1 nor AES_GCM_CTR_V1")
+        ctr = EncryptionAlgorithm.AES_GCM_CTR_V1 in union
+        details = union.struct(EncryptionAlgorithm.AES_GCM_CTR_V1 if ctr else EncryptionAlgorithm.AES_GCM_V1)
+        unique = details.optional_binary(AesGcmV1.AAD_FILE_UNIQUE)
+        if not unique:
+            raise FormatError("the file has no aad_file_unique, so nothing binds its modules to it")
+        prefix = details.optional_binary(AesGcmV1.AAD_PREFIX)
+        return cls(ctr, unique, prefix, details.flag(AesGcmV1.SUPPLY_AAD_PREFIX))
+
+    def encode(self) -> Struct:
+        """The union, as `decode` reads it."""
+        details = Struct()
+        if self.aad_prefix is not None:
+            details.set(AesGcmV1.AAD_PREFIX, thrift.BINARY, self.aad_prefix)
+        details.set(AesGcmV1.AAD_FILE_UNIQUE, thrift.BINARY, self.aad_file_unique)
+        if self.supply_aad_prefix:
+            details.set(AesGcmV1.SUPPLY_AAD_PREFIX, thrift.TRUE, True)
+        union = Struct()
+        union.set(EncryptionAlgorithm.AES_GCM_CTR_V1 if self.ctr else EncryptionAlgorithm.AES_GCM_V1, thrift.STRUCT, details)
+        return union
+
+    def aad_base(self, keys: FileKeys, location: str) -> bytes:
+        """AAD prefix | aad_file_unique, the prefix stored in the file or supplied by the caller."""
+        supplied = keys.aad_prefix
+        if self.aad_prefix is None:
+            if self.supply_aad_prefix and not supplied:
+                raise ConfigurationError(f"{location}: written with an AAD prefix that is not stored in the file: supply it as aad_prefix")
+            if supplied and not self.supply_aad_prefix:
+                raise TamperedFileError(location, "says it was written without an AAD prefix, where one is expected")
+            return supplied + self.aad_file_unique
+        if supplied and supplied != self.aad_prefix:
+            raise TamperedFileError(location, "stores another AAD prefix than the one expected: this is another file")
+        if keys.strict and not supplied:
+            raise TamperedFileError(location, "stores an AAD prefix, where none is expected")
+        return self.aad_prefix + self.aad_file_unique
+
+
+@dataclass(frozen=True)
+class StoredFooter:
+    """A footer as it lies in the file, not opened yet. Offsets are bytes from the start of the file.
+
+    Attributes:
+        start: where FileCryptoMetaData begins, or FileMetaData where that stands in the clear.
+        sealed_start: where the footer module begins; as `start` when it is in the clear.
+        end: where the length field begins.
+        stored: the sealed module, or FileMetaData in the clear.
+        algorithm: None in a plaintext file.
+        key_metadata: of the footer key.
+        signature: of a footer in the clear.
+    """
+
+    location: str
+    start: int
+    sealed_start: int
+    end: int
+    stored: bytes
+    algorithm: Algorithm | None
+    key_metadata: bytes | None
+    signature: bytes | None
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.algorithm is not None and self.signature is None
+
+    def open(self, cipher: ModuleCipher | None) -> Struct:
+        """Return FileMetaData, authenticated if there is a cipher. Without one the footer must stand in the clear."""
+        if self.is_encrypted and cipher is not None:
+            opened = cipher.open(FOOTER_SUFFIX, memoryview(self.stored), "the footer")
+            with described(self.location, "the footer"):
+                return thrift.decode_padded(opened, FILE_META_DATA_SHAPE)
+        if self.signature is not None and cipher is not None:
+            cipher.check_signature(self.stored, self.signature)
+        with described(self.location, "the footer"):
+            return thrift.decode(self.stored, FILE_META_DATA_SHAPE)
+
+
+def read_footer(source: Source) -> StoredFooter:
+    """Find the footer and what opening it takes. Reads the first four bytes too: both magics must say the same."""
+    location = source.location
+    if source.length < MAGIC_LENGTH + TAIL_LENGTH:
+        raise TamperedFileError(location, f"has {source.length} bytes, too few for a Parquet file")
+    end = source.length - TAIL_LENGTH
+    length, tail = _TAIL.unpack(source.read_at(end, TAIL_LENGTH))
+    head = bytes(source.read_at(0, MAGIC_LENGTH))
+    if tail not in (PLAIN_MAGIC, ENCRYPTED_MAGIC):
+        raise TamperedFileError(location, f"ends with {tail!r}, as no Parquet file does")
+    if head != tail:
+        raise TamperedFileError(location, f"begins with {head!r} and ends with {tail!r}: the same magic must be at both ends")
+    if length > end - MAGIC_LENGTH:
+        raise TamperedFileError(location, f"says its footer has {length} bytes, of {end - MAGIC_LENGTH} that there are")
+    stored = bytes(source.read_at(end - length, length))
+    return _encrypted(location, end - length, stored) if tail == ENCRYPTED_MAGIC else _in_the_clear(location, end - length, stored)
+
+
+def write_footer(
+    sink: Sink, metadata: Struct, algorithm: Algorithm | None, cipher: ModuleCipher | None, key_metadata: bytes | None, plaintext: bool
+) -> None:
+    """Write the end of a file: plain without an algorithm and cipher, signed if `plaintext`, else encrypted."""
+    start = sink.position
+    if algorithm is None or cipher is None:
+        sink.write(metadata.encode())
+        magic = PLAIN_MAGIC
+    elif plaintext:
+        metadata.set(FileMetaData.ENCRYPTION_ALGORITHM, thrift.STRUCT, algorithm.encode())
+        if key_metadata is not None:
+            metadata.set(FileMetaData.FOOTER_SIGNING_KEY_METADATA, thrift.BINARY, key_metadata)
+        encoded = metadata.encode()
+        sink.write(encoded + cipher.sign(encoded))
+        magic = PLAIN_MAGIC
+    else:
+        crypto = Struct()
+        crypto.set(FileCryptoMetaData.ENCRYPTION_ALGORITHM, thrift.STRUCT, algorithm.encode())
+        if key_metadata is not None:
+            crypto.set(FileCryptoMetaData.KEY_METADATA, thrift.BINARY, key_metadata)
+        sink.write(crypto.encode())
+        sink.write(cipher.seal(FOOTER_SUFFIX, metadata.encode()))
+        magic = ENCRYPTED_MAGIC
+    length = sink.position - start
+    if length >= 2**31:
+        raise ConfigurationError(f"the footer has {length} bytes, more than a Parquet file can say")
+    sink.write(_TAIL.pack(length, magic))
+
+
+@contextmanager
+def described(location: str, what: str) -> Iterator[None]:
+    """Say in which file and module the bytes are that a FormatError from inside is about."""
+    try:
+        yield
+    except FormatError as error:
+        raise FormatError(f"{location}: {what} is malformed: {error}") from None
+
+
+@contextmanager
+def unauthenticated(location: str, what: str) -> Iterator[None]:
+    """As `described`, for bytes that nobody vouches for: what cannot be read there was changed."""
+    try:
+        yield
+    except FormatError as error:
+        raise TamperedFileError(location, f"{what} is malformed: {error}") from None
+
+
+def _encrypted(location: str, start: int, stored: bytes) -> StoredFooter:
+    with unauthenticated(location, "the file crypto metadata"):
+        crypto, length = thrift.decode_at(stored, FILE_CRYPTO_META_DATA_SHAPE)
+        algorithm = Algorithm.decode(crypto.struct(FileCryptoMetaData.ENCRYPTION_ALGORITHM))
+        key_metadata = crypto.optional_binary(FileCryptoMetaData.KEY_METADATA)
+    module = stored[length:]
+    if sealed_length(module, len(module), "the footer", location) != len(module):
+        raise TamperedFileError(location, "has bytes after its encrypted footer that do not belong to it")
+    return StoredFooter(location, start, start + length, start + len(stored), module, algorithm, key_metadata, None)
+
+
+def _in_the_clear(location: str, start: int, stored: bytes) -> StoredFooter:
+    with unauthenticated(location, "the plaintext footer"):
+        crypto, length = thrift.decode_at(stored, FOOTER_CRYPTO_SHAPE)
+        union = crypto.optional_struct(FileMetaData.ENCRYPTION_ALGORITHM)
+        algorithm = None if union is None else Algorithm.decode(union)
+        key_metadata = crypto.optional_binary(FileMetaData.FOOTER_SIGNING_KEY_METADATA)
+    signature = stored[length:]
+    expected = 0 if algorithm is None else SIGNATURE_LENGTH
+    if len(signature) != expected:
+        raise TamperedFileError(location, f"has {len(signature)} bytes after its plaintext footer, where a signature of {expected} belongs")
+    end = start + len(stored)
+    return StoredFooter(location, start, start, end, stored[:length], algorithm, key_metadata, signature if algorithm else None)

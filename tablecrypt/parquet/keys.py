@@ -1,0 +1,185 @@
+"""FileKeys: the keys of one Parquet file, what each is for, and how the file is protected with them.
+
+    key of a column    the entry of column_keys for its dotted leaf path ("l.list.element"), else for the nearest group around it ("l");
+                       without one, the footer key. Only a column named in plaintext_columns stays in the clear.
+    on reading         the file says which key each column needs. A key given here is used; otherwise the key retriever is asked with the
+                       key metadata that the file stores beside the column or the footer. Keys that the file does not need are ignored, and
+                       so are algorithm, store_aad_prefix and plaintext_footer: the file says those, too.
+    AAD prefix         b"" for none. One that the file stores must equal the one given here, if any.
+
+Keys are Secrets from here on: no message, repr or pickle shows them.
+
+Raises ConfigurationError for what cannot be used, KeyNotFoundError for a key that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+
+AES_GCM_V1: Final = "AES_GCM_V1"
+AES_GCM_CTR_V1: Final = "AES_GCM_CTR_V1"
+ALGORITHMS: Final = (AES_GCM_V1, AES_GCM_CTR_V1)
+FOOTER_KEY_NAME: Final = "the footer key"
+
+KeyRetriever = Callable[[bytes], Secret | bytes]
+"""Finds a key by the key metadata that a file stores with it. Raises KeyNotFoundError, or what its key service raises."""
+
+
+@dataclass(frozen=True)
+class ColumnKey:
+    """What a column is sealed with: its own key, stored with this key metadata, or the footer key."""
+
+    key: Secret
+    name: str
+    is_footer_key: bool
+    key_metadata: bytes | None = None
+
+
+class FileKeys:
+    """See the module.
+
+    Args:
+        footer_key: 16, 24 or 32 bytes; seals or signs the footer, and seals the columns without a key of their own. None: the retriever's.
+        column_keys: keys by column.
+        aad_prefix: begins the AAD of each module, so that no file can stand in for another.
+        store_aad_prefix: write the prefix into the file, where readers find it.
+        algorithm: AES_GCM_V1, or AES_GCM_CTR_V1, which leaves the pages' bodies without authentication.
+        plaintext_footer: sign the footer instead of encrypting it; readers without keys see the schema and the plain columns.
+        plaintext_columns: columns to leave in the clear.
+        footer_key_metadata: stored with the footer, for a reader's key retriever.
+        column_key_metadata: the same by column; only for columns in column_keys.
+        key_retriever: used on reading.
+        file_length: how long the encrypted file is, from a place that storage cannot change; another length is refused.
+        strict: on reading, refuse all that is used without authentication: AES_GCM_CTR_V1, columns in the clear that plaintext_columns does
+            not name, and a stored AAD prefix that was not also given here.
+    """
+
+    def __init__(
+        self,
+        footer_key: Secret | bytes | None = None,
+        column_keys: Mapping[str, Secret | bytes] | None = None,
+        aad_prefix: bytes = b"",
+        store_aad_prefix: bool = False,
+        algorithm: str = AES_GCM_V1,
+        plaintext_footer: bool = False,
+        *,
+        plaintext_columns: Collection[str] = (),
+        footer_key_metadata: bytes | None = None,
+        column_key_metadata: Mapping[str, bytes] | None = None,
+        key_retriever: KeyRetriever | None = None,
+        file_length: int | None = None,
+        strict: bool = False,
+    ) -> None:
+        self.footer_key = None if footer_key is None else _secret(footer_key, FOOTER_KEY_NAME)
+        self.column_keys = {name: _secret(key, _name_of(name)) for name, key in (column_keys or {}).items()}
+        self.aad_prefix = bytes(aad_prefix)
+        self.store_aad_prefix = store_aad_prefix
+        self.algorithm = algorithm
+        self.plaintext_footer = plaintext_footer
+        self.plaintext_columns = frozenset([plaintext_columns] if isinstance(plaintext_columns, str) else plaintext_columns)
+        self.footer_key_metadata = footer_key_metadata
+        self.column_key_metadata = dict(column_key_metadata or {})
+        self.key_retriever = key_retriever
+        self.file_length = file_length
+        self.strict = strict
+        self._check()
+
+    @classmethod
+    def of_table_file(cls, key_metadata: StandardKeyMetadata) -> FileKeys:
+        """The keys of a data file of an Iceberg table: one key for all of it, an AAD prefix that is not stored, nothing in the clear."""
+        return cls(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix, file_length=key_metadata.file_length, strict=True)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(sorted(self.column_keys))
+        return f"FileKeys({self.footer_key!r}, columns with keys of their own: {columns or 'none'}, {self.algorithm})"
+
+    @property
+    def ctr(self) -> bool:
+        """Whether pages' bodies are written without authentication."""
+        return self.algorithm == AES_GCM_CTR_V1
+
+    @property
+    def uniform(self) -> bool:
+        """Whether a file written with these keys has one key for the footer and every column."""
+        return not self.column_keys and not self.plaintext_columns
+
+    def required_footer_key(self) -> Secret:
+        """The footer key for writing. ConfigurationError when there is none."""
+        if self.footer_key is None:
+            raise ConfigurationError("writing an encrypted Parquet file takes a footer_key: it seals or signs the footer")
+        return self.footer_key
+
+    def column_key(self, path: tuple[str, ...]) -> ColumnKey | None:
+        """With what a written column is sealed; None: it stays in the clear."""
+        for name in _names_of(path):
+            if name in self.plaintext_columns:
+                return None
+            if name in self.column_keys:
+                return ColumnKey(self.column_keys[name], _name_of(name), False, self.column_key_metadata.get(name))
+        return ColumnKey(self.required_footer_key(), FOOTER_KEY_NAME, True)
+
+    def may_be_plain(self, path: tuple[str, ...]) -> bool:
+        """Whether a column in the clear is accepted on reading."""
+        return not self.strict or any(name in self.plaintext_columns for name in _names_of(path))
+
+    def check_columns(self, paths: Iterable[tuple[str, ...]]) -> None:
+        """ConfigurationError when a name stands for no column of the file: a slip there would put a column under the wrong key."""
+        known = {name for path in paths for name in _names_of(path)}
+        unknown = sorted((set(self.column_keys) | self.plaintext_columns) - known)
+        if unknown:
+            raise ConfigurationError(f"the file has no column {unknown[0]!r}, which column_keys or plaintext_columns names")
+
+    def find_footer_key(self, key_metadata: bytes | None, location: str) -> Secret:
+        """The footer key for reading. KeyNotFoundError when there is none."""
+        if self.footer_key is not None:
+            return self.footer_key
+        return self._retrieve(key_metadata, FOOTER_KEY_NAME, location)
+
+    def find_column_key(self, path: tuple[str, ...], key_metadata: bytes | None, location: str) -> Secret:
+        """The key of a column that has its own, for reading. KeyNotFoundError when there is none."""
+        for name in _names_of(path):
+            if name in self.column_keys:
+                return self.column_keys[name]
+        return self._retrieve(key_metadata, _name_of(".".join(path)), location)
+
+    def _retrieve(self, key_metadata: bytes | None, name: str, location: str) -> Secret:
+        if self.key_retriever is None:
+            raise KeyNotFoundError(f"{location}: {name} is needed, and neither it nor a key retriever was given")
+        if key_metadata is None:
+            raise KeyNotFoundError(f"{location}: {name} is needed, and the file stores no key metadata to retrieve it by")
+        return _secret(self.key_retriever(key_metadata), name)
+
+    def _check(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise ConfigurationError(f"algorithm is {' or '.join(ALGORITHMS)}, not {self.algorithm!r}")
+        if self.store_aad_prefix and not self.aad_prefix:
+            raise ConfigurationError("store_aad_prefix is set, and there is no aad_prefix to store")
+        both = sorted(self.plaintext_columns & set(self.column_keys))
+        if both:
+            raise ConfigurationError(f"column {both[0]!r} is in column_keys and in plaintext_columns: it can be in one of them")
+        keyless = sorted(set(self.column_key_metadata) - set(self.column_keys))
+        if keyless:
+            raise ConfigurationError(f"column_key_metadata names {keyless[0]!r}, which column_keys has no key for")
+
+
+def _secret(key: Secret | bytes, name: str) -> Secret:
+    secret = key if isinstance(key, Secret) else Secret(key)
+    if len(secret) not in KEY_LENGTHS:
+        raise ConfigurationError(f"{name} has {len(secret)} bytes; AES keys have 16, 24 or 32")
+    return secret
+
+
+def _names_of(path: tuple[str, ...]) -> list[str]:
+    """The dotted path of a leaf, then of each group around it, the nearest first."""
+    return [".".join(path[:length]) for length in range(len(path), 0, -1)]
+
+
+def _name_of(column: str) -> str:
+    return f"the key of column {column}"

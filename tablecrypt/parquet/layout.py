@@ -1,0 +1,273 @@
+"""The layout of a Parquet file: which column chunks there are, where their modules lie, and under which key.
+
+    EncryptedLayout (file) ── row groups ── Chunk ─┬─ pages      one span, walked by tablecrypt.parquet.pages
+                                                   ├─ column index, offset index, bloom filter: a span or an offset each
+                                                   └─ cipher     None: the chunk is in the clear
+
+The footer names every place, and is authenticated before this is built. The metadata of a column with a key of its own is sealed once more;
+it is opened when it is first asked for, so that a reader of other columns needs no key for it.
+
+All offsets are bytes from the start of the file; those outside of it are refused before anything is read.
+
+Raises TamperedFileError, FormatError, KeyNotFoundError, and PlaintextRefusedError for a column in the clear where `strict` keys forbid it.
+
+Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 and 5.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.parquet import thrift
+from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described
+from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
+from tablecrypt.parquet.modules import ModuleCipher, ModuleType, Place, sealed_length
+from tablecrypt.parquet.storage import Source
+from tablecrypt.parquet.structures import (
+    FLAT,
+    ColumnChunk,
+    ColumnCryptoMetaData,
+    ColumnMetaData,
+    EncryptionWithColumnKey,
+    FileMetaData,
+    RowGroup,
+)
+from tablecrypt.parquet.thrift import Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`length` bytes from `start` on."""
+
+    start: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+class FileCiphers:
+    """The ciphers that open one encrypted file: one for each key, made when it is first needed."""
+
+    def __init__(self, footer: StoredFooter, keys: FileKeys) -> None:
+        if footer.algorithm is None:
+            raise PlaintextRefusedError(footer.location, "is a plaintext Parquet file, where an encrypted one is expected")
+        if keys.strict and footer.algorithm.ctr:
+            raise TamperedFileError(
+                footer.location, "is written with AES_GCM_CTR_V1, which leaves pages unauthenticated; strict keys refuse it"
+            )
+        self._footer = footer
+        self._algorithm = footer.algorithm
+        self._keys = keys
+        self._aad_base = footer.algorithm.aad_base(keys, footer.location)
+        self._of_columns: dict[tuple[tuple[str, ...], bytes | None], ModuleCipher] = {}
+
+    @cached_property
+    def footer(self) -> ModuleCipher:
+        """The cipher of the footer and of columns without a key of their own."""
+        key = self._keys.find_footer_key(self._footer.key_metadata, self._footer.location)
+        return ModuleCipher(key, FOOTER_KEY_NAME, self._aad_base, self._algorithm.ctr, self._footer.location)
+
+    def column(self, path: tuple[str, ...], key_metadata: bytes | None) -> ModuleCipher:
+        """The cipher of a column with a key of its own. KeyNotFoundError when the key is not there."""
+        cipher = self._of_columns.get((path, key_metadata))
+        if cipher is None:
+            key = self._keys.find_column_key(path, key_metadata, self._footer.location)
+            name = f"the key of column {'.'.join(path)}"
+            cipher = ModuleCipher(key, name, self._aad_base, self._algorithm.ctr, self._footer.location)
+            self._of_columns[path, key_metadata] = cipher
+        return cipher
+
+    def may_be_plain(self, path: tuple[str, ...]) -> bool:
+        return self._keys.may_be_plain(path)
+
+
+class Chunk:
+    """One column's data in one row group.
+
+    Attributes:
+        struct: the ColumnChunk.
+        path: of the column in the schema; of a column with a key of its own this is authentic, but its metadata may not be open yet.
+        place: its ordinals.
+        key_metadata: what the file stores with the key of this column alone.
+    """
+
+    def __init__(self, struct: Struct, row_group: int, column: int, file: FileLayout) -> None:
+        self.struct = struct
+        self._file = file
+        self._location = file.location
+        with described(self._location, f"column chunk {column} of row group {row_group}"):
+            if ColumnChunk.FILE_PATH in struct:
+                raise FormatError("its data is in another file, which modular encryption does not allow")
+            self._crypto = struct.optional_struct(ColumnChunk.CRYPTO_METADATA)
+            self._own_key = None if self._crypto is None else _own_key(self._crypto)
+            self.path = self._read_path()
+        self.place = Place(row_group, column, ".".join(self.path))
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self._crypto is not None
+
+    @property
+    def has_own_key(self) -> bool:
+        """Whether it is sealed with another key than the footer's."""
+        return self._own_key is not None
+
+    @property
+    def key_metadata(self) -> bytes | None:
+        return None if self._own_key is None else self._own_key.optional_binary(EncryptionWithColumnKey.KEY_METADATA)
+
+    @cached_property
+    def cipher(self) -> ModuleCipher | None:
+        """None for a chunk in the clear."""
+        ciphers = self._file.ciphers
+        if self._crypto is None:
+            if ciphers is not None and not ciphers.may_be_plain(self.path):
+                raise PlaintextRefusedError(
+                    self._location, f"column {self.place.path} is in the clear, and plaintext_columns does not name it"
+                )
+            return None
+        if ciphers is None:
+            raise FormatError(f"{self._location}: column {self.place.path} says it is encrypted, in a file that says it is not")
+        return ciphers.footer if self._own_key is None else ciphers.column(self.path, self.key_metadata)
+
+    @cached_property
+    def metadata(self) -> Struct:
+        """The ColumnMetaData with its statistics, opened if it is sealed."""
+        sealed = self.struct.optional_binary(ColumnChunk.ENCRYPTED_COLUMN_METADATA)
+        cipher = self.cipher
+        if sealed is None or cipher is None:
+            return self._visible_metadata()
+        what = self.place.describe(ModuleType.COLUMN_METADATA)
+        if sealed_length(sealed, len(sealed), what, self._location) != len(sealed):
+            raise TamperedFileError(self._location, f"{what} is followed by bytes that do not belong to it")
+        opened = cipher.open(self.place.suffix(ModuleType.COLUMN_METADATA), memoryview(sealed), what)
+        with described(self._location, what):
+            metadata = thrift.decode_padded(opened, FLAT)
+            if _path(metadata) != self.path:
+                raise FormatError(f"it is of column {'.'.join(_path(metadata))}")
+        return metadata
+
+    @cached_property
+    def pages(self) -> Span:
+        """Where the pages lie, one after the other."""
+        with described(self._location, f"the metadata of {self.place}"):
+            start = self.metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
+            if self.has_dictionary:
+                start = min(start, self.metadata.integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET))
+            length = self.metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE)
+        return self._file.checked(Span(start, length), f"the pages of {self.place}")
+
+    @property
+    def has_dictionary(self) -> bool:
+        """Whether the first page is a dictionary. Some writers say 0 for none."""
+        offset = self.metadata.optional_integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET)
+        return offset is not None and 0 < offset <= self.metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
+
+    @property
+    def column_index(self) -> Span | None:
+        return self._index(ColumnChunk.COLUMN_INDEX_OFFSET, ColumnChunk.COLUMN_INDEX_LENGTH, ModuleType.COLUMN_INDEX)
+
+    @property
+    def offset_index(self) -> Span | None:
+        return self._index(ColumnChunk.OFFSET_INDEX_OFFSET, ColumnChunk.OFFSET_INDEX_LENGTH, ModuleType.OFFSET_INDEX)
+
+    @property
+    def bloom_filter(self) -> Span | None:
+        """Header and bitset. Without a stored length the span reaches to the footer: the header says how long the bitset is."""
+        with described(self._location, f"the metadata of {self.place}"):
+            start = self.metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_OFFSET)
+            length = self.metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_LENGTH)
+        if not start:
+            return None
+        return self._file.checked(
+            Span(start, self._file.footer.start - start if length is None else length), f"the bloom filter of {self.place}"
+        )
+
+    @property
+    def bloom_filter_has_length(self) -> bool:
+        return ColumnMetaData.BLOOM_FILTER_LENGTH in self.metadata
+
+    def read_metadata_in_the_clear(self) -> Struct | None:
+        """The ColumnMetaData in the footer, which lacks statistics where the column is sealed; None where only the sealed one is stored."""
+        return self.struct.optional_struct(ColumnChunk.META_DATA)
+
+    def _index(self, offset_field: int, length_field: int, module_type: ModuleType) -> Span | None:
+        what = self.place.describe(module_type)
+        with described(self._location, what):
+            start, length = self.struct.optional_integer(offset_field), self.struct.optional_integer(length_field)
+        if not start or not length:
+            return None
+        return self._file.checked(Span(start, length), what)
+
+    def _visible_metadata(self) -> Struct:
+        with described(self._location, f"the footer, at {self.place}"):
+            return self.struct.struct(ColumnChunk.META_DATA)
+
+    def _read_path(self) -> tuple[str, ...]:
+        if self._own_key is not None:
+            return _decoded(self._own_key.binaries(EncryptionWithColumnKey.PATH_IN_SCHEMA))
+        return _path(self.struct.struct(ColumnChunk.META_DATA))
+
+
+class FileLayout:
+    """A Parquet file, its footer opened. In a plaintext file, and with keys=None, `ciphers` is None.
+
+    Args:
+        source: the file.
+        footer: its end.
+        ciphers: open its modules. None for a plaintext file, or to look at a plaintext footer without keys: then nothing is authenticated.
+    """
+
+    def __init__(self, source: Source, footer: StoredFooter, ciphers: FileCiphers | None) -> None:
+        self.source = source
+        self.location = source.location
+        self.footer = footer
+        self.ciphers = ciphers
+        self.metadata = footer.open(None if ciphers is None else ciphers.footer)
+        with described(self.location, "the footer"):
+            self.row_groups = [self._chunks(group, number) for number, group in enumerate(self.metadata.structs(FileMetaData.ROW_GROUPS))]
+
+    def chunks(self) -> list[Chunk]:
+        """Of all row groups, in their order."""
+        return [chunk for chunks in self.row_groups for chunk in chunks]
+
+    def leaf_paths(self) -> list[tuple[str, ...]]:
+        """Of the leaf columns, as the first row group has them."""
+        return [chunk.path for chunk in self.row_groups[0]] if self.row_groups else []
+
+    def checked(self, span: Span, what: str) -> Span:
+        """The same span. TamperedFileError when it is not between the first magic and the footer."""
+        if span.start < MAGIC_LENGTH or span.length <= 0 or span.end > self.footer.start:
+            raise TamperedFileError(
+                self.location,
+                f"{what}: bytes {span.start} to {span.end} are not between byte {MAGIC_LENGTH} and the footer at {self.footer.start}",
+            )
+        return span
+
+    def _chunks(self, group: Struct, number: int) -> list[Chunk]:
+        ordinal = group.optional_integer(RowGroup.ORDINAL) if self.footer.algorithm is not None else None
+        row_group = number if ordinal is None else ordinal
+        return [Chunk(chunk, row_group, column, self) for column, chunk in enumerate(group.structs(RowGroup.COLUMNS))]
+
+
+def _own_key(crypto: Struct) -> Struct | None:
+    if len(crypto.fields) != 1:
+        raise FormatError("its crypto metadata names no key, or more than one")
+    if ColumnCryptoMetaData.WITH_FOOTER_KEY in crypto:
+        return None
+    return crypto.struct(ColumnCryptoMetaData.WITH_COLUMN_KEY)
+
+
+def _path(metadata: Struct) -> tuple[str, ...]:
+    return _decoded(metadata.binaries(ColumnMetaData.PATH_IN_SCHEMA))
+
+
+def _decoded(parts: list[bytes]) -> tuple[str, ...]:
+    try:
+        return tuple(part.decode("utf-8") for part in parts)
+    except UnicodeDecodeError:
+        raise FormatError("a column's name is not UTF-8") from None

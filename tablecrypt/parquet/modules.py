@@ -1,0 +1,243 @@
+"""Modules: the parts of a Parquet file that are encrypted one by one, and what binds each to its place.
+
+    sealed module        = length of what follows (4, LE) | nonce (12) | ciphertext | tag (16)
+    sealed page, CTR     = length of what follows (4, LE) | nonce (12) | ciphertext                (body of a page in AES_GCM_CTR_V1)
+    signature of a plaintext footer = nonce (12) | tag (16)
+
+    AAD                  = AAD prefix | aad_file_unique | module type (1) | row group (2, LE) | column (2, LE) | page (2, LE)
+        the footer has no ordinals; only data pages and their headers have that of the page, counted from 0 without the dictionary page
+
+AES-GCM binds a module to its file and place. AES-CTR binds a page's body to nothing: its bytes can be changed unseen, and its header,
+which is sealed with AES-GCM, holds only its size. The counter of CTR begins at 1, the lowest bit of the last four bytes of the IV.
+
+Ordinals are 0 to 32767: the format's i16. Every module gets a new random nonce; one key seals at most 2^32 modules of a file.
+
+Raises TamperedFileError, naming the module, for what does not authenticate, and ConfigurationError for what the format has no room for.
+
+Specification: Apache Parquet, "Parquet Modular Encryption", sections 4.1.3, 4.1.4, 4.4 and 5.1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, OVERHEAD, TAG_LENGTH
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, TamperedFileError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+LENGTH_BYTES: Final = 4
+GCM_OVERHEAD: Final = LENGTH_BYTES + OVERHEAD
+CTR_OVERHEAD: Final = LENGTH_BYTES + NONCE_LENGTH
+SIGNATURE_LENGTH: Final = OVERHEAD
+MAX_ORDINAL: Final = 2**15 - 1
+MAX_MODULES_OF_A_KEY: Final = 2**32
+MAX_MODULE_LENGTH: Final = 2**31 - 1
+
+_LENGTH: Final = struct.Struct("<I")
+_COUNTER: Final = struct.pack(">I", 1)
+
+
+class ModuleType(IntEnum):
+    """What a module holds; the number is part of its AAD."""
+
+    FOOTER = 0
+    COLUMN_METADATA = 1
+    DATA_PAGE = 2
+    DICTIONARY_PAGE = 3
+    DATA_PAGE_HEADER = 4
+    DICTIONARY_PAGE_HEADER = 5
+    COLUMN_INDEX = 6
+    OFFSET_INDEX = 7
+    BLOOM_FILTER_HEADER = 8
+    BLOOM_FILTER_BITSET = 9
+
+    @property
+    def label(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+    @property
+    def is_page_body(self) -> bool:
+        """Whether AES_GCM_CTR_V1 leaves it without authentication."""
+        return self in (ModuleType.DATA_PAGE, ModuleType.DICTIONARY_PAGE)
+
+    @property
+    def has_page(self) -> bool:
+        return self in (ModuleType.DATA_PAGE, ModuleType.DATA_PAGE_HEADER)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A column chunk of a file: the ordinals of its row group and column, and the column's dotted path for messages."""
+
+    row_group: int
+    column: int
+    path: str
+
+    def __post_init__(self) -> None:
+        for name, ordinal in (("row group", self.row_group), ("column", self.column)):
+            if not 0 <= ordinal <= MAX_ORDINAL:
+                raise ConfigurationError(f"{name} {ordinal} cannot be encrypted: modular encryption counts from 0 to {MAX_ORDINAL}")
+
+    def __str__(self) -> str:
+        return f"column {self.path} in row group {self.row_group}"
+
+    def suffix(self, module_type: ModuleType, page: int = 0) -> bytes:
+        """What follows aad_file_unique in the AAD of a module here."""
+        if not module_type.has_page:
+            return struct.pack("<Bhh", module_type, self.row_group, self.column)
+        if not 0 <= page <= MAX_ORDINAL:
+            raise ConfigurationError(
+                f"page {page} of {self} cannot be encrypted: modular encryption has pages 0 to {MAX_ORDINAL} of a chunk"
+            )
+        return struct.pack("<Bhhh", module_type, self.row_group, self.column, page)
+
+    def describe(self, module_type: ModuleType, page: int = 0) -> str:
+        return f"{module_type.label} {page} of {self}" if module_type.has_page else f"the {module_type.label} of {self}"
+
+
+FOOTER_SUFFIX: Final = bytes([ModuleType.FOOTER])
+
+
+def sealed_length(framed: Buffer, available: int, what: str, location: str, least: int = GCM_OVERHEAD) -> int:
+    """How long the module is that begins with `framed`, its length field included.
+
+    TamperedFileError when that is less than `least`, or more than the `available` bytes that it has.
+    """
+    view = memoryview(framed)
+    if view.nbytes < LENGTH_BYTES:
+        raise TamperedFileError(location, f"{what} is cut off: {view.nbytes} bytes are left for it")
+    length: int = _LENGTH.unpack_from(view)[0] + LENGTH_BYTES
+    if not least <= length <= available:
+        raise TamperedFileError(location, f"{what} says it has {length} bytes, where {least} to {available} can be")
+    return length
+
+
+class ModuleCipher:
+    """Seals and opens the modules of one file that are under one key.
+
+    Args:
+        key: 16, 24 or 32 bytes.
+        key_name: what the key is called in messages and inspections.
+        aad_base: AAD prefix | aad_file_unique.
+        ctr: AES_GCM_CTR_V1, so page bodies are not authenticated.
+        location: names the file in errors.
+        random: gives nonces.
+    """
+
+    def __init__(
+        self, key: Secret, key_name: str, aad_base: bytes, ctr: bool, location: str, random: Callable[[int], bytes] | None = None
+    ) -> None:
+        self._key = key
+        self.key_name = key_name
+        self.ctr = ctr
+        self._aad_base = aad_base
+        self._location = location
+        self._random = random
+        self._gcm = AESGCM(key.reveal())
+        self._sealed = 0
+
+    def __repr__(self) -> str:
+        return f"ModuleCipher({self.key_name!r}, {self._key!r})"
+
+    def page_overhead(self) -> int:
+        """How much longer a sealed page's body is than the page."""
+        return CTR_OVERHEAD if self.ctr else GCM_OVERHEAD
+
+    def open(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
+        """Return the plaintext of a whole sealed module. TamperedFileError, with `what` it is, when it does not authenticate."""
+        plaintext = bytearray(framed.nbytes - GCM_OVERHEAD)
+        nonce = bytes(framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH])
+        try:
+            self._gcm.decrypt_into(nonce, framed[LENGTH_BYTES + NONCE_LENGTH :], self._aad_base + suffix, plaintext)
+        except InvalidTag:
+            raise TamperedFileError(self._location, self._refusal(what)) from None
+        return plaintext
+
+    def open_page(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
+        """Return the body of a page, which in AES_GCM_CTR_V1 is not authenticated."""
+        if not self.ctr:
+            return self.open(suffix, framed, what)
+        return self._counter_mode(framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH], framed[LENGTH_BYTES + NONCE_LENGTH :])
+
+    def authenticates(self, suffix: bytes, framed: memoryview) -> bool:
+        """Whether the bytes are a module sealed with AES-GCM at that place."""
+        if framed.nbytes < GCM_OVERHEAD:
+            return False
+        try:
+            self.open(suffix, framed, "")
+        except TamperedFileError:
+            return False
+        return True
+
+    def seal(self, suffix: bytes, plaintext: Buffer) -> bytearray:
+        """Return the sealed module: length | nonce | ciphertext | tag."""
+        source = memoryview(plaintext).cast("B")
+        sealed, nonce = self._framed(source.nbytes + GCM_OVERHEAD)
+        with memoryview(sealed) as view:
+            self._gcm.encrypt_into(nonce, source, self._aad_base + suffix, view[LENGTH_BYTES + NONCE_LENGTH :])
+        return sealed
+
+    def seal_page(self, suffix: bytes, body: Buffer) -> bytearray:
+        """Return the sealed body of a page: as `seal` does, in AES_GCM_CTR_V1 without a tag."""
+        if not self.ctr:
+            return self.seal(suffix, body)
+        source = memoryview(body).cast("B")
+        sealed, nonce = self._framed(source.nbytes + CTR_OVERHEAD)
+        sealed[LENGTH_BYTES + NONCE_LENGTH :] = self._counter_mode(nonce, source)
+        return sealed
+
+    def sign(self, footer: bytes) -> bytes:
+        """Return nonce | tag over a plaintext footer."""
+        nonce = self._nonce()
+        return nonce + self._gcm.encrypt(nonce, footer, self._aad_base + FOOTER_SUFFIX)[-TAG_LENGTH:]
+
+    def check_signature(self, footer: bytes, signature: bytes) -> None:
+        """TamperedFileError unless `sign` made this signature for this footer."""
+        nonce, tag = signature[:NONCE_LENGTH], signature[NONCE_LENGTH:]
+        aad = self._aad_base + FOOTER_SUFFIX
+        # The ciphertext is not stored: encrypting the footer again gives it, and opening it checks the tag in constant time.
+        ciphertext = self._gcm.encrypt(nonce, footer, aad)[:-TAG_LENGTH]
+        try:
+            self._gcm.decrypt(nonce, ciphertext + tag, aad)
+        except InvalidTag:
+            raise TamperedFileError(self._location, self._refusal("the signature of the plaintext footer")) from None
+
+    def _refusal(self, what: str) -> str:
+        return f"{what} does not authenticate under {self.key_name}: changed or moved bytes, or the key or AAD prefix of another file"
+
+    def _framed(self, length: int) -> tuple[bytearray, bytes]:
+        if length > MAX_MODULE_LENGTH:
+            raise ConfigurationError(f"{self._location}: a module of {length} bytes is too long for a Parquet file")
+        nonce = self._nonce()
+        sealed = bytearray(length)
+        _LENGTH.pack_into(sealed, 0, length - LENGTH_BYTES)
+        sealed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH] = nonce
+        return sealed, nonce
+
+    def _nonce(self) -> bytes:
+        assert self._random is not None, "a cipher that seals was given randomness"
+        self._sealed += 1
+        if self._sealed > MAX_MODULES_OF_A_KEY:
+            raise ConfigurationError(f"{self._location}: {self.key_name} has sealed {MAX_MODULES_OF_A_KEY} modules, as many as a key may")
+        return self._random(NONCE_LENGTH)
+
+    def _counter_mode(self, nonce: Buffer, data: memoryview) -> bytearray:
+        encryptor = Cipher(AES(self._key.reveal()), CTR(bytes(nonce) + _COUNTER)).encryptor()
+        # update_into wants room for a block more than it writes.
+        out = bytearray(data.nbytes + 15)
+        written = encryptor.update_into(data, out)
+        del out[written:]
+        return out

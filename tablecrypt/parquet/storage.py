@@ -1,0 +1,165 @@
+"""Where Parquet bytes come from and go to: paths, URIs, buffers, and open files of Arrow, Python, fsspec or PyIceberg.
+
+A Source gives exactly the bytes that are asked for, or says that the file ends early. A Sink counts what it was given; a path gets its file
+only when all of it is written, so that a failure leaves what was there before.
+
+Raises TamperedFileError for a file that is shorter than it was. What the store itself raises passes through.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyarrow import fs
+
+from tablecrypt.errors import ConfigurationError, TamperedFileError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+UNNAMED: Final = "the Parquet file"
+
+
+class Source:
+    """Random access to the bytes of one file, `length` of them.
+
+    Args:
+        file: any seekable binary file.
+        location: names it in errors.
+    """
+
+    def __init__(self, file: Any, location: str) -> None:
+        self._file = file
+        self.location = location
+        self.length: int = _length_of(file)
+
+    def read_at(self, offset: int, length: int) -> memoryview:
+        """`length` bytes from `offset` on; without a copy where the file is in memory."""
+        if offset < 0 or length < 0 or offset + length > self.length:
+            raise TamperedFileError(
+                self.location, f"bytes {offset} to {offset + length} are outside the file, which has {self.length} bytes"
+            )
+        if isinstance(self._file, pa.NativeFile):
+            self._file.seek(offset)
+            data = memoryview(self._file.read_buffer(length)).cast("B")
+        else:
+            data = self._read_in_pieces(offset, length)
+        if data.nbytes != length:
+            raise TamperedFileError(
+                self.location, f"ends after {offset + data.nbytes} bytes, though it had {self.length} when it was opened"
+            )
+        return data
+
+    def _read_in_pieces(self, offset: int, length: int) -> memoryview:
+        self._file.seek(offset)
+        data: bytes = self._file.read(length)
+        if len(data) == length:
+            return memoryview(data)
+        # Stores may answer with less than was asked for.
+        pieces = [data]
+        missing = length - len(data)
+        while missing and (piece := self._file.read(missing)):
+            pieces.append(piece)
+            missing -= len(piece)
+        return memoryview(b"".join(pieces))
+
+
+class Sink:
+    """Takes the bytes of one file in order, and counts them."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.position = 0
+
+    def write(self, data: Buffer) -> None:
+        view = memoryview(data).cast("B")
+        self.position += view.nbytes
+        while view.nbytes:
+            # Some stores answer None for "all of it", and unbuffered files may take only a part.
+            taken = self._file.write(view)
+            if taken is None or taken == view.nbytes:
+                return
+            view = view[taken:]
+
+
+@contextmanager
+def open_source(source: Any, location: str | None = None) -> Iterator[Source]:
+    """Open a path, a URI, a buffer, or a seekable file that is open already; the last stays open, for the caller to close.
+
+    Args:
+        source: see above.
+        location: names the file in errors; found from `source` by itself where that has a name.
+    """
+    if isinstance(source, Source):
+        yield source
+        return
+    name = location or _name_of(source)
+    if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
+        yield Source(pa.BufferReader(source), name)
+        return
+    if not isinstance(source, str | os.PathLike):
+        _check_file(source, "read", "seek")
+        yield Source(source, name)
+        return
+    with _open_for_reading(source) as file:
+        yield Source(file, name)
+
+
+@contextmanager
+def open_sink(sink: Any) -> Iterator[Sink]:
+    """Open a path or a URI, or take a file that is open for writing; the last stays open, for the caller to close."""
+    if not isinstance(sink, str | os.PathLike):
+        _check_file(sink, "write")
+        yield Sink(sink)
+        return
+    if _is_uri(sink):
+        filesystem, path = fs.FileSystem.from_uri(sink)
+        with filesystem.open_output_stream(path) as file:
+            yield Sink(file)
+        return
+    path = Path(sink)
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.unfinished")
+    try:
+        with unfinished.open("xb") as file:
+            yield Sink(file)
+        unfinished.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            unfinished.unlink()
+
+
+def _open_for_reading(source: str | os.PathLike[str]) -> pa.NativeFile:
+    if _is_uri(source):
+        filesystem, path = fs.FileSystem.from_uri(source)
+        return filesystem.open_input_file(path)
+    return pa.OSFile(os.fspath(source))
+
+
+def _is_uri(path: str | os.PathLike[str]) -> bool:
+    return isinstance(path, str) and "://" in path
+
+
+def _name_of(source: Any) -> str:
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    name = getattr(source, "location", None) or getattr(source, "name", None)
+    return name if isinstance(name, str) else UNNAMED
+
+
+def _check_file(file: Any, *methods: str) -> None:
+    for method in methods:
+        if not hasattr(file, method):
+            raise ConfigurationError(f"{type(file).__name__} is no path, no buffer and no binary file: it has no {method}()")
+
+
+def _length_of(file: Any) -> int:
+    file.seek(0, io.SEEK_END)
+    length: int = file.tell()
+    return length

@@ -1,0 +1,37 @@
+package tablecrypt.jvm;
+
+import java.math.BigDecimal;
+import java.nio.charset.StandardCharsets;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.hash.Murmur3_x86_32;
+
+/** Iceberg's bucket transform: the table spec's 32-bit hash, without its sign, modulo the number of buckets. Dates and times come as numbers. */
+public class Bucket implements UDF1 {
+  private final int count;
+
+  Bucket(int count) {
+    this.count = count;
+  }
+
+  public Object call(Object value) {
+    return value == null ? null : Integer.valueOf((hash(value) & Integer.MAX_VALUE) % count);
+  }
+
+  private static int hash(Object value) {
+    if (value instanceof Integer || value instanceof Long) {
+      return Murmur3_x86_32.hashLong(((Number) value).longValue(), 0);
+    }
+    if (value instanceof BigDecimal) {
+      return hash(((BigDecimal) value).unscaledValue().toByteArray());
+    }
+    if (value instanceof String) {
+      return hash(((String) value).getBytes(StandardCharsets.UTF_8));
+    }
+    return hash((byte[]) value);
+  }
+
+  private static int hash(byte[] bytes) {
+    return Murmur3_x86_32.hashUnsafeBytes2(bytes, Platform.BYTE_ARRAY_OFFSET, bytes.length, 0);
+  }
+}

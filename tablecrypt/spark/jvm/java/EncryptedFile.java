@@ -1,0 +1,117 @@
+package tablecrypt.jvm;
+
+import java.io.ByteArrayOutputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.security.SecureRandom;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.parquet.column.ParquetProperties;
+import org.apache.parquet.crypto.FileEncryptionProperties;
+import org.apache.parquet.format.Util;
+import org.apache.parquet.format.converter.ParquetMetadataConverter;
+import org.apache.parquet.hadoop.ParquetWriter;
+import org.apache.parquet.hadoop.api.WriteSupport;
+import org.apache.parquet.hadoop.metadata.CompressionCodecName;
+import org.apache.spark.sql.catalyst.InternalRow;
+
+/** One data file while it is written: Spark's own Parquet writer, footer and all columns encrypted under a DEK that no other file has. */
+public class EncryptedFile {
+  private static final SecureRandom RANDOM = new SecureRandom();
+  private static final int AAD_PREFIX_LENGTH = 16;
+  private static final int FOOTER_VERSION = 1;
+
+  private final WriteJob job;
+  private final String location;
+  private final byte[] partition;
+  private final byte[] dek;
+  private final byte[] aadPrefix = new byte[AAD_PREFIX_LENGTH];
+  private final NanCounts nans;
+  private FileOutput output;
+  private ParquetWriter writer;
+  private long rows = 0;
+
+  EncryptedFile(WriteJob job, String location, byte[] partition) {
+    this.job = job;
+    this.location = location;
+    this.partition = partition;
+    dek = new byte[(int) job.number(WriteJob.DEK_LENGTH)];
+    RANDOM.nextBytes(dek);
+    RANDOM.nextBytes(aadPrefix);
+    nans = new NanCounts(job.schema());
+  }
+
+  void open(Configuration conf) throws IOException {
+    output = new FileOutput(location, conf);
+    FileEncryptionProperties encryption = FileEncryptionProperties.builder(dek).withAADPrefix(aadPrefix).withoutAADPrefixStorage().build();
+    writer = new Builder(output, job).withConf(conf).withEncryption(encryption).build();
+  }
+
+  void write(InternalRow row) throws IOException {
+    nans.add(row);
+    writer.write(row);
+    rows++;
+  }
+
+  long rows() {
+    return rows;
+  }
+
+  /** Bytes written and still in memory. */
+  long size() {
+    return writer.getDataSize();
+  }
+
+  void close() throws IOException {
+    writer.close();
+  }
+
+  /** Leave nothing of it behind, whatever state it is in. */
+  void remove() throws IOException {
+    if (output != null) {
+      output.remove();
+    }
+  }
+
+  /** Write what the driver needs to know of the closed file, its DEK included; drawn in tablecrypt/spark/jvm/written_files.py. */
+  void describe(DataOutputStream out) throws IOException {
+    writeBytes(out, location.getBytes("UTF-8"));
+    out.writeLong(output.length());
+    writeBytes(out, dek);
+    writeBytes(out, aadPrefix);
+    writeBytes(out, partition);
+    nans.describe(out);
+    ByteArrayOutputStream footer = new ByteArrayOutputStream();
+    Util.writeFileMetaData(new ParquetMetadataConverter().toParquetMetadata(FOOTER_VERSION, writer.getFooter()), footer);
+    writeBytes(out, footer.toByteArray());
+  }
+
+  private static void writeBytes(DataOutputStream out, byte[] content) throws IOException {
+    out.writeInt(content.length);
+    out.write(content);
+  }
+
+  private static class Builder extends ParquetWriter.Builder {
+    private final WriteJob job;
+
+    Builder(FileOutput output, WriteJob job) {
+      super(output);
+      this.job = job;
+      // Page version 2 leaves levels unencrypted in Arrow, so no reader of encrypted tables is tried on it.
+      withWriterVersion(ParquetProperties.WriterVersion.PARQUET_1_0);
+      withCompressionCodec(CompressionCodecName.valueOf(job.text("parquet.compression")));
+      withRowGroupSize(job.number("parquet.block.size"));
+      withRowGroupRowCountLimit((int) job.number("parquet.block.row.count.limit"));
+      withPageSize((int) job.number("parquet.page.size"));
+      withPageRowCountLimit((int) job.number("parquet.page.row.count.limit"));
+      withDictionaryPageSize((int) job.number("parquet.dictionary.page.size"));
+    }
+
+    protected ParquetWriter.Builder self() {
+      return this;
+    }
+
+    protected WriteSupport getWriteSupport(Configuration conf) {
+      return new RowSupports(job).next();
+    }
+  }
+}

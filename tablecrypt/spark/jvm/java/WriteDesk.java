@@ -1,0 +1,78 @@
+package tablecrypt.jvm;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Map;
+import java.util.concurrent.LinkedBlockingQueue;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.rpc.RpcCallContext;
+import org.apache.spark.rpc.RpcEndpoint;
+import org.apache.spark.rpc.RpcEndpointRef;
+import org.apache.spark.rpc.RpcEnv;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution$;
+import scala.Option;
+import scala.PartialFunction;
+
+/**
+ * The driver's side of one write: runs the Spark job, and hands on to Python what the tasks ask meanwhile, namely where to put a file.
+ *
+ * Only while the desk is open can a task put a file anywhere or answer; so when it is closed, all files that there will be are known.
+ */
+public class WriteDesk implements RpcEndpoint {
+  private static final String END = "";
+
+  private final String name;
+  private final RpcEnv env;
+  private final RpcEndpointRef self;
+  private final LinkedBlockingQueue waiting = new LinkedBlockingQueue();
+
+  public WriteDesk(String name) {
+    this.name = name;
+    this.env = SparkEnv.get().rpcEnv();
+    this.self = env.setupEndpoint(name, this);
+  }
+
+  public RpcEnv rpcEnv() {
+    return env;
+  }
+
+  public PartialFunction receiveAndReply(RpcCallContext call) {
+    return new WriteQuestion(waiting, call);
+  }
+
+  /** Wait for the next question; null when the desk is closed. */
+  public WriteQuestion next() throws InterruptedException {
+    Object question = waiting.take();
+    return question == END ? null : (WriteQuestion) question;
+  }
+
+  public void close() {
+    env.stop(self);
+  }
+
+  public void onStop() {
+    ArrayList unanswered = new ArrayList();
+    waiting.drainTo(unanswered);
+    for (int index = 0; index < unanswered.size(); index++) {
+      ((WriteQuestion) unanswered.get(index)).refuse("the write has ended");
+    }
+    waiting.add(END);
+  }
+
+  /** Write a Dataset's rows, and return the tasks' sealed answers: for each its length (4) and its bytes, in the order of the tasks. */
+  public byte[] write(
+      Dataset rows, byte[] id, byte[] publicKey, String schema, String partitionSchema, Map innerIds, Map settings) throws IOException {
+    QueryExecution execution = (QueryExecution) rows.queryExecution();
+    SparkContext context = SparkContext.getOrCreate();
+    Configuration hadoop = ((org.apache.spark.sql.classic.SparkSession) rows.sparkSession()).sessionState().newHadoopConf();
+    WriteJob job = new WriteJob(name, id, publicKey, schema, partitionSchema, innerIds, settings, hadoop);
+    TaskAnswers answers = new TaskAnswers();
+    WriteRun run = new WriteRun(context, execution, new WriteTask(job), answers);
+    SQLExecution$.MODULE$.withNewExecutionId(execution, Option.apply("write into an encrypted table"), run);
+    return answers.toBytes();
+  }
+}

@@ -1,0 +1,81 @@
+package tablecrypt.jvm;
+
+import java.io.Serializable;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetWriteSupport;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.SerializableConfiguration;
+
+/** What every task of one write knows of it. None of it is secret: it is part of the Spark job's closure. */
+public class WriteJob implements Serializable {
+  static final String DEK_LENGTH = "tablecrypt.dek-length";
+  static final String TARGET_FILE_SIZE = "tablecrypt.target-file-size";
+
+  final String desk;
+  final byte[] id;
+  final byte[] publicKey;
+  private final String schema;
+  private final String partitionSchema;
+  private final HashMap innerIds;
+  private final HashMap settings;
+  private final SerializableConfiguration hadoop;
+
+  /**
+   * @param desk the RPC endpoint of the driver's WriteDesk
+   * @param id 16 bytes, which bind a task's answer to this write
+   * @param publicKey what answers are sealed to; see SealedAnswer
+   * @param schema Spark's JSON of the columns in the file, with a field id on every field of a struct; what is not nullable is required
+   * @param partitionSchema the columns that follow in each row and are not stored: the values of its table partition
+   * @param innerIds field ids of list elements, map keys and map values, by their Parquet path
+   * @param settings "parquet.*", and the sizes named here
+   */
+  WriteJob(
+      String desk, byte[] id, byte[] publicKey, String schema, String partitionSchema, Map innerIds, Map settings, Configuration hadoop) {
+    this.desk = desk;
+    this.id = id;
+    this.publicKey = publicKey;
+    this.schema = schema;
+    this.partitionSchema = partitionSchema;
+    this.innerIds = new HashMap(innerIds);
+    this.settings = new HashMap(settings);
+    this.hadoop = new SerializableConfiguration(hadoop);
+  }
+
+  StructType schema() {
+    return (StructType) DataType.fromJson(schema);
+  }
+
+  StructType partitionSchema() {
+    return (StructType) DataType.fromJson(partitionSchema);
+  }
+
+  Integer innerId(String parquetPath) {
+    return (Integer) innerIds.get(parquetPath);
+  }
+
+  /** A setting that is a number. */
+  long number(String name) {
+    return Long.parseLong(text(name));
+  }
+
+  String text(String name) {
+    return (String) settings.get(name);
+  }
+
+  /** Hadoop's configuration of the driver, and in it what Spark's Parquet writer looks for. A copy, for one task. */
+  Configuration configuration() {
+    Configuration conf = new Configuration(hadoop.value());
+    conf.set(ParquetWriteSupport.SPARK_ROW_SCHEMA(), schema);
+    conf.set("spark.sql.parquet.writeLegacyFormat", "false");
+    conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS");
+    conf.set("spark.sql.parquet.fieldId.write.enabled", "true");
+    Object[] names = settings.keySet().toArray();
+    for (int index = 0; index < names.length; index++) {
+      conf.set((String) names[index], text((String) names[index]));
+    }
+    return conf;
+  }
+}

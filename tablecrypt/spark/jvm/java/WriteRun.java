@@ -1,0 +1,29 @@
+package tablecrypt.jvm;
+
+import org.apache.spark.SparkContext;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.execution.QueryExecution;
+import scala.reflect.ClassTag$;
+import scala.runtime.AbstractFunction0;
+import scala.runtime.BoxedUnit;
+
+/** The Spark job of one write. */
+public class WriteRun extends AbstractFunction0 {
+  private final SparkContext context;
+  private final QueryExecution execution;
+  private final WriteTask task;
+  private final TaskAnswers answers;
+
+  WriteRun(SparkContext context, QueryExecution execution, WriteTask task, TaskAnswers answers) {
+    this.context = context;
+    this.execution = execution;
+    this.task = task;
+    this.answers = answers;
+  }
+
+  public Object apply() {
+    RDD rows = execution.toRdd();
+    context.runJob(rows, task, answers, ClassTag$.MODULE$.apply(byte[].class));
+    return BoxedUnit.UNIT;
+  }
+}

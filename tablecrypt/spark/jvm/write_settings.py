@@ -1,0 +1,56 @@
+"""Table properties `write.*` as settings of Spark's Parquet writer.
+
+    write.parquet.compression-codec, -level         zstd, gzip, snappy, lz4 (as LZ4_RAW), uncompressed; levels of zstd and gzip
+    write.parquet.row-group-size-bytes, -limit      bytes as Parquet's Java writer counts them; rows
+    write.parquet.page-size-bytes, page-row-limit, dict-size-bytes
+    write.target-file-size-bytes                    bytes of the file, as Iceberg Java counts them, looked at every 1,000 rows
+
+Where the portable path refuses a property, so does this one: it is asked first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyiceberg.table import TableProperties
+from pyiceberg.typedef import Properties
+
+from tablecrypt.table.parquet_properties import parquet_writer_options, positive, row_group_limit, target_file_size
+
+_CODECS: Final = {
+    "zstd": "ZSTD",
+    "gzip": "GZIP",
+    "snappy": "SNAPPY",
+    "lz4": "LZ4_RAW",
+    "lz4_raw": "LZ4_RAW",
+    "none": "UNCOMPRESSED",
+}
+_LEVELS: Final = {"ZSTD": "parquet.compression.codec.zstd.level", "GZIP": "zlib.compress.level"}
+
+
+def unserved_codec(properties: Properties) -> str | None:
+    """Return the table's compression codec if Spark's writer does not have it; None if it does."""
+    codec = str(parquet_writer_options(properties)["compression"]).lower()
+    return None if codec in _CODECS else codec
+
+
+def write_settings(properties: Properties) -> dict[str, str]:
+    """Return the settings by their names in WriteJob.java. The codec is one that is served."""
+    options = parquet_writer_options(properties)
+    codec = _CODECS[str(options["compression"]).lower()]
+    row_group_bytes = positive(
+        properties, TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES, TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT
+    )
+    settings = {
+        "parquet.compression": codec,
+        "parquet.block.size": str(row_group_bytes),
+        "parquet.block.row.count.limit": str(row_group_limit(properties)),
+        "parquet.page.size": str(options["data_page_size"]),
+        "parquet.page.row.count.limit": str(options["write_batch_size"]),
+        "parquet.dictionary.page.size": str(options["dictionary_pagesize_limit"]),
+        "tablecrypt.target-file-size": str(target_file_size(properties)),
+    }
+    level = options["compression_level"]
+    if level is not None and codec in _LEVELS:
+        settings[_LEVELS[codec]] = str(level)
+    return settings

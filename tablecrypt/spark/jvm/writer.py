@@ -1,0 +1,184 @@
+"""Writing a DataFrame's rows with Spark's own Parquet writer, in one Spark job.
+
+    driver     columns and partition values as Spark expressions ─▶ a job of ours over the rows, run by a WriteDesk
+    executor   a DEK and an AAD prefix for each file, made there ─▶ Parquet straight to its place ─▶ answer, sealed
+    driver     the answers of the attempts that won ─▶ manifest entries, for the one commit of write.py
+
+No committer or format of Spark is involved, nor any setting of the session: other writes in it go their way. Nothing is renamed. What an
+attempt that fails has written it removes; what it cannot is removed by the driver, which gave every file its place (write_places.py).
+
+Rows of a partitioned table are sorted by partition within each task, so a task has one file open at a time.
+
+Raises ConfigurationError where path="jvm" was asked for and cannot serve. What fails on an executor fails the job with Spark's error.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema, sanitize_column_names
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.jvm.fitness import reason_against_session
+from tablecrypt.spark.jvm.hadoop import length_in_hadoop
+from tablecrypt.spark.jvm.install import JvmSide, jvm_side
+from tablecrypt.spark.jvm.partition_columns import partition_column, stored_fields
+from tablecrypt.spark.jvm.sealed_answers import AnswerKey
+from tablecrypt.spark.jvm.stored_columns import quoted, stored_columns
+from tablecrypt.spark.jvm.stored_schema import inner_ids, stored_json
+from tablecrypt.spark.jvm.unserved import check_messages, serve_unless, served
+from tablecrypt.spark.jvm.write_fitness import reason_against_rows, reason_against_store
+from tablecrypt.spark.jvm.write_places import Places, open_desk
+from tablecrypt.spark.jvm.write_settings import write_settings
+from tablecrypt.spark.jvm.written_files import decode_answer, split_answers
+from tablecrypt.spark.layout import Distribution
+from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.table_file_io import TableFileIO
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+logger = logging.getLogger(__name__)
+
+_PARTITION: Final = "__tablecrypt_partition_"
+_IN_THE_CLEAR: Final = (
+    "rows would be committed that whoever reaches the driver answered: set spark.authenticate and spark.network.crypto.enabled"
+)
+
+
+@dataclass(frozen=True)
+class PlannedWrite:
+    """Rows ready to be written: the stored columns, then the partition values."""
+
+    rows: DataFrame
+    located: LocatedTable
+    stored: Schema
+    side: JvmSide
+
+
+def planned_write(
+    df: DataFrame, located: LocatedTable, distribute_by: Distribution | None, sort_by: Sequence[str] | None, *, forced: bool
+) -> PlannedWrite | None:
+    """Return how rows will be written. None where the portable path has to write them.
+
+    Args:
+        df: rows that fit the table.
+        located: the table.
+        distribute_by: see layout.py.
+        sort_by: columns of `df`, likewise.
+        forced: raise instead of returning None, and go on, with a warning, where Spark's messages are not authenticated and encrypted.
+
+    Raises:
+        ConfigurationError: `forced`, and the write cannot be served; or a layout that cannot be.
+    """
+    return served(lambda: _planned(df, located, distribute_by, sort_by, forced), located.name, "written", forced=forced)
+
+
+def write_planned(write: PlannedWrite) -> list[DataFile]:
+    """Write the rows, and return the manifest entries of the files. If anything fails, no file is left.
+
+    Raises:
+        AuthenticationError: an answer was changed on its way.
+        FormatError: an answer does not hold what it should.
+        ConfigurationError: Hadoop put the files elsewhere than PyIceberg looks for them.
+    """
+    located = write.located
+    io = cast(EncryptingFileIO, located.table.io)
+    places = Places(located.table.metadata)
+    committed: list[DataFile] = []
+    try:
+        committed = _run(write, places)
+        _check_found(io, committed)
+    except BaseException:
+        places.remove_except(io, ())
+        raise
+    places.remove_except(io, [file.file_path for file in committed])
+    return committed
+
+
+def _planned(
+    df: DataFrame, located: LocatedTable, distribute_by: Distribution | None, sort_by: Sequence[str] | None, forced: bool
+) -> PlannedWrite:
+    spark = df.sparkSession
+    serve_unless(reason_against_session(spark))
+    check_messages(spark, located, _IN_THE_CLEAR, forced=forced)
+    serve_unless(reason_against_rows(df.schema, located))
+    serve_unless(reason_against_store(located, lambda location: length_in_hadoop(spark, location)))
+    side = jvm_side(spark)
+    schema = located.table.schema()
+    stored = sanitize_column_names(schema)
+    rows = df.select(stored_columns(df, schema, stored))
+    return PlannedWrite(_laid_out(rows, located, stored, side, distribute_by, _order(df, schema, stored, sort_by)), located, stored, side)
+
+
+def _order(df: DataFrame, schema: Schema, stored: Schema, sort_by: Sequence[str] | None) -> list[str]:
+    """Return the stored names of the columns to sort by."""
+    order = list(sort_by or ())
+    check_sort_columns(order, df.columns)
+    names = {field.name: at_rest.name for field, at_rest in zip(schema.fields, stored.fields, strict=True)}
+    return [names[name] for name in order]
+
+
+def _laid_out(
+    rows: DataFrame, located: LocatedTable, stored: Schema, side: JvmSide, distribute_by: Distribution | None, order: list[str]
+) -> DataFrame:
+    spec = located.table.spec()
+    check_distribution(distribute_by, spec)
+    fields = stored_fields(spec)
+    if not fields:
+        return rows.sortWithinPartitions(*map(quoted, order)) if order else rows
+
+    def bucket(count: int, column: Column) -> Column:
+        return _bucket(side, count, column)
+
+    names = [f"{_PARTITION}{number}" for number in range(len(fields))]
+    values = [partition_column(field, stored, bucket).alias(name) for field, name in zip(fields, names, strict=True)]
+    keyed = rows.select("*", *values)
+    if distribute_by is not None:
+        keyed = keyed.repartition(*names)
+    return keyed.sortWithinPartitions(*names, *map(quoted, order))
+
+
+def _bucket(side: JvmSide, count: int, column: Any) -> Column:
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(side.bucket(count, column._jc))
+
+
+def _run(write: PlannedWrite, places: Places) -> list[DataFile]:
+    metadata = write.located.table.metadata
+    key = AnswerKey()
+    length = cast(TableFileIO, write.located.table.io).manager.data_key_length
+    settings = write_settings(metadata.properties) | {"tablecrypt.dek-length": str(length)}
+    partitions = write.rows.select(write.rows.columns[len(write.stored.fields) :]).schema.json()
+    rows: Any = write.rows
+    desk = write.side.broker.openDesk(f"tablecrypt-write-{secrets.token_hex(8)}")
+    with open_desk(desk, places):
+        sealed = desk.write(
+            rows._jdf, key.write_id, key.public_key, stored_json(write.stored), partitions, inner_ids(write.stored), settings
+        )
+    files: list[DataFile] = []
+    for task, answer in enumerate(split_answers(bytes(sealed))):
+        attempt, written = decode_answer(key.open(task, answer))
+        for file in written:
+            places.check_was_given(file.location, task, attempt)
+            files.append(file.entry(metadata))
+    return files
+
+
+def _check_found(io: EncryptingFileIO, files: Sequence[DataFile]) -> None:
+    """Look for one file of each bucket: Hadoop may know another store by the same name."""
+    for file in {urlsplit(file.file_path)[:2]: file for file in files}.values():
+        try:
+            length = len(io.sealed_input(file.file_path))
+        except OSError as error:
+            raise ConfigurationError(f"{file.file_path}: Hadoop wrote it, and PyIceberg does not find it") from error
+        if length != file.file_size_in_bytes:
+            raise ConfigurationError(f"{file.file_path}: Hadoop wrote {file.file_size_in_bytes} bytes, PyIceberg finds {length}")

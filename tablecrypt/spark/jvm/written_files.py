@@ -1,0 +1,168 @@
+"""What a writing task tells of its files, and the manifest entries that the driver makes of it.
+
+    answer    = attempt (8) | number of files (4) | file | file | ...
+    file      = location | length of the file (8) | DEK | AAD prefix | partition | NaN counts | footer
+    partition = for each of its fields: 00 for null, or 01, length (4), the value in Iceberg's single-value form
+    NaN counts = how many (4), for each: field id (4) | NaNs in that column (8)
+    footer    = the file's Parquet FileMetaData in plaintext, Thrift's compact protocol
+
+location, DEK, AAD prefix, partition, footer: each its length (4), then the bytes. Numbers are big endian; lengths are in bytes. DEKs are in
+the clear here: the whole is only ever sealed (sealed_answers.py).
+
+The entries are those that the portable path would make: from the footer by the same code, with the table's metrics modes.
+
+Raises FormatError for bytes that are no such answer, AuthenticationError where an answer names a file that its task was not given.
+
+Iceberg table spec, "Manifests" (data_file), appendix D "Binary single-value serialization".
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.typedef import Record
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table.statistics import data_file_statistics
+
+_MAGIC: Final = b"PAR1"
+_BROKEN: Final = (pa.ArrowException, ConfigurationError, struct.error, KeyError, IndexError, OSError, OverflowError, TypeError, ValueError)
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """One file, as its task tells of it."""
+
+    location: str
+    key_metadata: StandardKeyMetadata
+    partition: bytes
+    nan_counts: dict[int, int]
+    footer: bytes
+
+    def entry(self, metadata: TableMetadata) -> DataFile:
+        """Return the manifest entry of the file. FormatError where its parts do not fit the table."""
+        try:
+            return self._entry(metadata)
+        except _BROKEN as error:
+            raise FormatError(f"{self.location}: what its task tells of it cannot be understood: {type(error).__name__}") from error
+
+    def _entry(self, metadata: TableMetadata) -> DataFile:
+        statistics = data_file_statistics(self._parsed_footer(), sanitize_column_names(metadata.schema()), metadata.properties)
+        _put_nan_counts(statistics, self.nan_counts)
+        entry = EncryptedDataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=self.location,
+            file_format=FileFormat.PARQUET,
+            partition=partition_record(self.partition, metadata.spec(), metadata.schema()),
+            file_size_in_bytes=self.key_metadata.file_length,
+            sort_order_id=None,
+            equality_ids=None,
+            key_metadata=self.key_metadata.encode(),
+            **statistics,
+        )
+        entry.spec_id = metadata.default_spec_id
+        return entry
+
+    def _parsed_footer(self) -> pq.FileMetaData:
+        return pq.read_metadata(io.BytesIO(_MAGIC + self.footer + struct.pack("<I", len(self.footer)) + _MAGIC))
+
+
+def decode_answer(content: bytes) -> tuple[int, list[WrittenFile]]:
+    """Return the attempt that answered, and its files."""
+    parts = _Parts(content)
+    try:
+        attempt, count = parts.number(8), parts.number(4)
+        files = [_decoded(parts) for _ in range(count)]
+    except _BROKEN as error:
+        raise FormatError(f"a task's answer cannot be understood: {type(error).__name__}") from error
+    if parts.left:
+        raise FormatError(f"a task's answer has {parts.left} bytes too many")
+    return attempt, files
+
+
+def partition_record(content: bytes, spec: PartitionSpec, schema: Schema) -> Record:
+    """Return partition values, as a manifest entry holds them, from the form drawn above. FormatError for other bytes."""
+    parts = _Parts(content)
+    values = []
+    try:
+        for field in spec.fields:
+            if isinstance(field.transform, VoidTransform) or not parts.number(1):
+                values.append(None)
+            else:
+                values.append(from_bytes(field.transform.result_type(schema.find_type(field.source_id)), parts.sized()))
+    except _BROKEN as error:
+        raise FormatError(f"partition values cannot be understood: {type(error).__name__}") from error
+    if parts.left:
+        raise FormatError(f"partition values have {parts.left} bytes too many")
+    return Record(*values)
+
+
+def split_answers(content: bytes) -> list[bytes]:
+    """Return sealed answers, each of which comes with its length in 4 bytes."""
+    parts = _Parts(content)
+    answers = []
+    while parts.left:
+        answers.append(parts.sized())
+    return answers
+
+
+class _Parts:
+    """Bytes, read from front to back. ValueError where there are too few."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._content) - self._at
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self._taken(size), "big")
+
+    def sized(self) -> bytes:
+        return self._taken(self.number(4))
+
+    def _taken(self, size: int) -> bytes:
+        if size > self.left:
+            raise ValueError(f"{size} bytes are needed, {self.left} are left")
+        self._at += size
+        return self._content[self._at - size : self._at]
+
+
+def _decoded(parts: _Parts) -> WrittenFile:
+    location, length = parts.sized().decode(), parts.number(8)
+    key_metadata = StandardKeyMetadata(Secret(parts.sized()), parts.sized(), length)
+    partition = parts.sized()
+    nan_counts = dict(_nan_counts(parts))
+    return WrittenFile(location, key_metadata, partition, nan_counts, parts.sized())
+
+
+def _nan_counts(parts: _Parts) -> Iterator[tuple[int, int]]:
+    for _ in range(parts.number(4)):
+        yield parts.number(4), parts.number(8)
+
+
+def _put_nan_counts(statistics: dict[str, Any], counts: dict[int, int]) -> None:
+    """Add the counts of columns that have others, and leave out bounds that a NaN made: Parquet's writer sorts it above all numbers."""
+    statistics["nan_value_counts"] = {field_id: count for field_id, count in counts.items() if field_id in statistics["value_counts"]}
+    for field_id, count in counts.items():
+        if count:
+            statistics["lower_bounds"].pop(field_id, None)
+            statistics["upper_bounds"].pop(field_id, None)

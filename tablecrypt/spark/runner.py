@@ -1,0 +1,210 @@
+"""Work on many files as Spark jobs: the Runner of tablecrypt.maintenance on a cluster's executors.
+
+    driver      works spread over parts of about equal size ─▶ each part sealed as one TASK message; the function and the store as SHARED
+                parts go out in several small jobs, a few at a time
+    executor    opens its part, runs the function over it ─▶ results, and the keys that it made, sealed as one RESULT message
+    driver      opens the results of each job as it ends, and yields them: so progress is seen while the rest still runs
+
+A task that fails is tried again by Spark, and of two attempts the answer of one is taken. An error of tablecrypt.errors that trying again
+cannot change is sent back sealed, and raised on the driver as itself; what else goes wrong on an executor fails its task, and after
+spark.task.maxFailures attempts it is raised as Spark's own PythonException with the error's text.
+
+When a work fails, jobs under way are still done, and no other is begun. When the consumer stops, those under way are cancelled; Spark ends
+their tasks a moment later, and files that these write until then are named by nothing (`tablecrypt.maintenance.remove_orphan_files`).
+
+Raises AuthenticationError for an answer that was changed on its way.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from tablecrypt.errors import AuthenticationError, ConfigurationError, KmsError, TablecryptError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, completed
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, answer_batch, collected
+from tablecrypt.spark.requirements import check_session
+from tablecrypt.spark.sealed_tasks import JobTicket, Role
+from tablecrypt.spark.sealed_work import WorkItem, decode_items, encode_items
+from tablecrypt.spark.sizing import Sizing
+from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table_file_io import TableFileIO
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+W = TypeVar("W")
+R = TypeVar("R")
+
+_JOBS_IN_FLIGHT: Final = 4
+"""A job is as wide as half of the cluster: while one waits for its slowest task, others have tasks to run."""
+_PARTS_PER_CORE: Final = 4
+_OWN_PACKAGE: Final = "tablecrypt"
+
+
+@dataclass(frozen=True)
+class SharedWorkContent:
+    """What every task of a run needs: the FileIO of the table's storage, pickled, and the function. Only ever sent sealed."""
+
+    inner_io: bytes
+    function: FileFunction[Any, Any]
+
+
+class SparkRunner:
+    """Runs on the executors of a Spark session, classic or Connect.
+
+    Executors need this package, access to the table's storage, and the right to decrypt with the table's master key in the KMS.
+
+    Args:
+        spark: a session of Spark 4.0 or newer.
+        table: whose files are worked on; its catalog's properties say how executors reach the KMS.
+
+    Raises:
+        ConfigurationError: an older Spark.
+    """
+
+    def __init__(self, spark: SparkSession, table: EncryptedTable) -> None:
+        check_session(spark)
+        self._spark = spark
+        self._located = LocatedTable(table.catalog, ".".join(table.name()), table)
+
+    def run(self, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
+        """Yield what comes of each work as the job that it is in ends.
+
+        Raises:
+            ConfigurationError: a function that executors cannot find by name, or a way to the KMS that cannot be sent to them.
+            KmsError: the KMS refused to wrap the job key.
+        """
+        if not works:
+            return
+        sizing = Sizing.of(self._spark)
+        parts = sizing.spread(range(len(works)), lambda index: works[index].size, _PARTS_PER_CORE * sizing.cores)
+        ticket, job_key = self._located.issue_job(self._spark)
+        sealed_shared = job_key.seal(Role.SHARED, 0, self._shared_content(function))
+        packages = frozenset({_OWN_PACKAGE, _module_of(function).partition(".")[0]})
+
+        def job(numbers: Sequence[int]) -> list[WorkItem]:
+            tasks = {
+                number: encode_items(WorkItem(index, works[index].work, works[index].keys) for index in parts[number]) for number in numbers
+            }
+            sealed_tasks = {number: job_key.seal(Role.TASK, number, content) for number, content in tasks.items()}
+            answers = _answers(self._spark, ticket, sealed_shared, sealed_tasks)
+            return [item for number, sealed in answers for item in decode_items(job_key.open(Role.RESULT, number, sealed), packages)]
+
+        width = max(1, sizing.cores // 2)
+        jobs = [partial(job, range(start, min(start + width, len(parts)))) for start in range(0, len(parts), width)]
+        with _job_threads(self._spark) as pool:
+            for items in completed(pool, jobs, _JOBS_IN_FLIGHT):
+                yield from _results(items)
+
+    def _shared_content(self, function: FileFunction[Any, Any]) -> bytes:
+        inner_io = pickle.dumps(cast(TableFileIO, self._located.table.io).inner)
+        try:
+            return pickle.dumps(SharedWorkContent(inner_io, function))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ConfigurationError(f"{function} cannot be sent to executors: it must be a function of a module: {error}") from error
+
+
+def run_parts(
+    ticket: JobTicket, sealed_shared: bytes, sealed_tasks: Mapping[int, bytes], first: int, numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Run the function over the works of each part whose number comes in, and yield the answers. Runs on an executor.
+
+    Args:
+        ticket: of the job.
+        sealed_shared: the SHARED message.
+        sealed_tasks: TASK messages by the number of their part.
+        first: what the numbers that come in are added to.
+        numbers: of the parts, from 0.
+    """
+    asked = [first + number for batch in numbers for number in batch.column(0).to_pylist()]
+    if not asked:
+        return
+    job_key = ticket.redeem()
+    shared: SharedWorkContent = pickle.loads(job_key.open(Role.SHARED, 0, sealed_shared))
+    io = EncryptingFileIO(cast(FileIO, pickle.loads(shared.inner_io)))
+    for number in asked:
+        works = decode_items(job_key.open(Role.TASK, number, sealed_tasks[number]), None)
+        done = encode_items(_done(io, shared.function, works))
+        yield answer_batch(number, job_key.seal(Role.RESULT, number, done))
+
+
+def _done(io: EncryptingFileIO, function: FileFunction[Any, Any], works: Iterable[WorkItem]) -> Iterator[WorkItem]:
+    """Yield results, and last the error of the work that failed, if one did."""
+    for each in works:
+        try:
+            done = function(io, each.value, each.keys)
+        except TablecryptError as error:
+            if isinstance(error, KmsError) and error.retryable:
+                raise
+            yield WorkItem(each.index, error)
+            return
+        yield WorkItem(each.index, done.result, done.keys)
+
+
+def _results(items: Iterable[WorkItem]) -> Iterator[tuple[int, FileDone[Any]]]:
+    """Yield the results of a job, then raise the first error in it."""
+    errors: list[TablecryptError] = []
+    for item in items:
+        if item.failed:
+            errors.append(item.value)
+        else:
+            yield item.index, FileDone(item.value, item.keys)
+    for error in errors:
+        raise error
+
+
+def _answers(spark: SparkSession, ticket: JobTicket, sealed_shared: bytes, sealed_tasks: Mapping[int, bytes]) -> list[tuple[int, bytes]]:
+    first = min(sealed_tasks)
+
+    def run_sealed_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_parts(ticket, sealed_shared, sealed_tasks, first, batches)
+
+    parts = spark.range(0, len(sealed_tasks), 1, len(sealed_tasks))
+    answers = collected(parts.mapInArrow(run_sealed_parts, RESULT_SCHEMA).collect())
+    if sorted(number for number, _ in answers) != sorted(sealed_tasks):
+        raise AuthenticationError(f"of {len(sealed_tasks)} tasks of the Spark job, {len(answers)} answers came: one for each is expected")
+    return answers
+
+
+@contextmanager
+def _job_threads(spark: SparkSession) -> Iterator[ThreadPoolExecutor]:
+    """Threads whose Spark jobs have the settings of the calling thread, and are cancelled where this context is left too early."""
+    tag = f"tablecrypt-{uuid.uuid4()}"
+    pool = ThreadPoolExecutor(_JOBS_IN_FLIGHT, thread_name_prefix="tablecrypt-spark", initializer=_adopt(spark, tag))
+    try:
+        yield pool
+    except BaseException:
+        spark.interruptTag(tag)
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _adopt(spark: SparkSession, tag: str) -> Callable[[], None]:
+    """Return what makes a thread's jobs those of the thread that calls this, and gives them a tag besides."""
+    from pyspark.util import inheritable_thread_target
+
+    def add_tag() -> None:
+        spark.addTag(tag)
+
+    adopting: Any = inheritable_thread_target(spark)
+    # Where Python's threads are not pinned to threads of the JVM, PySpark has nothing to hand on and gives the session back.
+    return add_tag if adopting is spark else cast("Callable[[], None]", adopting(add_tag))
+
+
+def _module_of(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__module__", ""))

@@ -1,0 +1,129 @@
+"""What a runner's works and their results are in the bytes of sealed messages.
+
+    message = number of items, 4 bytes LE | item | item | …
+    item    = index of the work, 8 bytes LE | kind, 1 byte: 0 a value, 1 an error | pickle | number of keys, 4 bytes LE | key | key | …
+    pickle  = length, 8 bytes LE | a value without keys, or an error of tablecrypt.errors
+    key     = length, 4 bytes LE | StandardKeyMetadata
+
+The bytes hold DEKs in the clear. A driver that opens what an executor sent takes plain values, and of classes only those that hold values:
+dataclasses, enums and errors of this package and of the function's own, and dates, decimals and uuids. So nothing in an answer is called
+that could do anything on the driver.
+
+Raises FormatError for bytes that are not such a message, and for a class that is not taken.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from typing import Any, Final
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import FormatError, TablecryptError
+
+_COUNT: Final = struct.Struct("<I")
+_ITEM: Final = struct.Struct("<QBQ")
+_LENGTH: Final = struct.Struct("<I")
+_VALUE: Final = 0
+_ERROR: Final = 1
+_VALUE_CLASSES: Final = {
+    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
+    "decimal": {"Decimal"},
+    "uuid": {"UUID", "SafeUUID"},
+}
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """A work, or what came of it: a value, or the error that its function raised."""
+
+    index: int
+    value: Any
+    keys: tuple[StandardKeyMetadata, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether the value is an error."""
+        return isinstance(self.value, TablecryptError)
+
+
+def encode_items(items: Iterable[WorkItem]) -> bytes:
+    """Encode works or results."""
+    listed = list(items)
+    content = bytearray(_COUNT.pack(len(listed)))
+    for item in listed:
+        pickled = pickle.dumps(item.value)
+        content += _ITEM.pack(item.index, _ERROR if item.failed else _VALUE, len(pickled)) + pickled + _COUNT.pack(len(item.keys))
+        for key in item.keys:
+            encoded = key.encode()
+            content += _LENGTH.pack(len(encoded)) + encoded
+    return bytes(content)
+
+
+def decode_items(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
+    """Decode works or results.
+
+    Args:
+        content: the bytes.
+        packages: names of packages whose value classes are taken; None for bytes that the driver made, of which every class is taken.
+    """
+    try:
+        return _decode(content, packages)
+    except (
+        struct.error,
+        pickle.UnpicklingError,
+        ArithmeticError,
+        AttributeError,
+        EOFError,
+        ImportError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise FormatError(f"{len(content)} bytes of work items cannot be decoded: {error}") from error
+
+
+def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
+    (count,) = _COUNT.unpack_from(content)
+    offset = _COUNT.size
+    items: list[WorkItem] = []
+    for _ in range(count):
+        index, kind, length = _ITEM.unpack_from(content, offset)
+        offset += _ITEM.size
+        value = _ValueUnpickler(content[offset : offset + length], packages).load()
+        if (kind == _ERROR) != isinstance(value, TablecryptError):
+            raise FormatError(f"work item {index} says kind {kind} of a {type(value).__name__}")
+        offset += length
+        (key_count,) = _COUNT.unpack_from(content, offset)
+        offset += _COUNT.size
+        keys: list[StandardKeyMetadata] = []
+        for _ in range(key_count):
+            (length,) = _LENGTH.unpack_from(content, offset)
+            offset += _LENGTH.size
+            keys.append(StandardKeyMetadata.decode(content[offset : offset + length]))
+            offset += length
+        items.append(WorkItem(index, value, tuple(keys)))
+    if offset != len(content):
+        raise FormatError(f"{len(content)} bytes of work items end at byte {offset}")
+    return items
+
+
+class _ValueUnpickler(pickle.Unpickler):
+    """Takes classes that hold values, and no function."""
+
+    def __init__(self, content: bytes, packages: frozenset[str] | None) -> None:
+        super().__init__(io.BytesIO(content))
+        self._packages = packages
+
+    def find_class(self, module: str, name: str) -> Any:
+        if self._packages is None or name in _VALUE_CLASSES.get(module, ()):
+            return super().find_class(module, name)
+        if module.partition(".")[0] in self._packages:
+            found = super().find_class(module, name)
+            if isinstance(found, type) and (is_dataclass(found) or issubclass(found, (Enum, TablecryptError))):
+                return found
+        raise FormatError(f"an executor's answer holds {module}.{name}, which is no class that holds values")

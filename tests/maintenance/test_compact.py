@@ -1,0 +1,472 @@
+"""Compaction: the same rows with the same identity in fewer files; what others do meanwhile is kept, or nothing is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.maintenance import compaction
+from tablecrypt.maintenance.compact import compact
+from tablecrypt.maintenance.compaction import Compaction
+from tablecrypt.maintenance.progress import Progress
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True), NestedField(2, "region", StringType()), NestedField(3, "note", StringType())
+)
+BY_REGION = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
+LINEAGE = ("*", "_row_id", "_last_updated_sequence_number")
+
+NewTable = Callable[..., EncryptedTable]
+
+
+@pytest.fixture
+def new_table(warehouse: Path, aws: AwsServer) -> NewTable:
+    def make(spec: PartitionSpec = BY_REGION, **properties: str) -> EncryptedTable:
+        catalog = encrypted_sql_catalog(warehouse, aws)
+        everything = {"encryption.key-id": MASTER_KEY, "write.delete.mode": "merge-on-read", **properties}
+        table = catalog.create_table("db.rows", SCHEMA, partition_spec=spec, properties=everything)
+        assert isinstance(table, EncryptedTable)
+        return table
+
+    return make
+
+
+def rows(first: int, last: int) -> pa.Table:
+    ids = list(range(first, last))
+    return pa.table(
+        {"id": ids, "region": [f"r{each % 2}" for each in ids], "note": [f"{CANARY} {each}" for each in ids]}, schema=SCHEMA.as_arrow()
+    )
+
+
+def fill(table: EncryptedTable, appends: int = 6) -> None:
+    for number in range(appends):
+        table.append(rows(10 * number, 10 * number + 10))
+
+
+def content(table: EncryptedTable, **scan: Any) -> list[dict[str, Any]]:
+    """All rows with their identity, in the order of their ids."""
+    return table.refresh().scan(selected_fields=LINEAGE, **scan).to_arrow().sort_by("id").to_pylist()
+
+
+def files(table: EncryptedTable) -> list[str]:
+    return sorted(task.file.file_path for task in table.refresh().scan().plan_files())
+
+
+def stored(table: EncryptedTable) -> set[str]:
+    return {path.name for path in Path(table.location().removeprefix("file://")).rglob("*.parquet")}
+
+
+def test_short_files_become_one_for_each_partition_and_rows_keep_their_identity(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table)
+    before = content(table)
+    heard: list[Progress] = []
+
+    done = compact(table, progress=heard.append)
+
+    assert content(table) == before
+    assert len(files(table)) == 2
+    assert (done.groups, done.rewritten_files, done.added_files, done.removed_delete_files) == (2, 12, 2, 0)
+    assert done.rewritten_bytes > done.added_bytes > 0
+    snapshot = table.current_snapshot()
+    assert snapshot is not None and snapshot.summary is not None
+    assert done.snapshot_ids == (snapshot.snapshot_id,)
+    assert snapshot.summary.operation == Operation.REPLACE
+    assert snapshot.summary["total-records"] == "60"
+    assert snapshot.summary["total-data-files"] == "2"
+    assert [(each.verb, each.total) for each in heard] == [("compact", 12)] * 2
+    assert heard[-1].done == 12
+
+
+def test_a_second_compaction_finds_nothing_to_do(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table)
+    compact(table)
+    before = table.refresh().metadata_location
+
+    done = compact(table)
+
+    assert (done.groups, done.snapshot_ids) == (0, ())
+    assert table.refresh().metadata_location == before
+
+
+def test_deletion_vectors_are_applied_and_go(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table)
+    table.delete("id in (3, 4, 25)")
+    before = content(table)
+
+    done = compact(table)
+
+    assert content(table) == before
+    assert done.removed_delete_files == 3
+    assert not any(task.delete_files for task in table.scan().plan_files())
+    snapshot = table.current_snapshot()
+    assert snapshot is not None and snapshot.summary is not None
+    assert snapshot.summary["total-position-deletes"] == "0"
+    assert snapshot.summary["removed-dvs"] == "3"
+
+
+def test_many_deletes_make_a_partition_worth_it_and_few_do_not(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table, 1)
+    table.delete("id in (0, 1, 2, 3)")
+    before = content(table)
+
+    assert compact(table, delete_ratio=0.5).groups == 0
+    done = compact(table, delete_ratio=0.4)
+
+    assert content(table) == before
+    assert (done.groups, done.rewritten_files, done.removed_delete_files) == (2, 2, 2)
+
+
+def test_files_that_are_all_deleted_leave_none(new_table: NewTable) -> None:
+    table = new_table(PartitionSpec())
+    fill(table)
+    table.delete("id < 59")
+    before = content(table)
+
+    done = compact(table)
+
+    assert content(table) == before
+    assert [row["id"] for row in before] == [59]
+    assert len(files(table)) == 1
+    assert done.conflicts == ()
+
+
+def test_only_files_that_may_match_are_rewritten(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table)
+    before = content(table)
+
+    done = compact(table, "region = 'r1'")
+
+    assert content(table) == before
+    assert (done.rewritten_files, done.added_files) == (6, 1)
+    assert len(files(table)) == 7
+
+
+def test_files_of_an_earlier_partitioning_and_schema_become_files_of_today(new_table: NewTable) -> None:
+    table = new_table(PartitionSpec())
+    fill(table)
+    with table.update_spec() as change:
+        change.add_field("id", BucketTransform(2), "id_bucket")
+    with table.update_schema() as evolution:
+        evolution.rename_column("note", "comment")
+        evolution.add_column("extra", StringType())
+        evolution.delete_column("region")
+    before = content(table)
+
+    compact(table)
+
+    assert content(table) == before
+    assert {task.file.spec_id for task in table.scan().plan_files()} == {table.spec().spec_id}
+    assert len(files(table)) == 2
+
+
+def test_a_long_file_is_cut(new_table: NewTable) -> None:
+    table = new_table(PartitionSpec(), **{"write.parquet.row-group-limit": "500"})
+    table.append(rows(0, 20_000))
+    before = content(table)
+    size = next(iter(table.scan().plan_files())).file.file_size_in_bytes
+
+    done = compact(table, target_file_size=size // 4)
+
+    assert content(table) == before
+    assert 3 <= done.added_files <= 8
+
+
+def test_rows_of_a_group_are_sorted(new_table: NewTable) -> None:
+    table = new_table(PartitionSpec())
+    for first in (40, 0, 20):
+        table.append(rows(first, first + 20).sort_by([("id", "descending")]))
+    before = content(table)
+
+    compact(table, min_input_files=2, sort_by=["region", "id"])
+
+    assert content(table) == before
+    in_file = table.scan().to_arrow()
+    assert in_file["id"].to_pylist() == in_file.sort_by([("region", "ascending"), ("id", "ascending")])["id"].to_pylist()
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table)
+    table.delete("id = 3")
+    location, names = table.refresh().metadata_location, stored(table)
+
+    planned = compact(table, dry_run=True)
+
+    assert (table.refresh().metadata_location, stored(table)) == (location, names)
+    done = compact(table)
+    assert planned.dry_run and not done.dry_run
+    assert (planned.groups, planned.rewritten_files, planned.rewritten_bytes, planned.removed_delete_files) == (
+        done.groups,
+        done.rewritten_files,
+        done.rewritten_bytes,
+        done.removed_delete_files,
+    )
+
+
+def test_a_branch_is_compacted_and_main_is_left(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table)
+    head = table.current_snapshot()
+    assert head is not None
+    table.manage_snapshots().create_branch(head.snapshot_id, "work").commit()
+    table.append(rows(100, 110), branch="work")
+    main, before = files(table), table.refresh().scan(selected_fields=LINEAGE).use_ref("work").to_arrow().sort_by("id")
+
+    done = compact(table, branch="work")
+
+    table.refresh()
+    assert done.rewritten_files == 14
+    assert table.scan(selected_fields=LINEAGE).use_ref("work").to_arrow().sort_by("id") == before
+    assert files(table) == main
+    assert table.metadata.refs["work"].snapshot_id == done.snapshot_ids[0]
+    with pytest.raises(ConfigurationError, match="has no branch 'other'"):
+        compact(table, branch="other")
+
+
+def test_an_empty_table_has_nothing_to_compact(new_table: NewTable) -> None:
+    assert compact(new_table()).groups == 0
+
+
+def test_time_travel_still_reads_the_old_files(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table)
+    head = table.current_snapshot()
+    assert head is not None
+    before = content(table)
+
+    compact(table)
+
+    assert content(table, snapshot_id=head.snapshot_id) == before
+
+
+class Meanwhile:
+    """Does something between the rewriting and the commit, through another handle on the table."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, table: EncryptedTable, act: Callable[[EncryptedTable], object]) -> None:
+        original = Compaction.finish
+
+        def finish(job: Compaction) -> Any:
+            other = table.catalog.load_table(table.name())
+            assert isinstance(other, EncryptedTable)
+            act(other)
+            return original(job)
+
+        monkeypatch.setattr(Compaction, "finish", finish)
+
+
+def test_rows_appended_meanwhile_are_kept(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table()
+    fill(table)
+    Meanwhile(monkeypatch, table, lambda other: other.append(rows(1000, 1010)))
+    before = content(table)
+
+    compact(table)
+
+    after = content(table)
+    assert [row["id"] for row in after] == [*range(60), *range(1000, 1010)]
+    assert after[:60] == before
+    assert len({row["_row_id"] for row in after}) == 70
+
+
+@pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
+def test_rows_deleted_meanwhile_are_a_conflict_that_loses_nothing(new_table: NewTable, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    table = new_table(**{"write.delete.mode": mode})
+    fill(table)
+    Meanwhile(monkeypatch, table, lambda other: other.delete("id = 7"))
+    known = stored(table)
+
+    with pytest.raises(ValidationException, match=r"were deleted while it was rewritten|were removed while they were rewritten"):
+        compact(table)
+
+    assert [row["id"] for row in content(table)] == [each for each in range(60) if each != 7]
+    assert len(stored(table) - known) == (1 if mode == "copy-on-write" else 0), "files of the compaction are left"
+
+
+def test_a_delete_in_a_file_that_is_not_rewritten_is_no_conflict(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table()
+    fill(table)
+    Meanwhile(monkeypatch, table, lambda other: other.delete("id = 7"))
+
+    done = compact(table, "region = 'r0'")
+
+    assert done.added_files == 1
+    assert [row["id"] for row in content(table)] == [each for each in range(60) if each != 7]
+
+
+def test_two_compactions_at_once_do_not_both_land(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table()
+    fill(table)
+    before = content(table)
+    plain = Compaction.finish
+    entered: list[bool] = []
+
+    def finish(job: Compaction) -> Any:
+        if not entered:
+            entered.append(True)
+            compact(table)
+        return plain(job)
+
+    monkeypatch.setattr(Compaction, "finish", finish)
+
+    with pytest.raises(ValidationException, match="were removed while they were rewritten"):
+        compact(table)
+
+    assert content(table) == before
+    assert len(files(table)) == 2
+
+
+def test_partial_progress_commits_groups_and_says_which_conflicted(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table()
+    fill(table)
+    original = Compaction.take
+    taken: list[int] = []
+
+    def take(job: Compaction, *arguments: Any) -> None:
+        if not taken:
+            other = table.catalog.load_table(table.name())
+            other.delete("id = 7")
+        taken.append(len(taken))
+        original(job, *arguments)
+
+    monkeypatch.setattr(Compaction, "take", take)
+
+    done = compact(table, partial_progress=1, workers=1)
+
+    assert len(done.snapshot_ids) == 1
+    assert [("were deleted while it was rewritten" in each) for each in done.conflicts] == [True]
+    assert [row["id"] for row in content(table)] == [each for each in range(60) if each != 7]
+    assert len(files(table)) == 7
+
+
+def test_commits_of_partial_progress_follow_each_other(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table)
+    table.delete("id in (3, 4)")
+    before = content(table)
+
+    done = compact(table, partial_progress=1)
+
+    assert content(table) == before
+    assert (len(done.snapshot_ids), done.groups, done.removed_delete_files, done.conflicts) == (2, 2, 2, ())
+
+
+def test_a_tampered_file_stops_it_and_nothing_is_left(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table)
+    victim = Path(files(table)[3].removeprefix("file://"))
+    good = victim.read_bytes()
+    bad = bytearray(good)
+    bad[len(bad) // 2] ^= 1
+    victim.write_bytes(bad)
+    known, location = stored(table), table.refresh().metadata_location
+
+    with pytest.raises(TamperedFileError, match=victim.name):
+        compact(table, workers=1)
+
+    assert stored(table) == known
+    assert table.refresh().metadata_location == location
+    victim.write_bytes(good)
+
+
+def test_a_commit_of_unknown_outcome_deletes_nothing(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table()
+    fill(table)
+    known = stored(table)
+
+    def lost(*arguments: Any) -> None:
+        raise ConnectionError("the answer of the catalog was lost")
+
+    monkeypatch.setattr(type(table.catalog), "commit_table", lost)
+
+    with pytest.raises(ConnectionError):
+        compact(table)
+
+    assert len(stored(table) - known) == 2
+
+
+def test_a_commit_that_others_always_beat_leaves_nothing(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table(**{"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "2"})
+    fill(table)
+    known = stored(table)
+
+    def beaten(*arguments: Any) -> None:
+        raise CommitFailedException("others were faster")
+
+    monkeypatch.setattr(type(table.catalog), "commit_table", beaten)
+
+    with pytest.raises(CommitFailedException):
+        compact(table)
+
+    assert stored(table) == known
+
+
+def test_a_count_that_does_not_fit_the_manifest_is_refused(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tablecrypt.errors import FormatError
+    from tablecrypt.maintenance.compaction_plan import FileGroup
+
+    table = new_table()
+    fill(table)
+    known = stored(table)
+    monkeypatch.setattr(FileGroup, "living_rows", property(lambda group: 31))
+
+    with pytest.raises(FormatError, match="31 rows by their manifests, 30 read"):
+        compact(table)
+
+    assert stored(table) == known
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"target_file_size": 0}, "target_file_size is 0"),
+        ({"min_input_files": 1}, "min_input_files is 1"),
+        ({"delete_ratio": 0}, "delete_ratio is 0"),
+        ({"sort_by": ["id", "nothing"]}, "sort_by names nothing"),
+        ({"partial_progress": 0}, "partial_progress is 0"),
+        ({"workers": 0}, "workers is 0"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(new_table: NewTable, arguments: dict[str, Any], message: str) -> None:
+    table = new_table()
+    fill(table, 5)
+
+    with pytest.raises(ConfigurationError, match=message):
+        compact(table, **arguments)
+
+
+def test_a_plain_table_is_refused(warehouse: Path, aws: AwsServer) -> None:
+    plain = encrypted_sql_catalog(warehouse.parent, aws).create_table("db.plain", SCHEMA)
+
+    with pytest.raises(ConfigurationError, match="is not an encrypted table"):
+        compact(plain)
+
+
+def test_the_result_names_no_key(new_table: NewTable) -> None:
+    table = new_table()
+    fill(table)
+
+    done = compact(table)
+
+    assert done.as_dict()["table"] == "db.rows"
+    assert compaction.VERB == "compact"
+    assert pc.sum(table.refresh().scan().to_arrow()["id"]).as_py() == sum(range(60))

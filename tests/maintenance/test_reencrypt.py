@@ -1,0 +1,231 @@
+"""Re-encryption: the same rows, row ids and statistics in files under other keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.maintenance import reencrypt
+from tablecrypt.maintenance.progress import Progress
+from tablecrypt.table.content_files import key_metadata_of
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "team", StringType()), NestedField(3, "note", StringType()))
+BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))
+EVERYTHING = ("*", "_row_id", "_last_updated_sequence_number")
+
+
+def rows(first: int, count: int = 20) -> pa.Table:
+    ids = list(range(first, first + count))
+    return pa.table(
+        {"id": ids, "team": ["red" if each % 2 else "blue" for each in ids], "note": [f"{CANARY} {each}" for each in ids]},
+        schema=SCHEMA.as_arrow(),
+    )
+
+
+def new_table(warehouse: Path, aws: AwsServer, **properties: str) -> Table:
+    catalog = encrypted_sql_catalog(warehouse, aws)
+    given = {"encryption.key-id": MASTER_KEY, "write.delete.mode": "merge-on-read", **properties}
+    return catalog.create_table("db.rows", SCHEMA, partition_spec=BY_TEAM, properties=given)
+
+
+@pytest.fixture
+def table(warehouse: Path, aws: AwsServer) -> Table:
+    table = new_table(warehouse, aws)
+    for first in (0, 100, 200):
+        table.append(rows(first))
+    table.delete("id = 3")
+    table.delete("id in (104, 105)")
+    return table
+
+
+def contents(table: Table) -> list[dict[str, Any]]:
+    """Every row with its row id and sequence number."""
+    return sorted(table.scan(selected_fields=EVERYTHING).to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+
+
+def summary(table: Table) -> dict[str, str]:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None and snapshot.summary is not None
+    return snapshot.summary.model_dump()
+
+
+def data_files(table: Table) -> dict[str, Any]:
+    return {task.file.file_path: task.file for task in table.scan().plan_files()}
+
+
+def test_rows_and_row_ids_stay_and_every_file_and_key_is_new(table: Table) -> None:
+    before, files = contents(table), data_files(table)
+    result = reencrypt(table)
+    assert (result.data_files, result.delete_files, result.gone, result.resumed, result.unused) == (6, 0, 0, 0, ())
+    after = data_files(table)
+    assert contents(table) == before
+    assert files.keys().isdisjoint(after)
+    keys = [key_metadata_of(file).encryption_key.reveal() for file in (*files.values(), *after.values())]
+    assert len(set(keys)) == 12
+
+
+def test_statistics_sequence_numbers_and_partitions_stay(table: Table) -> None:
+    def facts(table: Table) -> list[Any]:
+        tasks = list(table.scan().plan_files())
+        return sorted(
+            (
+                [
+                    task.file.lower_bounds,
+                    task.file.upper_bounds,
+                    task.file.column_sizes,
+                    task.file.split_offsets,
+                    task.file.first_row_id,
+                    task.data_sequence_number,
+                    task.file.partition[0],
+                    task.file.record_count,
+                ]
+                for task in tasks
+            ),
+            key=str,
+        )
+
+    before = facts(table)
+    reencrypt(table)
+    assert facts(table) == before
+
+
+def test_the_snapshot_says_that_it_replaces(table: Table) -> None:
+    before = summary(table)
+    result = reencrypt(table)
+    after = summary(table)
+    assert table.metadata.current_snapshot_id == result.snapshot_id
+    assert after["operation"] == "replace"
+    for name in ("total-records", "total-data-files", "total-position-deletes", "total-delete-files"):
+        assert after[name] == before[name]
+
+
+def test_rows_deleted_earlier_stay_deleted_and_later_deletes_work(table: Table) -> None:
+    reencrypt(table)
+    table.delete("id = 106")
+    assert {3, 104, 105, 106}.isdisjoint(row["id"] for row in contents(table))
+    assert len(contents(table)) == 56
+
+
+def test_keys_of_another_length_can_be_asked_for(table: Table) -> None:
+    reencrypt(table, data_key_length=32)
+    assert {len(key_metadata_of(file).encryption_key) for file in data_files(table).values()} == {32}
+
+
+def test_a_filter_leaves_other_partitions_alone(table: Table) -> None:
+    files = data_files(table)
+    result = reencrypt(table, where="team = 'red'")
+    stayed = files.keys() & data_files(table).keys()
+    assert result.data_files == 3
+    assert len(stayed) == 3 and all("team=blue" in location for location in stayed)
+    assert len(contents(table)) == 57
+
+
+def test_only_files_with_keys_from_before_a_moment_are_taken(table: Table) -> None:
+    second = table.snapshots()[1]
+    moment = dt.datetime.fromtimestamp(second.timestamp_ms / 1000, dt.UTC)
+    assert reencrypt(table, older_than=moment, dry_run=True).data_files == 2
+    later = moment + dt.timedelta(days=1)
+    assert reencrypt(table, older_than=later, dry_run=True).data_files == 6
+
+
+def test_a_dry_run_changes_nothing(table: Table) -> None:
+    before = table.metadata_location
+    result = reencrypt(table, dry_run=True)
+    assert (result.data_files, result.snapshot_id) == (6, None) and result.size > 0
+    assert table.refresh().metadata_location == before
+
+
+def test_progress_grows_from_nothing_to_all(table: Table) -> None:
+    heard: list[Progress] = []
+    result = reencrypt(table, progress=heard.append)
+    assert [heard[0].done, heard[-1].done, heard[-1].total] == [0, result.size, result.size]
+    assert [step.done for step in heard] == sorted(step.done for step in heard)
+
+
+def test_rows_that_others_append_and_delete_meanwhile_survive(table: Table) -> None:
+    """The other writer comes in while files are encrypted: after the plan, before the commit."""
+    other = table.catalog.load_table("db.rows")
+    interfered: list[int] = []
+
+    def interfere(step: Progress) -> None:
+        if not interfered and step.done:
+            interfered.append(step.done)
+            other.append(rows(300))
+            other.delete("id in (1, 101, 305)")
+
+    reencrypt(table, progress=interfere)
+    expected = ({*range(20), *range(100, 120), *range(200, 220), *range(300, 320)}) - {3, 104, 105, 1, 101, 305}
+    assert {row["id"] for row in contents(table)} == expected
+
+
+def test_a_file_that_others_drop_meanwhile_stays_dropped(table: Table) -> None:
+    other = table.catalog.load_table("db.rows")
+    interfered: list[int] = []
+
+    def interfere(step: Progress) -> None:
+        if not interfered and step.done:
+            interfered.append(step.done)
+            other.delete("team = 'red'")
+
+    result = reencrypt(table, progress=interfere)
+    assert (result.gone, len(result.unused)) == (3, 3)
+    assert {row["team"] for row in contents(table)} == {"blue"}
+
+
+class KilledError(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("step", range(7))
+def test_a_killed_run_is_continued(table: Table, step: int) -> None:
+    heard: list[Progress] = []
+
+    def kill(progress: Progress) -> None:
+        heard.append(progress)
+        if len(heard) > step:
+            raise KilledError
+
+    before = contents(table)
+    with pytest.raises(KilledError):
+        reencrypt(table, progress=kill)
+    assert contents(table) == before
+    result = reencrypt(table)
+    assert (result.data_files, result.resumed) == (6, step)
+    assert contents(table) == before
+    assert not list(Path(table.location().removeprefix("file://")).glob("metadata/tablecrypt-reencrypt/*"))
+
+
+def test_a_damaged_file_is_named_and_nothing_is_committed(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    table = new_table(unwatched_warehouse, aws)
+    table.append(rows(0))
+    path = Path(next(iter(data_files(table))).removeprefix("file://"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
+    before = table.metadata_location
+    with pytest.raises(TamperedFileError, match=path.name):
+        reencrypt(table)
+    assert table.refresh().metadata_location == before
+
+
+def test_an_empty_table_and_unfit_arguments(warehouse: Path, aws: AwsServer) -> None:
+    table = new_table(warehouse, aws)
+    assert reencrypt(table).snapshot_id is None
+    with pytest.raises(ConfigurationError, match="time zone"):
+        reencrypt(table, older_than=dt.datetime(2026, 1, 1))
+    with pytest.raises(ConfigurationError, match="data_key_length"):
+        reencrypt(table, data_key_length=17)
+    with pytest.raises(ConfigurationError, match="no branch"):
+        reencrypt(table, branch="elsewhere")

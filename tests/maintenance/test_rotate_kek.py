@@ -1,0 +1,195 @@
+"""rotate_kek: every snapshot opens under the new KEK and none under the old, no file is touched, and no concurrent commit loses its key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+from tablecrypt.maintenance import rotate_kek
+from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
+from tablecrypt.maintenance.rotate_kek import Rotator
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
+
+
+@pytest.fixture
+def table(tmp_path: Path, aws: AwsServer) -> Table:
+    return table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
+
+
+def files(table: Table) -> dict[Path, int]:
+    folder = Path(table.location().removeprefix("file://"))
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_snapshot_reads_under_the_new_kek_and_the_old_one_is_gone(table: Table) -> None:
+    before, old, sealed = state(table), keks(table), manifest_list_keys(table)
+
+    result = rotate_kek(table)
+
+    (new,) = keks(table)
+    assert new.key_id not in {kek.key_id for kek in old}
+    assert manifest_list_keys(table).keys() == sealed.keys()
+    assert all(key.encrypted_by_id == new.key_id and key != sealed[key.key_id] for key in manifest_list_keys(table).values())
+    assert state(table) == before
+    assert result.new_kek == new.key_id
+    assert result.old_keks == (old[0].key_id,)
+    assert (result.manifest_list_keys, result.pruned) == (4, 0)
+    assert json.loads(json.dumps(result.as_dict()))["table"] == "db.t"
+
+
+def test_only_one_metadata_file_is_written(table: Table) -> None:
+    before = files(table)
+
+    rotate_kek(table)
+
+    after = files(table)
+    assert {path: after[path] for path in before} == before
+    (added,) = after.keys() - before.keys()
+    assert added.name.endswith(".metadata.json")
+
+
+def test_the_old_kek_opens_nothing_of_the_new_metadata(table: Table) -> None:
+    (old,) = keks(table)
+
+    rotate_kek(table)
+
+    assert old.encrypted_key_metadata not in metadata_of(table).model_dump_json()
+
+
+def test_a_dry_run_says_what_would_change_and_changes_nothing(table: Table) -> None:
+    location = table.metadata_location
+
+    result = rotate_kek(table, dry_run=True)
+
+    assert table.refresh().metadata_location == location
+    assert (result.dry_run, result.new_kek, result.manifest_list_keys) == (True, None, 4)
+    assert result.old_keks == (keks(table)[0].key_id,)
+
+
+def test_a_new_kek_has_the_length_that_the_table_asks_for_now(table: Table, aws: AwsServer) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.data-key-length": "32"})
+
+    rotate_kek(table)
+
+    (kek,) = keks(table)
+    opened = aws.kms.decrypt(KeyId=MASTER_KEY, CiphertextBlob=kek.wrapped_bytes())
+    assert len(opened["Plaintext"]) == 32
+
+
+def test_keys_of_snapshots_that_are_gone_go_too(table: Table) -> None:
+    gone = next(key_id for key_id in manifest_list_keys(table))
+    snapshot = next(each for each in metadata_of(table).snapshots if each.key_id == gone)
+    with table.transaction() as transaction:
+        transaction.apply(_remove_snapshot(snapshot.snapshot_id))  # type: ignore[attr-defined]
+
+    result = rotate_kek(table)
+
+    assert result.pruned == 1
+    assert gone not in manifest_list_keys(table)
+
+
+def _remove_snapshot(snapshot_id: int) -> tuple[object, ...]:
+    from pyiceberg.table.update import RemoveSnapshotsUpdate
+
+    return (RemoveSnapshotsUpdate(snapshot_ids=[snapshot_id]),)
+
+
+def test_a_table_without_snapshots_has_nothing_to_rotate(tmp_path: Path, aws: AwsServer) -> None:
+    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.empty", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    location = table.metadata_location
+
+    result = rotate_kek(table)
+
+    assert (result.new_kek, result.old_keks, result.manifest_list_keys) == (None, (), 0)
+    assert table.metadata_location == location
+
+
+def test_a_plain_table_is_refused(tmp_path: Path, aws: AwsServer) -> None:
+    plain = encrypted_sql_catalog(tmp_path, aws).create_table("db.plain", SCHEMA)
+    with pytest.raises(ConfigurationError, match=r"db\.plain is not an encrypted table"):
+        rotate_kek(plain)
+
+
+def test_commits_before_and_after_a_rotation_keep_their_keys_whatever_metadata_they_began_with(table: Table) -> None:
+    """A writer that loaded the table before the rotation commits after it: it seals its snapshot anew instead of losing its key."""
+    writer = table.catalog.load_table("db.t")
+    brancher = table.catalog.load_table("db.t")
+
+    rotate_kek(table)
+    writer.append(rows(300))
+    brancher.append(rows(400), branch="side")
+
+    assert len(keks(writer.refresh())) == 1
+    assert sorted(writer.scan("id >= 300").to_arrow()["id"].to_pylist()) == list(range(300, 320))
+    assert writer.scan("id >= 400").use_ref("side").count() == 20
+    assert len(state(table)) == 6
+
+
+@pytest.mark.parametrize("branch", ["main", "side", "new"])
+def test_a_snapshot_that_comes_in_while_the_rotation_is_planned_is_part_of_it(table: Table, branch: str) -> None:
+    other = table.catalog.load_table("db.t")
+    rotator, came_in = Rotator(), []
+
+    def plan_then_be_overtaken(fresh: object) -> object:
+        planned = rotator.plan(fresh)  # type: ignore[arg-type]
+        if not came_in:
+            came_in.append(other.append(rows(500), branch=branch))
+        return planned
+
+    commit_keys(table, plan_then_be_overtaken, sleep=lambda seconds: None)  # type: ignore[type-var]
+
+    (kek,) = keks(table)
+    assert {key.encrypted_by_id for key in manifest_list_keys(table).values()} == {kek.key_id}
+    assert len(manifest_list_keys(table)) == 5
+    assert len(state(table)) == 5
+
+
+def test_a_rotation_that_others_always_overtake_gives_up_and_changes_nothing(table: Table) -> None:
+    other, waits = table.catalog.load_table("db.t"), []
+
+    def plan_then_be_overtaken(fresh: object) -> object:
+        planned = Rotator().plan(fresh)  # type: ignore[arg-type]
+        other.append(rows(500, 1))
+        return planned
+
+    (kek,) = keks(table)
+    with pytest.raises(CommitFailedException):
+        commit_keys(table, plan_then_be_overtaken, sleep=waits.append, jitter=lambda: 0.0)  # type: ignore[type-var]
+
+    assert waits == [0.1, 0.2, 0.4, 0.8]
+    assert keks(table.refresh()) == [kek]
+
+
+def test_a_table_that_has_lost_a_key_is_not_rotated(table: Table) -> None:
+    lost = next(iter(manifest_list_keys(table)))
+    metadata = metadata_of(table)
+    kept = [key for key in metadata.encryption_keys if key.key_id != lost]
+    broken = metadata.model_copy(update={"encryption_keys": kept})
+    location = table.location() + "/metadata/00099-00000000-0000-0000-0000-000000000000.metadata.json"
+    with table.io.sealed_output(location).create() as stream:  # type: ignore[attr-defined]
+        stream.write(broken.model_dump_json().encode())
+    table.catalog.drop_table("db.t")
+    registered = table.catalog.register_table("db.t", location)
+
+    for dry_run in (True, False):
+        with pytest.raises(KeyNotFoundError, match="needs encryption key"):
+            rotate_kek(registered, dry_run)
+
+
+def test_no_plan_can_take_a_key_that_a_snapshot_needs(table: Table) -> None:
+    """The rule of every commit holds for these verbs too."""
+
+    class Careless:
+        updates = removed_keys([next(iter(manifest_list_keys(table)))])
+
+    with pytest.raises(KeyNotFoundError, match="which the commit would not hold"):
+        commit_keys(table, lambda fresh: Careless())
+    assert len(state(table)) == 4

@@ -1,0 +1,119 @@
+"""Runners: every work is done once, the first error ends the run, and what runs where is chosen by the arguments."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance.runner import FileDone, FileWork, LocalRunner, runner_for
+from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.file_functions import Copying, add, copy_encrypted, count_rows, note_and_wait, refuse_seven
+
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+
+
+@pytest.fixture
+def io() -> EncryptingFileIO:
+    return EncryptingFileIO(PyArrowFileIO())
+
+
+@pytest.fixture
+def table(warehouse: Path, aws: AwsServer) -> EncryptedTable:
+    catalog = encrypted_sql_catalog(warehouse, aws)
+    made = catalog.create_table("db.rows", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    for count in (3, 5, 7):
+        made.append(pa.table({"id": range(count), "note": [CANARY] * count}, schema=SCHEMA.as_arrow()))
+    assert isinstance(made, EncryptedTable)
+    return made
+
+
+def works_of(table: EncryptedTable) -> list[FileWork[str]]:
+    files = [task.file for task in table.scan().plan_files()]
+    return [FileWork(file.file_path, (key_metadata_of(file),), file.file_size_in_bytes) for file in files]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_work_is_done_once(io: EncryptingFileIO, workers: int) -> None:
+    works = [FileWork(number, size=number % 5) for number in range(20)]
+
+    done = list(LocalRunner(io, workers).run(partial(add, 100), works))
+
+    assert sorted((index, each.result) for index, each in done) == [(number, number + 100) for number in range(20)]
+
+
+def test_files_are_read_and_written_with_the_keys_that_travel_beside_the_work(table: EncryptedTable) -> None:
+    works = works_of(table)
+    runner = runner_for(table)
+    assert sorted(done.result for _, done in runner.run(count_rows, works)) == [3, 5, 7]
+    copying = [FileWork(Copying(each.work, f"{table.location()}/copies")) for each in works]
+
+    for index, done in runner.run(copy_encrypted, copying):
+        with (
+            table.io.decrypting_input(done.result.location, done.keys[0]).open() as copied,  # type: ignore[attr-defined]
+            table.io.sealed_input(works[index].work).open() as original,  # type: ignore[attr-defined]
+        ):
+            assert copied.read() == original.read()
+
+
+def test_the_largest_work_is_begun_first(io: EncryptingFileIO) -> None:
+    begun: list[int] = []
+
+    def note(io: EncryptingFileIO, number: int, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[None]:
+        begun.append(number)
+        return FileDone(None)
+
+    assert len(list(LocalRunner(io, 1).run(note, [FileWork(size, size=size) for size in (1, 30, 2, 20)]))) == 4
+
+    assert begun == [30, 20, 2, 1]
+
+
+def test_an_error_is_raised_and_what_was_not_begun_stays_so(io: EncryptingFileIO) -> None:
+    begun: list[int] = []
+
+    def note(io: EncryptingFileIO, number: int, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[int]:
+        begun.append(number)
+        return refuse_seven(io, number, keys)
+
+    with pytest.raises(FormatError, match="seven is not read"):
+        list(LocalRunner(io, 1).run(note, [FileWork(7), *(FileWork(number) for number in range(100, 200))]))
+
+    assert len(begun) < 10
+
+
+def test_works_run_beside_each_other(io: EncryptingFileIO) -> None:
+    together = threading.Barrier(3, timeout=60)
+
+    def meet(io: EncryptingFileIO, number: int, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[int]:
+        together.wait()
+        return FileDone(number)
+
+    assert len(list(LocalRunner(io, 3).run(meet, [FileWork(number) for number in range(6)]))) == 6
+
+
+def test_a_consumer_that_stops_ends_the_run(io: EncryptingFileIO, tmp_path: Path) -> None:
+    results = LocalRunner(io, 1).run(partial(note_and_wait, str(tmp_path)), [FileWork(number) for number in range(100)])
+
+    next(results)
+    results.close()  # type: ignore[attr-defined]
+
+    assert len(list(tmp_path.iterdir())) < 10
+
+
+def test_impossible_numbers_of_workers_are_refused(table: EncryptedTable, io: EncryptingFileIO) -> None:
+    with pytest.raises(ConfigurationError, match="workers is 0"):
+        LocalRunner(io, 0)
+    with pytest.raises(ConfigurationError, match="leave it out where spark= is given"):
+        runner_for(table, spark=object(), workers=2)  # type: ignore[arg-type]

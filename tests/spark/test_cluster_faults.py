@@ -1,0 +1,84 @@
+"""Executors that die, tasks that fail and tasks that run twice, on a cluster of two hosts: rows are exact, and leftovers are found."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tablecrypt.maintenance import remove_orphan_files
+from tests.spark.conftest import Lake
+from tests.spark.test_jvm_path import lake_in
+from tests.support.aws import AwsServer
+from tests.support.plaintext import CANARY
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+JOB: Final = Path(__file__).parents[1] / "support" / "spark_cluster_faults.py"
+SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
+PROPERTIES: Final = {"encryption.key-id": "alias/orders", "write.target-file-size-bytes": "200000"}
+ROWS: Final = 8000
+TIMES: Final = 4
+
+
+@pytest.fixture(scope="module")
+def cluster_lake(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    lake = lake_in(tmp_path_factory.mktemp("faults-lake"), aws)
+    table = lake.catalog.create_table("db.read", SCHEMA, properties=PROPERTIES)
+    for first in range(0, ROWS, ROWS // 4):
+        ids = range(first, first + ROWS // 4)
+        table.append(pa.table({"id": pa.array(ids, pa.int64()), "note": [CANARY] * len(ids)}, schema=SCHEMA.as_arrow()))
+    lake.catalog.create_table("db.written", SCHEMA, properties=PROPERTIES)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def answers(java_runtime: None, cluster_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("faults")
+    job = {
+        "folder": str(folder),
+        "properties": cluster_lake.properties,
+        "warehouse": str(cluster_lake.warehouse),
+        "read": cluster_lake.identifier("db.read"),
+        "written": cluster_lake.identifier("db.written"),
+        "rows": ROWS,
+        "times": TIMES,
+        "canary": CANARY,
+    }
+    run = subprocess.run(
+        [sys.executable, str(JOB)], input=json.dumps(job), capture_output=True, text=True, check=False, timeout=600, cwd=folder
+    )
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-6000:]
+    answered: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return answered
+
+
+@pytest.mark.parametrize("fault", ["raise", "kill", "slow"])
+@pytest.mark.parametrize("job", ["write python", "read python", "read jvm"])
+def test_rows_are_exact_whatever_happened_to_a_task(answers: dict[str, Any], job: str, fault: str) -> None:
+    assert answers[f"{job} {fault}"] == TIMES
+
+
+def test_every_fault_struck(answers: dict[str, Any]) -> None:
+    assert answers["strikes"] == TIMES * (len(answers) - 1)
+
+
+def test_what_dead_executors_left_is_found_and_removed(answers: dict[str, Any], cluster_lake: Lake) -> None:
+    table = cluster_lake.catalog.load_table("db.written")
+    ids = sorted(table.scan().to_arrow()["id"].to_pylist())
+    soon = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)
+
+    found = remove_orphan_files(table, older_than=soon).found
+    assert len([file for file in found if file.location.endswith(".parquet")]) >= TIMES
+    assert len(remove_orphan_files(table, older_than=soon, dry_run=False).deleted) == len(found)
+
+    named = {task.file.file_path.rpartition("/")[2] for task in table.refresh().scan().plan_files()}
+    assert {path.name for path in (cluster_lake.warehouse / "db" / "written").rglob("*.parquet")} == named
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ids

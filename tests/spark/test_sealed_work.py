@@ -1,0 +1,126 @@
+"""Works and results as bytes: what went in comes out, and bytes that are something else are refused, above all code."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import os
+import pickle
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import FormatError, KmsAccessDeniedError, TamperedFileError
+from tablecrypt.maintenance.progress import Progress
+from tablecrypt.spark.sealed_work import WorkItem, decode_items, encode_items
+
+OWN = frozenset({"tablecrypt"})
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text() | st.binary() | st.dates() | st.uuids() | st.decimals(allow_nan=False),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+KEYS = st.builds(
+    lambda key, prefix, length: StandardKeyMetadata(Secret(key), prefix, length),
+    st.binary(min_size=16, max_size=16),
+    st.binary(min_size=16, max_size=16),
+    st.none() | st.integers(0, 2**40),
+)
+ITEMS = st.lists(st.builds(WorkItem, st.integers(0, 2**40), VALUES, st.lists(KEYS, max_size=3).map(tuple)), max_size=5)
+
+
+def comparable(items: list[WorkItem]) -> list[Any]:
+    return [(item.index, item.value, [key.encode() for key in item.keys]) for item in items]
+
+
+@given(items=ITEMS)
+def test_items_come_back_as_they_went(items: list[WorkItem]) -> None:
+    assert comparable(decode_items(encode_items(items), OWN)) == comparable(items)
+
+
+@given(items=ITEMS, cut=st.integers(1, 100))
+def test_cut_items_are_refused(items: list[WorkItem], cut: int) -> None:
+    content = encode_items(items)
+
+    with pytest.raises(FormatError):
+        decode_items(content[: max(0, len(content) - cut)], OWN)
+
+
+@given(content=st.binary(max_size=200))
+def test_other_bytes_are_refused_or_empty(content: bytes) -> None:
+    try:
+        items = decode_items(content, OWN)
+    except FormatError:
+        return
+    assert encode_items(items)[:4] == content[:4]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Progress("verify", 1, 2, "files"),
+        [dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.time(1), dt.timedelta(1)],
+        Decimal("1.50"),
+        uuid.UUID(int=7),
+    ],
+)
+def test_values_of_this_package_and_of_the_standard_library_are_taken(value: Any) -> None:
+    assert decode_items(encode_items([WorkItem(3, value)]), OWN) == [WorkItem(3, value)]
+
+
+@pytest.mark.parametrize("error", [TamperedFileError("s3://a/b", "its footer"), KmsAccessDeniedError("no", retryable=False)])
+def test_errors_come_back_as_themselves(error: Exception) -> None:
+    [item] = decode_items(encode_items([WorkItem(3, error)]), OWN)
+
+    assert item.failed
+    assert type(item.value) is type(error)
+    assert (str(item.value), item.value.args) == (str(error), error.args)
+
+
+class Runs:
+    """A pickle that calls something when it is opened."""
+
+    def __init__(self, *call: Any) -> None:
+        self._call = call
+
+    def __reduce__(self) -> Any:
+        return self._call[0], self._call[1:]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Runs(os.getcwd),
+        Runs(eval, "1"),
+        Runs(pickle.loads, b"N."),
+        Runs(getattr, "a", "upper"),
+        Runs(dataclasses.make_dataclass, "A", []),
+        os.getcwd,
+        StandardKeyMetadata.decode,
+    ],
+)
+def test_code_in_an_answer_is_refused(value: Any) -> None:
+    with pytest.raises(FormatError, match=r"which is no class that holds values|cannot be decoded"):
+        decode_items(encode_items([WorkItem(0, value)]), OWN)
+
+
+def test_a_class_of_another_package_is_refused() -> None:
+    content = encode_items([WorkItem(0, WorkItem(0, 1))])
+
+    assert decode_items(content, OWN)
+    with pytest.raises(FormatError, match=r"tablecrypt\.spark\.sealed_work\.WorkItem, which is no class"):
+        decode_items(content, frozenset({"tests"}))
+
+
+def test_a_value_is_not_taken_for_an_error() -> None:
+    content = bytearray(encode_items([WorkItem(0, 1)]))
+    content[4 + 8] = 1
+
+    with pytest.raises(FormatError, match="says kind 1 of a int"):
+        decode_items(bytes(content), OWN)

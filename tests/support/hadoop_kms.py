@@ -1,0 +1,74 @@
+"""A running bridge for tests, with keys and users of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.orc.hadoop_kms_access import new_token, read_allow_list, token_hash
+from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile, create_key
+from tablecrypt.orc.hadoop_kms_limits import RateLimit
+from tablecrypt.orc.hadoop_kms_protocol import HadoopKms
+from tablecrypt.orc.hadoop_kms_server import HadoopKmsServer, ServerSettings
+
+CREATED: Final = 1_767_225_600_000
+
+
+class Bridge:
+    """A bridge on a free port in threads of this process, whose master keys `client` wraps under the KMS key `master_key`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        client: KeyManagementClient,
+        master_key: str,
+        keys: Mapping[str, int],
+        *,
+        rate: RateLimit | None = None,
+        believe_names: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.key_file = folder / "orc-keys.json"
+        self.allow_file = folder / "allow.toml"
+        self.allow_file.touch()
+        self.tokens: dict[str, str] = {}
+        for name, length in keys.items():
+            create_key(self.key_file, client, name, master_key, CREATED, length)
+        self.keys = MasterKeyFile(self.key_file, client)
+        service = HadoopKms(
+            self.keys, lambda: read_allow_list(self.allow_file), rate or RateLimit(10_000, 10_000), believe_names=believe_names
+        )
+        self.server = HadoopKmsServer(service, ServerSettings(port=0, **settings))
+        self._thread = threading.Thread(target=self.server.serve)
+        self._thread.start()
+
+    def allow(self, user: str, *keys: str, masks: tuple[str, ...] = (), certificates: tuple[str, ...] = ()) -> str:
+        """Add a user to the list; return a token of theirs."""
+        token = self.tokens[user] = new_token()
+        lines = (f"[users.{user}]", f"keys = {list(keys)}", f"masks = {list(masks)}", f"certificates = {list(certificates)}")
+        with self.allow_file.open("a") as file:
+            file.write("\n".join([*lines, f"token-sha256 = ['{token_hash(token)}']", ""]))
+        return token
+
+    def url(self, token: str | None = None) -> str:
+        """Where a client with this token finds the protocol."""
+        return self.server.url if token is None else self.server.url.replace("/kms", f"/token/{token}/kms")
+
+    def provider_path(self, token: str | None = None) -> str:
+        """What Hadoop calls hadoop.security.key.provider.path."""
+        return "kms://" + self.url(token).replace("://", "@")
+
+    def stop(self) -> None:
+        """Stop and wait until every request is answered. Calling twice is harmless."""
+        self.server.stop()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()

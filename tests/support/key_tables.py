@@ -1,0 +1,60 @@
+"""Encrypted tables for tests of what changes keys: a little history, deletion vectors and a branch, in any catalog."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tests.support.catalogs import CANARY, MASTER_KEY
+
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+
+
+def rows(first: int, count: int = 20) -> pa.Table:
+    """Rows from an id on, each with the canary."""
+    ids = list(range(first, first + count))
+    return pa.table({"id": ids, "note": [f"{CANARY} {each}" for each in ids]}, schema=SCHEMA.as_arrow())
+
+
+def table_with_history(catalog: Catalog, name: str, key_id: str = MASTER_KEY, **properties: str) -> Table:
+    """A table of four snapshots: two appends, a merge-on-read delete, and an append to the branch `side`."""
+    table = catalog.create_table(name, SCHEMA, properties={"encryption.key-id": key_id, "write.delete.mode": "merge-on-read", **properties})
+    table.append(rows(0))
+    table.append(rows(100))
+    table.delete("id = 3")
+    head = table.current_snapshot()
+    assert head is not None
+    table.manage_snapshots().create_branch(head.snapshot_id, "side").commit()
+    table.append(rows(200), branch="side")
+    return table
+
+
+def metadata_of(table: Table) -> EncryptedTableMetadata:
+    """A table's metadata in the class that holds keys."""
+    metadata = table.metadata
+    assert isinstance(metadata, EncryptedTableMetadata)
+    return metadata
+
+
+def keks(table: Table) -> list[EncryptedKey]:
+    """The KEKs of a table."""
+    return metadata_of(table).key_ring.keks
+
+
+def manifest_list_keys(table: Table) -> dict[str, EncryptedKey]:
+    """The manifest-list keys of a table, by id."""
+    return {key.key_id: key for key in metadata_of(table).encryption_keys if not key.is_kek}
+
+
+def state(table: Table) -> dict[int, list[tuple[int, str]]]:
+    """The rows of every snapshot, read anew from the catalog."""
+    fresh = table.catalog.load_table(table.name())
+    return {
+        each.snapshot_id: sorted((row["id"], row["note"]) for row in fresh.scan(snapshot_id=each.snapshot_id).to_arrow().to_pylist())
+        for each in fresh.snapshots()
+    }

@@ -1,0 +1,97 @@
+"""A Spark application on two hosts in which everything that can happen to a task happens, again and again.
+
+Takes JSON on standard input: `folder`, `properties` of the catalog, `warehouse`, its folder, `read` and `written`, names of tables with columns
+id and note, `rows`, how many ids from 0 on the first of them holds, and `canary`. For each (verb, path, fault) it runs as many jobs as `times` says, and looks
+after each whether the rows are exact. Its last line of output is JSON: for each the number of jobs with exact rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+ROOT: Final = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "catalog")]
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.support.spark_faults import Fault
+
+CASES: Final = (("write", "python"), ("read", "python"), ("read", "jvm"))
+ROWS_OF_WRITE: Final = 10_000
+
+
+class Jobs:
+    """The jobs of one application."""
+
+    def __init__(self, spark: SparkSession, job: dict[str, Any]) -> None:
+        self._spark = spark
+        self._job = job
+        self._marks = Path(job["folder"]) / "marks"
+        self._marks.mkdir()
+        self._numbers = itertools.count()
+        self._written = 0
+
+    def read(self, path: Any, fault: Fault) -> bool:
+        """Read the table while one task is struck."""
+        import tablecrypt.spark as tcs
+        from tests.support.spark_faults import faulty
+
+        rows = tcs.read_table(self._spark, self._job["read"], path=path, catalog_properties=self._job["properties"])
+        ids = faulty(rows, fault, self._new_mark(), after=1).select("id").collect()
+        return sorted(row["id"] for row in ids) == list(range(self._job["rows"]))
+
+    def write(self, path: Any, fault: Fault) -> bool:
+        """Append rows while one task is struck, and look at all that the table holds."""
+        import tablecrypt.spark as tcs
+        from tests.support.spark_faults import faulty
+
+        first, self._written = self._written, self._written + ROWS_OF_WRITE
+        # Text that does not compress, so that the first of a task's files are written before the last of its rows are made.
+        note = f"concat('{self._job['canary']}', sha2(cast(id AS string), 512), sha2(cast(-id AS string), 512)) AS note"
+        rows = self._spark.range(first, self._written, 1, 2).selectExpr("id", note)
+        struck = faulty(rows, fault, self._new_mark(), after=8, written=Path(self._job["warehouse"]))
+        tcs.write_table(struck, self._job["written"], catalog_properties=self._job["properties"])
+        return self._ids() == list(range(self._written))
+
+    def _new_mark(self) -> Path:
+        return self._marks / str(next(self._numbers))
+
+    def strikes(self) -> int:
+        """How many faults there have been."""
+        return len(list(self._marks.iterdir()))
+
+    def _ids(self) -> list[int]:
+        from pyiceberg.catalog import load_catalog
+
+        catalog, _, name = self._job["written"].partition(".")
+        rows = load_catalog(catalog, **self._job["properties"]).load_table(name).scan(selected_fields=("id",)).to_arrow()
+        return sorted(rows["id"].to_pylist())
+
+
+def main() -> None:
+    """Run the jobs."""
+    from tests.support.spark_faults import Fault
+    from tests.support.two_host_cluster import two_host_session
+
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
+    job = json.load(sys.stdin)
+    spark = two_host_session(Path(job["folder"]))
+    jobs = Jobs(spark, job)
+    answers: dict[str, Any] = {}
+    for verb, path in CASES:
+        for fault in get_args(Fault):
+            exact = [getattr(jobs, verb)(path, fault) for _ in range(job["times"])]
+            answers[f"{verb} {path} {fault}"] = exact.count(True)
+    answers["strikes"] = jobs.strikes()
+    spark.stop()
+    sys.stdout.write("\n" + json.dumps(answers) + "\n")
+
+
+if __name__ == "__main__":
+    main()

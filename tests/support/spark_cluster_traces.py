@@ -1,0 +1,158 @@
+"""A Spark application on two hosts that leaves every trace that a test may want to search for keys, and the keys of its jobs.
+
+Takes JSON on standard input: `folder`, `properties` of the catalog, `table` with columns id and note, and `canary`. In the folder it leaves
+
+    work/…       what the executors printed, at log level DEBUG
+    events/…     the event log
+    kept/…       what Spark wrote to local disks
+    processes/…  command line and environment of every process of the application, from within tasks of each job
+    ui/…         what the web UI and its REST interface say of each job
+    secrets      one line of hexadecimal digits for each key of 32 bytes that the driver made: what jobs and plans are sealed under
+
+What the driver prints is its own log, with the plans of all reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import sys
+import urllib.request
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+ROOT: Final = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "catalog")]
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JOB_KEY_LENGTH: Final = 32
+_LOG4J: Final = """
+rootLogger.level = debug
+rootLogger.appenderRef.stdout.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c: %m%n%ex
+"""
+_ENDPOINTS: Final = ("environment", "jobs", "stages?details=true", "sql?details=true&planDescription=true", "storage/rdd", "allexecutors")
+
+
+def remember_keys_in(path: Path) -> None:
+    """Write down each key of 32 bytes that this process makes. Call it before tablecrypt is imported."""
+    original = secrets.token_bytes
+
+    def remembering(length: int | None = None) -> bytes:
+        made = original(length)
+        if length == JOB_KEY_LENGTH:
+            with path.open("a") as stream:
+                stream.write(made.hex() + "\n")
+        return made
+
+    secrets.token_bytes = remembering
+
+
+def talkative_settings(folder: Path) -> dict[str, str]:
+    """Settings with a UI, and with everything in the logs that driver and executors have to say."""
+    from tests.support.two_host_cluster import SHORT_LIFE
+
+    (folder / "log4j2.properties").write_text(_LOG4J)
+    options = f"{SHORT_LIFE} -Dlog4j2.configurationFile=file://{folder}/log4j2.properties"
+    return {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
+        "spark.driver.extraJavaOptions": options,
+        "spark.executor.extraJavaOptions": options,
+    }
+
+
+def watched(rows: DataFrame, driver: int, folder: Path) -> DataFrame:
+    """The same rows; each task that makes them writes down what every process of the application shows of itself."""
+
+    def watch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(batches):
+            if number == 0:
+                (folder / uuid.uuid4().hex).write_bytes(b"\n".join(shown_by(process) for process in processes_of(driver)))
+            yield batch
+
+    return rows.mapInArrow(watch, rows.schema)
+
+
+def processes_of(driver: int) -> list[int]:
+    """The driver and all processes that come from it."""
+    parents = {int(path.name): _parent(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
+    found = {driver}
+    while more := {process for process, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found)
+
+
+def shown_by(process: int) -> bytes:
+    """Command line and environment."""
+    try:
+        return b"".join((Path(f"/proc/{process}") / name).read_bytes() for name in ("cmdline", "environ"))
+    except OSError:
+        return b""
+
+
+def _parent(path: Path) -> int:
+    try:
+        return int((path / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return -1
+
+
+def keep_ui(spark: SparkSession, folder: Path) -> None:
+    """Write down what the UI says."""
+    context: Any = spark.sparkContext
+    address = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}"
+    for number, endpoint in enumerate(_ENDPOINTS):
+        with urllib.request.urlopen(f"{address}/{endpoint}", timeout=60) as answer:
+            (folder / f"rest-{number}").write_bytes(answer.read())
+    executions = json.loads((folder / "rest-3").read_bytes())
+    for execution in executions:
+        with urllib.request.urlopen(f"{context.uiWebUrl}/SQL/execution/?id={execution['id']}", timeout=60) as answer:
+            (folder / f"execution-{execution['id']}").write_bytes(answer.read())
+
+
+def main() -> None:
+    """Run the jobs."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
+    job = json.load(sys.stdin)
+    folder = Path(job["folder"])
+    remember_keys_in(folder / "secrets")
+    for name in ("processes", "ui"):
+        (folder / name).mkdir()
+
+    import tablecrypt.spark as tcs
+    from tests.support.two_host_cluster import two_host_session
+
+    spark = two_host_session(folder, talkative_settings(folder))
+
+    def rows(first: int) -> DataFrame:
+        made = spark.range(first, first + 1000, 1, 2).selectExpr("id", f"'{job['canary']}' AS note")
+        return watched(made, os.getpid(), folder / "processes")
+
+    for number, properties in enumerate([job["properties"], job["properties"] | {"tablecrypt.spark.executor-keys": "spark"}]):
+        tcs.write_table(rows(1000 * number), job["table"], catalog_properties=properties)
+        for path in ("python", "jvm"):
+            table = tcs.read_table(spark, job["table"], row_filter="id >= 10", path=path, catalog_properties=properties)
+            for mode in ("extended", "formatted", "codegen", "cost"):
+                table.explain(mode=mode)
+            assert watched(table, os.getpid(), folder / "processes").repartition(2, "id").count() == 1000 * number + 990
+    keep_ui(spark, folder / "ui")
+    # Spark removes them when it stops.
+    shutil.copytree(folder / "local", folder / "kept", ignore_dangling_symlinks=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

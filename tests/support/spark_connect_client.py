@@ -1,0 +1,142 @@
+"""A Spark Connect client that uses an encrypted table in every way that has no need of a JVM beside it.
+
+Takes JSON on standard input: `remote`, the server's address; `properties`, the catalog's; `folder`, for checkpoints. The tables db.rows
+(id, region, note; partitioned by region), db.source and db.sink (id, note) exist. Its last line of output is JSON: for each step the ids
+that the table holds after it, or the error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TABLE = "sparktest.db.rows"
+SINK = "sparktest.db.sink"
+SOURCE = "sparktest.db.source"
+
+
+class Client:
+    """The steps, in the order in which they run."""
+
+    def __init__(self, spark: SparkSession, properties: dict[str, str], folder: str, canary: str) -> None:
+        self._spark = spark
+        self._properties = properties
+        self._folder = folder
+        self._canary = canary
+
+    def rows(self, first: int, count: int) -> DataFrame:
+        """Rows of db.rows."""
+        columns = ("id", "concat('r', cast(id % 3 AS string)) AS region", f"'{self._canary}' AS note")
+        return self._spark.range(first, first + count, 1, 2).selectExpr(*columns)
+
+    def write(self, first: int, count: int, mode: Any, table: str = TABLE, **arguments: Any) -> list[int]:
+        """Write rows and return what the table holds then."""
+        import tablecrypt.spark as tcs
+
+        rows = self.rows(first, count)
+        tcs.write_table(rows if table == TABLE else rows.drop("region"), table, mode, catalog_properties=self._properties, **arguments)
+        return self.read(table)
+
+    def read(self, table: str = TABLE, **arguments: Any) -> list[int]:
+        """Return the ids that the table holds."""
+        import tablecrypt.spark as tcs
+
+        return _ids(tcs.read_table(self._spark, table, catalog_properties=self._properties, **arguments))
+
+    def delete(self, row_filter: str) -> list[int]:
+        """Delete rows and return what is left."""
+        import tablecrypt.spark as tcs
+
+        tcs.delete_where(self._spark, TABLE, row_filter, catalog_properties=self._properties)
+        return self.read()
+
+    def source(self, **options: str) -> list[int]:
+        """Read through format("tablecrypt")."""
+        return _ids(self._spark.read.format("tablecrypt").options(**options).load(TABLE))
+
+    def save(self, first: int, count: int, mode: str) -> list[int]:
+        """Write through format("tablecrypt")."""
+        self.rows(first, count).write.format("tablecrypt").mode(mode).save(TABLE)
+        return self.read()
+
+    def view(self) -> int:
+        """Count rows in SQL."""
+        self._spark.sql(f"CREATE TEMPORARY VIEW connected USING tablecrypt OPTIONS (table '{TABLE}')")
+        return int(self._spark.sql("SELECT count(*) FROM connected").collect()[0][0])
+
+    def stream(self) -> list[int]:
+        """Stream db.source into db.sink by the data source at both ends, in two runs."""
+        for first in (0, 5):
+            self.write(first, 5, "append", SOURCE)
+            rows = self._spark.readStream.format("tablecrypt").load(SOURCE)
+            writer = rows.writeStream.format("tablecrypt").option("checkpointLocation", f"{self._folder}/format")
+            _finish(writer.start(SINK))
+        return self.read(SINK)
+
+    def for_each_batch(self, query_id: str | None) -> list[int]:
+        """Stream db.source into db.sink by stream_writer; the second run writes the batch of the first again, which changes nothing."""
+        import tablecrypt.spark as tcs
+
+        write_batch = tcs.stream_writer(SINK, query_id=query_id, catalog_properties=self._properties)
+        for run in ("once", "again"):
+            rows = self._spark.readStream.format("tablecrypt").load(SOURCE).selectExpr("id + 100 AS id", "note")
+            writer = rows.writeStream.foreachBatch(write_batch).option("checkpointLocation", f"{self._folder}/{query_id}-{run}")
+            _finish(writer.start())
+        return self.read(SINK)
+
+
+def _finish(query: Any) -> None:
+    query.processAllAvailable()
+    query.stop()
+
+
+def _ids(rows: DataFrame) -> list[int]:
+    return sorted(row["id"] for row in rows.select("id").collect())
+
+
+def _answer(step: Callable[[], Any]) -> Any:
+    try:
+        return step()
+    except Exception as error:  # noqa: BLE001  the error is the answer: the test decides what it means
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def main() -> None:
+    """Run every step."""
+    from pyspark.sql import SparkSession
+
+    import tablecrypt.spark as tcs
+
+    job = json.load(sys.stdin)
+    spark = SparkSession.builder.remote(job["remote"]).getOrCreate()
+    client = Client(spark, job["properties"], job["folder"], job["canary"])
+    tcs.register(spark, {"sparktest": job["properties"]})
+    steps: dict[str, Callable[[], Any]] = {
+        "append": lambda: client.write(0, 30, "append"),
+        "columns and filter": lambda: client.read(columns=["id"], row_filter="id >= 25"),
+        "overwrite by filter": lambda: client.write(100, 2, "overwrite", overwrite_filter="id > 10"),
+        "overwrite partitions": lambda: client.write(99, 1, "overwrite_partitions", distribute_by="partition", sort_by=["id"]),
+        "merge": lambda: client.write(1, 4, "merge", keys=["id"]),
+        "delete": lambda: client.delete("id < 2 or region = 'r2'"),
+        "overwrite": lambda: client.write(0, 20, "overwrite"),
+        "jvm": lambda: client.read(path="jvm"),
+        "format read": lambda: client.source(columns="id", filter="id >= 15"),
+        "format append": lambda: client.save(20, 5, "append"),
+        "view": client.view,
+        "format overwrite": lambda: client.save(50, 5, "overwrite"),
+        "stream": client.stream,
+        "foreachBatch": lambda: client.for_each_batch("a-query"),
+        "foreachBatch without a name": lambda: client.for_each_batch(None),
+    }
+    answers = {name: _answer(step) for name, step in steps.items()}
+    spark.stop()
+    sys.stdout.write("\n" + json.dumps(answers) + "\n")
+
+
+if __name__ == "__main__":
+    main()

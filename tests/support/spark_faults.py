@@ -1,0 +1,104 @@
+"""What goes wrong in a Spark job, once: in the first attempt of one task that gets so far, after some of its rows.
+
+    raise   the task fails
+    kill    the executor dies with all its Python workers, as a machine does
+    slow    the task stays where it is until Spark, which has the answer of a speculative copy, ends it
+
+Each leaves an empty file, so that a test can count them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Fault = Literal["raise", "kill", "slow"]
+
+PATIENCE: Final = 120.0
+_PARTITION: Final = 1
+
+
+def faulty(rows: DataFrame, fault: Fault, mark: Path, after: int, written: Path | None = None) -> DataFrame:
+    """The same rows, but for the fault.
+
+    Args:
+        rows: of two partitions or more.
+        fault: what goes wrong.
+        mark: the file to leave; whoever makes it is struck.
+        after: how many batches the task lets through before.
+        written: a folder below which the task must have written a whole data file before.
+    """
+
+    def let_through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for number, batch in enumerate(batches):
+            if number == after and context.partitionId() == _PARTITION and _is_made(mark):
+                if written is not None:
+                    wait_for_file(written, f"{_PARTITION:05d}-{context.taskAttemptId()}-*.parquet")
+                strike(fault)
+            yield batch
+
+    return rows.mapInArrow(let_through, rows.schema)
+
+
+def strike(fault: Fault) -> None:
+    """Let it go wrong in this Python worker."""
+    if fault == "raise":
+        raise RuntimeError("this task fails on purpose")
+    if fault == "kill":
+        kill_executor()
+    time.sleep(PATIENCE)
+    raise RuntimeError(f"nobody ended a task that stood still for {PATIENCE} s")
+
+
+def kill_executor() -> None:
+    """Kill this worker's executor and its other workers, which could still tidy up, and then this worker."""
+    daemon = os.getppid()
+    executor = _parent(daemon)
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) != os.getpid() and _parent(int(process.name)) == daemon:
+            os.kill(int(process.name), signal.SIGKILL)
+    os.kill(executor, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_file(folder: Path, pattern: str) -> None:
+    """Wait until a whole file of this name is there."""
+    deadline = time.monotonic() + PATIENCE
+    while not any(_is_whole(path) for path in folder.rglob(pattern)):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no {pattern} came to be in {folder}")
+        time.sleep(0.02)
+
+
+def _is_made(mark: Path) -> bool:
+    """Whether this process makes the file, which no other does then."""
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether it ends as an encrypted Parquet file does."""
+    return path.read_bytes()[-4:] == b"PARE"
+
+
+def _parent(process: int) -> int:
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return -1
