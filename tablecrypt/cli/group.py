@@ -31,6 +31,9 @@ FILE_VERBS: Final = {
     "keygen": "Make a master key in a key file.",
     "encrypt-file": "Encrypt one file.",
     "decrypt-file": "Decrypt one file.",
+    "hadoop-kms": "Serve the keys of encrypted ORC columns to Spark and Hive.",
+    "hadoop-kms-key": "Make a key that ORC files can be encrypted with.",
+    "hadoop-kms-token": "Make a token for a user of hadoop-kms.",
     "completion": "Print the shell's completion script.",
 }
 VERBS: Final = {**TABLE_VERBS, **FILE_VERBS}

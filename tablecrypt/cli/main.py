@@ -13,10 +13,8 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
+from tablecrypt.cli import exit_codes
 from tablecrypt.errors import MissingExtraError, TablecryptError
-
-EXIT_REFUSED = 2
-EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -26,12 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TablecryptError as error:
         _refuse(str(error))
     except KeyboardInterrupt:
-        _refuse("interrupted", EXIT_INTERRUPTED)
+        _refuse("interrupted", exit_codes.INTERRUPTED)
     except Exception as error:  # noqa: BLE001  the last place that can tell an error from a finding
         if _is_of_the_world(error):
             _refuse(f"{type(error).__name__}: {error}")
         traceback.print_exc()
-        raise SystemExit(EXIT_REFUSED) from None
+        raise SystemExit(exit_codes.REFUSED) from None
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
@@ -43,14 +41,13 @@ def run(arguments: Sequence[str] | None = None) -> None:
     from tablecrypt.cli.command import command
 
     try:
-        command(args=None if arguments is None else list(arguments), prog_name="tablecrypt", standalone_mode=False)
-    except click.exceptions.Exit as ended:
-        raise SystemExit(ended.exit_code) from None
+        code = command(args=None if arguments is None else list(arguments), prog_name="tablecrypt", standalone_mode=False)
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as wrong:
         wrong.show()
-        raise SystemExit(EXIT_REFUSED) from None
+        raise SystemExit(exit_codes.REFUSED) from None
+    raise SystemExit(code or 0)
 
 
 def _is_of_the_world(error: Exception) -> bool:
@@ -58,6 +55,6 @@ def _is_of_the_world(error: Exception) -> bool:
     return isinstance(error, OSError) or type(error).__module__.startswith("pyiceberg.")
 
 
-def _refuse(message: str, code: int = EXIT_REFUSED) -> NoReturn:
+def _refuse(message: str, code: int = exit_codes.REFUSED) -> NoReturn:
     sys.stderr.write(f"tablecrypt: {' '.join(message.split())}\n")
     raise SystemExit(code)

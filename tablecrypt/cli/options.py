@@ -22,24 +22,19 @@ spark_option = click.option(
 )
 
 
-class Moment(click.ParamType):
-    """A moment as ISO 8601 writes it, or how long ago: 30d, 12h. Without a zone it is UTC."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dt.datetime:
-        """Return the moment."""
-        if isinstance(value, dt.datetime):
-            return value
-        text = str(value)
-        units = {"d": "days", "h": "hours"}
-        if text[-1:] in units and text[:-1].isdigit():
-            return dt.datetime.now(dt.UTC) - dt.timedelta(**{units[text[-1]]: int(text[:-1])})
-        try:
-            moment = dt.datetime.fromisoformat(text)
-        except ValueError:
-            self.fail(f"{text!r} is neither a date such as 2024-02-29T12:00 nor an age such as 30d", param, ctx)
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+def moment(context: click.Context, parameter: click.Parameter, value: str | None) -> dt.datetime | None:
+    """Return the moment that an option names: ISO 8601, UTC without a zone, or how long ago it was: 30d, 12h."""
+    if value is None:
+        return None
+    units = {"d": "days", "h": "hours"}
+    if value[-1:] in units and value[:-1].isdigit():
+        return dt.datetime.now(dt.UTC) - dt.timedelta(**{units[value[-1]]: int(value[:-1])})
+    try:
+        named = dt.datetime.fromisoformat(value)
+    except ValueError:
+        message = f"{value!r} is neither a date such as 2024-02-29T12:00 nor an age such as 30d"
+        raise click.BadParameter(message, context, parameter) from None
+    return named if named.tzinfo is not None else named.replace(tzinfo=dt.UTC)
 
 
 def spark_session(use_spark: bool) -> Any:

@@ -13,11 +13,9 @@ from typing import Any, Final
 
 import click
 
-EXIT_FOUND: Final = 1
-EXIT_REFUSED: Final = 2
-EXIT_INTERRUPTED: Final = 130
+from tablecrypt.cli import exit_codes
 
-_CODES: Final = {0: "done", EXIT_REFUSED: "refused, or wrong arguments; stderr says why", EXIT_INTERRUPTED: "interrupted"}
+_CODES: Final = {0: "done", exit_codes.REFUSED: "refused, or wrong arguments; stderr says why", exit_codes.INTERRUPTED: "interrupted"}
 
 
 class Verb(click.Command):

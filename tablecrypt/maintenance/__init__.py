@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from tablecrypt.maintenance.migrate import Migrated, migrate
+from tablecrypt.maintenance.compact import compact
+from tablecrypt.maintenance.compaction import Compacted
 from tablecrypt.maintenance.orphan_files import OrphanFiles, remove_orphan_files
 from tablecrypt.maintenance.prune_keys import PrunedKeys, prune_keys
 from tablecrypt.maintenance.reencrypt import Reencrypted, reencrypt
+from tablecrypt.maintenance.rescue import Rescued, rescue
 from tablecrypt.maintenance.rewrap import Rewrapped, rewrap
 from tablecrypt.maintenance.rotate_kek import RotatedKek, rotate_kek
 
 __all__ = [
+    "Compacted",
     "Migrated",
     "OrphanFiles",
     "PrunedKeys",
     "Reencrypted",
+    "Rescued",
     "Rewrapped",
     "RotatedKek",
+    "compact",
     "migrate",
     "prune_keys",
     "reencrypt",
     "remove_orphan_files",
+    "rescue",
     "rewrap",
     "rotate_kek",
 ]

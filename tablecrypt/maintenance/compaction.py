@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.maintenance.compaction_group import RewriteFacts, group_work, new_files, rewrite_group
 from tablecrypt.maintenance.compaction_plan import CompactionRules, FileGroup, plan_groups, spent_deletes
 from tablecrypt.maintenance.progress import Progress, ProgressListener
@@ -60,6 +60,24 @@ class Compacted(VerbResult):
 
 
 @dataclass
+class Rewritten:
+    """Groups, and the new files that hold their rows."""
+
+    groups: list[FileGroup] = field(default_factory=list)
+    files: list[DataFile] = field(default_factory=list)
+
+    @property
+    def replaced(self) -> list[EncryptedFileScanTask]:
+        """Scan tasks of the old files."""
+        return [task for group in self.groups for task in group.tasks]
+
+    def add(self, other: Rewritten) -> None:
+        """Add groups and their files."""
+        self.groups += other.groups
+        self.files += other.files
+
+
+@dataclass
 class Compaction:
     """One compaction of one branch.
 
@@ -77,8 +95,8 @@ class Compaction:
     groups: list[FileGroup]
     sort_by: tuple[str, ...] = ()
     groups_per_commit: int | None = None
-    _pending: list[tuple[FileGroup, list[DataFile]]] = field(default_factory=list)
-    _committed: list[tuple[FileGroup, list[DataFile]]] = field(default_factory=list)
+    _pending: Rewritten = field(default_factory=Rewritten)
+    _committed: Rewritten = field(default_factory=Rewritten)
     _snapshot_ids: list[int] = field(default_factory=list)
     _conflicts: list[str] = field(default_factory=list)
 
@@ -119,7 +137,7 @@ class Compaction:
         done, total = 0, sum(len(group.tasks) for group in self.groups)
         try:
             for index, written in runner.run(partial(rewrite_group, facts), works):
-                self.take(self.groups[index], new_files(codec, written))
+                self.take([self.groups[index]], new_files(codec, written))
                 done += len(self.groups[index].tasks)
                 progress(Progress(VERB, done, total, "files"))
         except BaseException:
@@ -127,37 +145,39 @@ class Compaction:
             raise
         return self.finish()
 
-    def take(self, group: FileGroup, files: list[DataFile]) -> None:
-        """Take over the new files of a group, and commit where it is time."""
-        self._pending.append((group, files))
-        if len(self._pending) == self.groups_per_commit:
+    def take(self, groups: Sequence[FileGroup], files: Sequence[DataFile]) -> None:
+        """Take over the new files that hold the rows of some groups, and commit where it is time.
+
+        Raises:
+            FormatError: the files do not hold as many living rows as the manifests say of the groups. They are deleted.
+        """
+        self._pending.add(Rewritten(list(groups), list(files)))
+        _check_rows(groups, files)
+        if self.groups_per_commit is not None and len(self._pending.groups) >= self.groups_per_commit:
             self._commit()
 
     def finish(self) -> Compacted:
         """Commit what is left and return what was done."""
-        if self._pending:
+        if self._pending.groups:
             self._commit()
         return self.result(dry_run=False)
 
     def abandon(self) -> None:
         """Delete new files that were not committed."""
-        pending, self._pending = self._pending, []
-        delete_written(self._io, [file.file_path for _, files in pending for file in files])
+        self._delete(self._taken())
 
     def result(self, dry_run: bool) -> Compacted:
         """Return what was done so far, or what is planned."""
-        rewritten = self.groups if dry_run else [group for group, _ in self._committed]
-        added = [file for _, files in self._committed for file in files]
-        replaced = [task for group in rewritten for task in group.tasks]
+        rewritten = Rewritten(self.groups) if dry_run else self._committed
         return Compacted(
             ".".join(self.table.name()),
             dry_run,
-            groups=len(rewritten),
-            rewritten_files=len(replaced),
-            rewritten_bytes=sum(group.size for group in rewritten),
-            added_files=len(added),
-            added_bytes=sum(int(file.file_size_in_bytes) for file in added),
-            removed_delete_files=len(spent_deletes(self.tasks, replaced)),
+            groups=len(rewritten.groups),
+            rewritten_files=len(rewritten.replaced),
+            rewritten_bytes=sum(group.size for group in rewritten.groups),
+            added_files=len(rewritten.files),
+            added_bytes=sum(int(file.file_size_in_bytes) for file in rewritten.files),
+            removed_delete_files=len(spent_deletes(self.tasks, rewritten.replaced)),
             snapshot_ids=tuple(self._snapshot_ids),
             conflicts=tuple(self._conflicts),
         )
@@ -166,38 +186,51 @@ class Compaction:
     def _io(self) -> TableFileIO:
         return cast(TableFileIO, self.table.io)
 
+    def _taken(self) -> Rewritten:
+        taken, self._pending = self._pending, Rewritten()
+        return taken
+
+    def _delete(self, rewritten: Rewritten) -> None:
+        delete_written(self._io, [file.file_path for file in rewritten.files])
+
     def _commit(self) -> None:
         """Commit what is pending. Its files are deleted only where it is certain that nothing was committed."""
-        pending, self._pending = self._pending, []
+        rewritten = self._taken()
         try:
-            self._snapshot_ids.append(self._landed(pending))
+            self._snapshot_ids.append(self._landed(rewritten))
         except _NOT_COMMITTED as error:
-            delete_written(self._io, [file.file_path for _, files in pending for file in files])
+            self._delete(rewritten)
             if self.groups_per_commit is None:
                 raise
             self._conflicts.append(str(error))
             self.table.refresh()
         else:
-            self._committed += pending
+            self._committed.add(rewritten)
 
-    def _landed(self, pending: Sequence[tuple[FileGroup, list[DataFile]]]) -> int:
-        replaced = [task for group, _ in pending for task in group.tasks]
-        gone = [task for group, _ in self._committed for task in group.tasks] + replaced
+    def _landed(self, rewritten: Rewritten) -> int:
         snapshot = cast(Snapshot, self.snapshot)
-        rewritten = RewrittenFiles(
-            replaced,
-            [file for _, files in pending for file in files],
-            spent_deletes(self.tasks, gone),
+        change = RewrittenFiles(
+            rewritten.replaced,
+            rewritten.files,
+            spent_deletes(self.tasks, [*self._committed.replaced, *rewritten.replaced]),
             cast(int, snapshot.sequence_number),
             snapshot.snapshot_id,
         )
         transaction = self.table.transaction()
         with transaction:
             producer = transaction.update_snapshot({}, self.branch).producer(EncryptedRewrite, Operation.REPLACE)
-            producer.apply(rewritten)
-            with producer:
-                pass
+            producer.apply(change)
+            producer.commit()
         return producer.snapshot_id
+
+
+def _check_rows(groups: Sequence[FileGroup], files: Sequence[DataFile]) -> None:
+    counts = [group.living_rows for group in groups]
+    known = [count for count in counts if count is not None]
+    written = sum(int(file.record_count) for file in files)
+    if len(known) == len(counts) and sum(known) != written:
+        first = groups[0].tasks[0].file.file_path
+        raise FormatError(f"{first} and what was rewritten with it have {sum(known)} rows by their manifests, but {written} were read")
 
 
 def _tasks(table: EncryptedTable, branch: str, row_filter: str | BooleanExpression) -> list[EncryptedFileScanTask]:

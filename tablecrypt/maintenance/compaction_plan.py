@@ -85,10 +85,12 @@ class FileGroup:
 
     Attributes:
         tasks: in the order in which their rows are written.
+        new_files: how many files they should become.
         roll_size: stored bytes at which the next new file is begun.
     """
 
     tasks: tuple[EncryptedFileScanTask, ...]
+    new_files: int
     roll_size: int
 
     @property
@@ -131,7 +133,7 @@ def _groups(candidates: list[EncryptedFileScanTask], rules: CompactionRules) -> 
         return []
     in_order = sorted(candidates, key=lambda task: (task.data_sequence_number or 0, task.file.file_path))
     packed = PackingIterator(in_order, rules.target_file_size, 1, lambda task: int(task.file.file_size_in_bytes))
-    return [FileGroup(tuple(tasks), _roll_size(tasks, rules)) for tasks in packed if rules.rewrite_all or _changes_something(tasks, rules)]
+    return [_group(tasks, rules) for tasks in packed if rules.rewrite_all or _changes_something(tasks, rules)]
 
 
 def _is_worth_it(tasks: Sequence[EncryptedFileScanTask], rules: CompactionRules) -> bool:
@@ -146,10 +148,11 @@ def _changes_something(tasks: Sequence[EncryptedFileScanTask], rules: Compaction
     return len(tasks) > 1 or rules.is_long(tasks[0].file) or rules.has_many_deletes(tasks[0])
 
 
-def _roll_size(tasks: Sequence[EncryptedFileScanTask], rules: CompactionRules) -> int:
+def _group(tasks: Sequence[EncryptedFileScanTask], rules: CompactionRules) -> FileGroup:
     size = sum(int(task.file.file_size_in_bytes) for task in tasks)
     files = max(1, round(size / rules.target_file_size))
-    return int(max(_SPARE * size / files, _LONG * rules.target_file_size if files == 1 else 0))
+    roll_size = _LONG * rules.target_file_size if files == 1 else _SPARE * size / files
+    return FileGroup(tuple(tasks), files, int(roll_size))
 
 
 def _is_about_one_file(file: DataFile) -> bool:

@@ -34,12 +34,13 @@ class MigrationSnapshot(EncryptedFileSwap):
         return self
 
     def base_manifests(self) -> Iterator[BaseManifest]:
-        """Read the plain snapshot."""
+        """Read the plain snapshot, without manifests that name only files which are gone."""
         snapshot = self._plain_metadata.current_snapshot()
         if snapshot is None:
             return
         for manifest, entries in plain_manifests(self._plain_metadata, snapshot, self._plain_io):
-            yield BaseManifest(manifest, entries)
+            if entries:
+                yield BaseManifest(manifest, entries)
 
     def deleted_positions(self, data_file: DataFile, deletes: set[DataFile]) -> Iterable[int]:
         """Return the positions that plain delete files name. A deletion vector says all that there is to say."""

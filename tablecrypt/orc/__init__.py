@@ -2,14 +2,25 @@
 
 from tablecrypt.orc.keys import KeyProvider, KeyProviderKind, LocalKey, LocalKeys, MasterKeyVersion
 from tablecrypt.orc.kms_keys import KmsKeys, KmsMasterKeys, WrappedMasterKey
+from tablecrypt.orc.masks import KeyedHash, Mask, Nullify, Sha256
+from tablecrypt.orc.reader import read_table
+from tablecrypt.orc.redact import Redact
+from tablecrypt.orc.writer import write_table
 
 __all__ = [
     "KeyProvider",
     "KeyProviderKind",
+    "KeyedHash",
     "KmsKeys",
     "KmsMasterKeys",
     "LocalKey",
     "LocalKeys",
+    "Mask",
     "MasterKeyVersion",
+    "Nullify",
+    "Redact",
+    "Sha256",
     "WrappedMasterKey",
+    "read_table",
+    "write_table",
 ]

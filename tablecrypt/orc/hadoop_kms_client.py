@@ -43,7 +43,7 @@ silence_in_key_calls("urllib3.connectionpool")
 _TIMEOUT_SECONDS: Final = (5, 30)
 _MOST_BYTES: Final = 1024 * 1024
 _HADOOP_URI: Final = re.compile(r"kms://(?P<scheme>https?)@(?P<hosts>[^/:]+)(?P<port>:[0-9]{1,5})?(?P<path>/.*)?")
-_NAME: Final = re.compile(r"[^@/\x00-\x20\x7f]{1,255}")
+_NAME: Final = re.compile(r"[^@/\x00-\x1f\x7f]{1,255}")
 
 
 class HadoopKmsKeys:
@@ -131,8 +131,6 @@ class HadoopKmsKeys:
     def _connect(self) -> requests.Session:
         session = requests.Session()
         session.auth = self._auth
-        session.cert = self._client_certificate
-        session.verify = self._ca or True
         return session
 
     def _ask(self, method: str, path: str, what: str, body: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -157,6 +155,9 @@ class HadoopKmsKeys:
                     url,
                     params={"user.name": self._user} if self._user else None,
                     json=body,
+                    cert=self._client_certificate,
+                    # Given here and not to the session, where REQUESTS_CA_BUNDLE would win over it.
+                    verify=self._ca,
                     timeout=_TIMEOUT_SECONDS,
                     allow_redirects=False,
                     stream=True,

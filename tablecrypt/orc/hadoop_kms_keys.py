@@ -189,9 +189,7 @@ def _read(path: Path) -> _Document:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise ConfigurationError(
-            f"the key file {path} cannot be read ({error.strerror}): tablecrypt hadoop-kms-keys create makes one"
-        ) from error
+        raise ConfigurationError(f"the key file {path} cannot be read ({error.strerror}): tablecrypt hadoop-kms-key makes one") from error
     if len(content) > _MOST_BYTES:
         raise FormatError(f"the key file {path} is longer than {_MOST_BYTES} bytes")
     try:
@@ -206,7 +204,7 @@ def _read(path: Path) -> _Document:
 def _versions(path: Path, document: _Document, name: str) -> list[_Version]:
     versions = document.keys.get(name)
     if not versions:
-        raise KeyNotFoundError(f"the key file {path} has no key {name!r}: tablecrypt hadoop-kms-keys create adds one")
+        raise KeyNotFoundError(f"the key file {path} has no key {name!r}: tablecrypt hadoop-kms-key adds one")
     return versions
 
 

@@ -92,7 +92,7 @@ class HadoopKms:
         self._keys = keys
         self._allow_list = allow_list
         self._rate = rate
-        self._believe_names = believe_names
+        self.believes_names = believe_names
         self._operations: Mapping[str, Callable[[Call], Any]] = {
             "metadata": self._metadata,
             "current": self._current,
@@ -122,13 +122,13 @@ class HadoopKms:
     def _login(self, query: Mapping[str, list[str]]) -> str | None:
         """The cookie by which Hadoop's client repeats the name it gave, where names are believed. It proves nothing and is not signed."""
         name = query.get("user.name", [""])[0]
-        if not self._believe_names or not re.fullmatch(_USER_NAME, name):
+        if not self.believes_names or not re.fullmatch(_USER_NAME, name):
             return None
         return f'hadoop.auth="u={name}&p={name}&t=simple&e={_NO_EXPIRY}"; Path=/; HttpOnly'
 
     def _identify(self, allowed: AllowList, request: Request, token: str | None) -> str:
         claimed = None
-        if self._believe_names:
+        if self.believes_names:
             found = _COOKIE.search(request.cookie)
             claimed = found[1] if found else None
         user = allowed.user(Proofs(token, request.certificate, claimed))

@@ -107,7 +107,7 @@ def understand(request: Request, path: list[str], query: Mapping[str, list[str]]
         case "POST", ["keyversion", version_name, "_eek"] if query.get("eek_op") == ["decrypt"]:
             return Call("decrypt", *_checked_version(version_name), body=request.body)
     raise Refusal(
-        405, UNSUPPORTED, "this server opens ORC's local keys and does nothing else: keys are made with tablecrypt hadoop-kms-keys"
+        405, UNSUPPORTED, "this server opens ORC's local keys and does nothing else: keys are made with tablecrypt hadoop-kms-key"
     )
 
 

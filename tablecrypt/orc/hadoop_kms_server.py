@@ -34,7 +34,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.hadoop_kms_protocol import Answer, HadoopKms, refused
 from tablecrypt.orc.hadoop_kms_requests import ILLEGAL_STATE, Request
 from tablecrypt.orc.hadoop_kms_sockets import BoundedReader, TimedWriter, remaining
-from tablecrypt.orc.hadoop_kms_tls import ServerSettings, address_family, common_name, tls_context
+from tablecrypt.orc.hadoop_kms_tls import ServerSettings, address_family, check_loopback, common_name, tls_context
 
 _log: Final = logging.getLogger("tablecrypt.orc.hadoop_kms")
 _LISTEN_QUEUE: Final = 128
@@ -45,6 +45,8 @@ class HadoopKmsServer:
     """Listens from construction on; `serve` runs until `stop` is called from another thread or a signal handler."""
 
     def __init__(self, service: HadoopKms, settings: ServerSettings) -> None:
+        if service.believes_names:
+            check_loopback(settings, "names that anyone can claim would be believed: give users tokens or certificates")
         self._settings = settings
         self._listener = _Listener(service, settings, tls_context(settings))
 
@@ -174,6 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, answer: Answer) -> None:
         self.close_connection = True
+        # For a request line that it does not understand the base class assumes a version without headers.
+        self.request_version = self.protocol_version
         self.send_response_only(answer.status)
         self.send_header("Date", self.date_time_string())
         self.send_header("Cache-Control", "no-store")

@@ -58,7 +58,7 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
     if settings.certificate is None:
         if settings.client_ca is not None:
             raise ConfigurationError("client certificates need TLS: give the server a certificate too")
-        _check_loopback(settings)
+        check_loopback(settings, "without TLS keys would cross the network: give a certificate")
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -89,7 +89,7 @@ def address_family(settings: ServerSettings) -> int:
     return int(_addresses(settings)[0][0])
 
 
-def _check_loopback(settings: ServerSettings) -> None:
-    if all(ipaddress.ip_address(address[4][0].partition("%")[0]).is_loopback for address in _addresses(settings)):
-        return
-    raise ConfigurationError(f"{settings.host} is not a loopback address, and without TLS keys would cross the network: give a certificate")
+def check_loopback(settings: ServerSettings, why: str) -> None:
+    """Raise ConfigurationError, which says `why`, unless every address that the host means is a loopback address."""
+    if not all(ipaddress.ip_address(address[4][0].partition("%")[0]).is_loopback for address in _addresses(settings)):
+        raise ConfigurationError(f"{settings.host} is not a loopback address, and {why}")

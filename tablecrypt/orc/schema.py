@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.orc.protobuf import Field, Message, blob_field, encode, packed_field
+from tablecrypt.orc.protobuf import Message
 
 _KIND: Final = 1
 _SUBTYPES: Final = 2
@@ -138,14 +138,6 @@ class Schema:
                 if found is not None:
                     return found
         return None
-
-
-def struct_type(message: Message, children: list[int], names: list[str]) -> bytes:
-    """Encode a struct type anew with other columns below it."""
-    fields: list[Field] = message.without(_SUBTYPES, _FIELD_NAMES)
-    fields.append(packed_field(_SUBTYPES, children))
-    fields += [blob_field(_FIELD_NAMES, name.encode()) for name in names]
-    return encode(fields)
 
 
 def _column(column_id: int, last: int, message: Message, children: tuple[int, ...], what: str) -> Column:

@@ -164,9 +164,9 @@ def write_footer(
     """Write the end of a file: plain without an algorithm and cipher, signed if `plaintext`, else encrypted."""
     start = sink.position
     if algorithm is None or cipher is None:
-        sink.write(metadata.encode())
-        magic = PLAIN_MAGIC
-    elif plaintext:
+        sink.write(plain_end(metadata))
+        return
+    if plaintext:
         metadata.set(FileMetaData.ENCRYPTION_ALGORITHM, thrift.STRUCT, algorithm.encode())
         if key_metadata is not None:
             metadata.set(FileMetaData.FOOTER_SIGNING_KEY_METADATA, thrift.BINARY, key_metadata)
@@ -181,10 +181,13 @@ def write_footer(
         sink.write(crypto.encode())
         sink.write(cipher.seal(FOOTER_SUFFIX, metadata.encode()))
         magic = ENCRYPTED_MAGIC
-    length = sink.position - start
-    if length >= 2**31:
-        raise ConfigurationError(f"the footer has {length} bytes, more than a Parquet file can say")
-    sink.write(_TAIL.pack(length, magic))
+    sink.write(_tail(sink.position - start, magic))
+
+
+def plain_end(metadata: Struct) -> bytes:
+    """All of a plaintext file that follows its last module."""
+    encoded = metadata.encode()
+    return encoded + _tail(len(encoded), PLAIN_MAGIC)
 
 
 @contextmanager
@@ -203,6 +206,12 @@ def unauthenticated(location: str, what: str) -> Iterator[None]:
         yield
     except FormatError as error:
         raise TamperedFileError(location, f"{what} is malformed: {error}") from None
+
+
+def _tail(length: int, magic: bytes) -> bytes:
+    if length >= 2**31:
+        raise ConfigurationError(f"the footer has {length} bytes, more than a Parquet file can say")
+    return _TAIL.pack(length, magic)
 
 
 def _encrypted(location: str, start: int, stored: bytes) -> StoredFooter:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described
@@ -66,10 +67,14 @@ class FileCiphers:
         self._of_columns: dict[tuple[tuple[str, ...], bytes | None], ModuleCipher] = {}
 
     @cached_property
+    def footer_key(self) -> Secret:
+        """Given by the caller, or retrieved."""
+        return self._keys.find_footer_key(self._footer.key_metadata, self._footer.location)
+
+    @cached_property
     def footer(self) -> ModuleCipher:
         """The cipher of the footer and of columns without a key of their own."""
-        key = self._keys.find_footer_key(self._footer.key_metadata, self._footer.location)
-        return ModuleCipher(key, FOOTER_KEY_NAME, self._aad_base, self._algorithm.ctr, self._footer.location)
+        return ModuleCipher(self.footer_key, FOOTER_KEY_NAME, self._aad_base, self._algorithm.ctr, self._footer.location)
 
     def column(self, path: tuple[str, ...], key_metadata: bytes | None) -> ModuleCipher:
         """The cipher of a column with a key of its own. KeyNotFoundError when the key is not there."""

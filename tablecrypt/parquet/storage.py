@@ -33,10 +33,12 @@ class Source:
     Args:
         file: any seekable binary file.
         location: names it in errors.
+        owned: whether `close` closes it.
     """
 
-    def __init__(self, file: Any, location: str) -> None:
+    def __init__(self, file: Any, location: str, owned: bool = False) -> None:
         self._file = file
+        self._owned = owned
         self.location = location
         self.length: int = _length_of(file)
 
@@ -56,6 +58,16 @@ class Source:
                 self.location, f"ends after {offset + data.nbytes} bytes, though it had {self.length} when it was opened"
             )
         return data
+
+    @property
+    def file(self) -> Any:
+        """What the bytes are read from."""
+        return self._file
+
+    def close(self) -> None:
+        """Close the file, if it was opened here."""
+        if self._owned:
+            self._file.close()
 
     def _read_in_pieces(self, offset: int, length: int) -> memoryview:
         self._file.seek(offset)
@@ -89,27 +101,30 @@ class Sink:
             view = view[taken:]
 
 
-@contextmanager
-def open_source(source: Any, location: str | None = None) -> Iterator[Source]:
-    """Open a path, a URI, a buffer, or a seekable file that is open already; the last stays open, for the caller to close.
+def source_of(source: Any, location: str | None = None) -> Source:
+    """Open a path, a URI or a buffer, or take a seekable file that is open already.
 
     Args:
         source: see above.
         location: names the file in errors; found from `source` by itself where that has a name.
     """
-    if isinstance(source, Source):
-        yield source
-        return
     name = location or _name_of(source)
     if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
-        yield Source(pa.BufferReader(source), name)
-        return
-    if not isinstance(source, str | os.PathLike):
-        _check_file(source, "read", "seek")
-        yield Source(source, name)
-        return
-    with _open_for_reading(source) as file:
-        yield Source(file, name)
+        return Source(pa.BufferReader(source), name, owned=True)
+    if isinstance(source, str | os.PathLike):
+        return Source(_open_for_reading(source), name, owned=True)
+    _check_file(source, "read", "seek", "tell")
+    return Source(source, name)
+
+
+@contextmanager
+def open_source(source: Any, location: str | None = None) -> Iterator[Source]:
+    """As `source_of`; what was opened is closed at the end, a file that was open stays so."""
+    opened = source_of(source, location)
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
 @contextmanager

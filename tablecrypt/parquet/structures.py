@@ -20,6 +20,7 @@ from tablecrypt.parquet.thrift import Shape
 class FileMetaData:
     """The footer."""
 
+    NUM_ROWS: Final = 3
     ROW_GROUPS: Final = 4
     ENCRYPTION_ALGORITHM: Final = 8
     FOOTER_SIGNING_KEY_METADATA: Final = 9
@@ -30,6 +31,7 @@ class RowGroup:
 
     COLUMNS: Final = 1
     TOTAL_BYTE_SIZE: Final = 2
+    NUM_ROWS: Final = 3
     FILE_OFFSET: Final = 5
     TOTAL_COMPRESSED_SIZE: Final = 6
     ORDINAL: Final = 7
@@ -52,9 +54,11 @@ class ColumnChunk:
 class ColumnMetaData:
     """Sizes, offsets and statistics of a column chunk."""
 
+    TYPE: Final = 1
     ENCODINGS: Final = 2
     PATH_IN_SCHEMA: Final = 3
     CODEC: Final = 4
+    NUM_VALUES: Final = 5
     TOTAL_UNCOMPRESSED_SIZE: Final = 6
     TOTAL_COMPRESSED_SIZE: Final = 7
     KEY_VALUE_METADATA: Final = 8

@@ -150,7 +150,7 @@ def decode(data: bytes, shape: Shape) -> Struct:
 
 
 def decode_padded(data: bytes | bytearray, shape: Shape) -> Struct:
-    """Read a struct that was sealed. Bytes may follow it: parquet-java seals the whole of its buffer, which may be longer than the struct."""
+    """Read a struct that was sealed. Bytes may follow it: parquet-java seals its whole buffer, which may be longer than the struct."""
     return decode_at(bytes(data), shape)[0]
 
 

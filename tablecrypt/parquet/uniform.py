@@ -114,6 +114,20 @@ class UniformParquetFile:
             for batch in self._scan(portion, columns, None):
                 yield PositionedBatch(positions.take(len(batch)), batch)
 
+    def read(
+        self, columns: list[str] | None, row_filter: pc.Expression | None, row_groups: list[int] | None, use_threads: bool
+    ) -> pa.Table:
+        """Return the rows that pass the filter as one table: of these columns and row groups, None for all.
+
+        Raises:
+            TamperedFileError: a module does not authenticate.
+        """
+        with self._translated("the footer"):
+            fragment = self._fragment if row_groups is None else self._fragment.subset(row_group_ids=row_groups)
+        with self._translated("a column's modules"):
+            self._check_head()
+            return fragment.to_table(schema=self.schema, columns=columns, filter=row_filter, use_threads=use_threads)
+
     def footer(self) -> pq.FileMetaData:
         """Return row counts and column statistics. The object keeps a decryptor of the file: treat it like its key."""
         with self._translated("the footer"):

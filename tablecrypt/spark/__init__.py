@@ -20,6 +20,7 @@ try:
 except ImportError as error:
     raise MissingExtraError('tablecrypt.spark needs PySpark: pip install "tablecrypt[spark]"') from error
 
+from tablecrypt.spark.compact import compact
 from tablecrypt.spark.delete import delete_where
 from tablecrypt.spark.read import read_table
 from tablecrypt.spark.requirements import check_java
@@ -29,4 +30,4 @@ from tablecrypt.spark.write import write_table
 
 del _pyspark
 
-__all__ = ["check_java", "delete_where", "read_table", "register", "stream_writer", "write_table"]
+__all__ = ["check_java", "compact", "delete_where", "read_table", "register", "stream_writer", "write_table"]

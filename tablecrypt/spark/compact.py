@@ -1,7 +1,7 @@
 """Compaction as a job on the cluster: `tablecrypt.maintenance.compact`, with its work on executors.
 
-    without sort_by    groups of files of one partition, each rewritten by one task that streams them; rows keep their order
-    with sort_by       all rows that are rewritten, sorted by Spark over all of a partition's new files (see sorted_compaction.py)
+without sort_by    groups of files of one partition, each rewritten by one task that streams them; rows keep their order
+with sort_by       all rows that are rewritten, sorted by Spark over all of a partition's new files (see sorted_compaction.py)
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,20 +48,30 @@ def laid_out(
         sort_by: columns to order each task's rows by, ascending, nulls first.
     """
     order = list(sort_by or ())
-    unknown = [name for name in order if name not in df.columns]
-    if unknown:
-        raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which the DataFrame does not have")
+    check_sort_columns(order, df.columns)
+    check_distribution(distribute_by, spec)
     if distribute_by is None:
         return df.sortWithinPartitions(*order) if order else df
-    if distribute_by != "partition":
-        raise ConfigurationError(f"distribute_by {distribute_by!r} is not known: use 'partition' or None")
-    if spec.is_unpartitioned():
-        raise ConfigurationError("distribute_by='partition' needs a partitioned table, and this one has no partitions")
     columns = _identity_columns(df, schema, spec)
     if columns:
         return df.repartition(*columns).sortWithinPartitions(*columns, *order)
     keyed = _with_partition_values(df, schema, spec)
     return keyed.repartition(_PARTITION).sortWithinPartitions(_PARTITION, *order).drop(_PARTITION)
+
+
+def check_sort_columns(sort_by: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise ConfigurationError for a column to sort by that the DataFrame does not have."""
+    unknown = [name for name in sort_by if name not in columns]
+    if unknown:
+        raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which the DataFrame does not have")
+
+
+def check_distribution(distribute_by: Distribution | None, spec: PartitionSpec) -> None:
+    """Raise ConfigurationError for a distribution that is not known, or that a table without partitions cannot have."""
+    if distribute_by not in (None, *get_args(Distribution)):
+        raise ConfigurationError(f"distribute_by {distribute_by!r} is not known: use 'partition' or None")
+    if distribute_by is not None and spec.is_unpartitioned():
+        raise ConfigurationError("distribute_by='partition' needs a partitioned table, and this one has no partitions")
 
 
 def _identity_columns(df: DataFrame, schema: Schema, spec: PartitionSpec) -> list[str]:
@@ -90,11 +100,22 @@ def partition_values(facts: bytes, batches: Iterable[pa.RecordBatch]) -> Iterato
     schema, spec = pickle.loads(facts)
     for batch in batches:
         rows = batch_for_table(batch, schema_for_table(batch.schema, schema), schema)
-        texts = []
-        for field in spec.fields:
-            transform = field.transform.pyarrow_transform(schema.find_type(field.source_id))
-            texts.append(_text(transform(_source(rows, schema, field))))
-        yield batch.append_column(_PARTITION, pc.binary_join_element_wise(*texts, "\x1f"))
+        yield batch.append_column(_PARTITION, partition_texts(rows, schema, spec))
+
+
+def partition_texts(rows: pa.RecordBatch, schema: Schema, spec: PartitionSpec) -> pa.Array:
+    """Return a text for each row that is the same for rows of one partition, and only for these.
+
+    Args:
+        rows: in the table's own Arrow types.
+        schema: the table's schema.
+        spec: a partition spec with fields.
+    """
+    texts = []
+    for field in spec.fields:
+        transform = field.transform.pyarrow_transform(schema.find_type(field.source_id))
+        texts.append(_text(transform(_source(rows, schema, field))))
+    return pc.binary_join_element_wise(*texts, "\x1f")
 
 
 def _source(rows: pa.RecordBatch, schema: Schema, field: PartitionField) -> pa.Array:

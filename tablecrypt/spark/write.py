@@ -39,9 +39,11 @@ from tablecrypt.spark.executor_job import (
     opened_results,
     removing_on_error,
 )
+from tablecrypt.spark.jvm.writer import planned_write, write_planned
 from tablecrypt.spark.layout import Distribution, laid_out
 from tablecrypt.spark.markers import BatchAlreadyCommittedError, BatchMarker, begin
 from tablecrypt.spark.merge import checked_keys, merged_change
+from tablecrypt.spark.read import Path
 from tablecrypt.spark.replace_partitions import check_can_replace_partitions, replaced_partitions
 from tablecrypt.spark.requirements import check_session
 from tablecrypt.spark.row_change import RowChange, stage_row_change
@@ -74,6 +76,7 @@ class WriteOptions:
     sort_by: Sequence[str] | None = None
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     marker: BatchMarker | None = None
+    path: Path | None = None
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError for options that contradict each other."""
@@ -85,6 +88,10 @@ class WriteOptions:
             raise ConfigurationError(f"keys go with mode 'merge', not {self.mode!r}")
         if self.mode == "merge" and (self.distribute_by or self.sort_by):
             raise ConfigurationError("mode 'merge' distributes and sorts rows by their keys: leave distribute_by and sort_by out")
+        if self.path not in (None, *get_args(Path)):
+            raise ConfigurationError(f"path {self.path!r} is not known: use jvm or python")
+        if self.mode == "merge" and self.path == "jvm":
+            raise ConfigurationError("mode 'merge' writes on the portable path alone: leave path out")
 
     @property
     def summary(self) -> dict[str, str]:
@@ -102,6 +109,7 @@ def write_table(
     branch: str = MAIN_BRANCH,
     distribute_by: Distribution | None = None,
     sort_by: Sequence[str] | None = None,
+    path: Path | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     catalog_properties: Mapping[str, str] | None = None,
 ) -> None:
@@ -122,6 +130,8 @@ def write_table(
         branch: the branch to write to; it exists already.
         distribute_by: "partition" to bring the rows of a table partition together before they are written (see layout.py).
         sort_by: columns to order each task's rows by, which makes row groups prune better.
+        path: "jvm" for Spark's own Parquet writer, "python" for mapInArrow; by default the first where it can write the rows (see
+            jvm/write_fitness.py) and Spark's messages are authenticated and encrypted, else the second.
         snapshot_properties: for the summary of the new snapshot.
         catalog_properties: properties for load_catalog, beside those that it finds.
 
@@ -135,7 +145,7 @@ def write_table(
 
     What goes wrong on an executor fails the Spark job, and nothing is committed.
     """
-    options = WriteOptions(mode, overwrite_filter, keys, branch, distribute_by, sort_by, dict(snapshot_properties or {}))
+    options = WriteOptions(mode, overwrite_filter, keys, branch, distribute_by, sort_by, dict(snapshot_properties or {}), path=path)
     write_rows(df, LocatedTable.of(identifier, catalog_properties), options)
 
 
@@ -228,6 +238,14 @@ def commit_written(located: LocatedTable, files: list[DataFile], options: WriteO
 
 
 def _written(df: DataFrame, located: LocatedTable, options: WriteOptions) -> list[DataFile]:
+    if options.path != "python":
+        planned = planned_write(df, located, options.distribute_by, options.sort_by, forced=options.path == "jvm")
+        if planned is not None:
+            return write_planned(planned)
+    return _written_portably(df, located, options)
+
+
+def _written_portably(df: DataFrame, located: LocatedTable, options: WriteOptions) -> list[DataFile]:
     metadata = located.table.metadata
     rows = laid_out(df, metadata.schema(), metadata.spec(), options.distribute_by, options.sort_by)
     ticket, job_key = located.issue_job(df.sparkSession)

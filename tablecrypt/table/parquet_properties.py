@@ -7,14 +7,17 @@ plaintext into the file or make a file that other readers of the table cannot op
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadataCommonFields
 from pyiceberg.typedef import Properties
 from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
+
+M = TypeVar("M", bound=TableMetadataCommonFields)
 
 PAGE_VERSION: Final = "write.parquet.page-version"
 _PAGE_VERSION_1: Final = frozenset({"v1", "1", "1.0"})
@@ -41,6 +44,11 @@ def row_group_limit(properties: Properties) -> int:
 def target_file_size(properties: Properties) -> int:
     """Return `write.target-file-size-bytes`, measured as PyIceberg does: bytes of Arrow memory, before compression."""
     return positive(properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
+
+
+def with_target_file_size(metadata: M, size: int) -> M:
+    """Return table metadata whose data files end at `size` bytes. For writing files only, never to be committed."""
+    return metadata.model_copy(update={"properties": {**metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(size)}})
 
 
 def positive(properties: Properties, name: str, default: int) -> int:

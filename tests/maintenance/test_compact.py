@@ -60,7 +60,8 @@ def fill(table: EncryptedTable, appends: int = 6) -> None:
 
 def content(table: EncryptedTable, **scan: Any) -> list[dict[str, Any]]:
     """All rows with their identity, in the order of their ids."""
-    return table.refresh().scan(selected_fields=LINEAGE, **scan).to_arrow().sort_by("id").to_pylist()
+    found: list[dict[str, Any]] = table.refresh().scan(selected_fields=LINEAGE, **scan).to_arrow().sort_by("id").to_pylist()
+    return found
 
 
 def files(table: EncryptedTable) -> list[str]:
@@ -429,7 +430,7 @@ def test_a_count_that_does_not_fit_the_manifest_is_refused(new_table: NewTable, 
     known = stored(table)
     monkeypatch.setattr(FileGroup, "living_rows", property(lambda group: 31))
 
-    with pytest.raises(FormatError, match="31 rows by their manifests, 30 read"):
+    with pytest.raises(FormatError, match="31 rows by their manifests, but 30 were read"):
         compact(table)
 
     assert stored(table) == known

@@ -20,6 +20,7 @@ from tablecrypt.maintenance.progress import Progress
 from tablecrypt.table.content_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.dying_store import StoreDiedError, dying_after
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "team", StringType()), NestedField(3, "note", StringType()))
 BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))
@@ -229,3 +230,26 @@ def test_an_empty_table_and_unfit_arguments(warehouse: Path, aws: AwsServer) -> 
         reencrypt(table, data_key_length=17)
     with pytest.raises(ConfigurationError, match="no branch"):
         reencrypt(table, branch="elsewhere")
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: AwsServer) -> None:
+    """Every few steps of the store, from the first file to the last clean-up."""
+    catalog = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": "tests.support.dying_store.DyingFileIO"})
+    given = {"encryption.key-id": MASTER_KEY, "write.delete.mode": "merge-on-read"}
+    table = catalog.create_table("db.rows", SCHEMA, partition_spec=BY_TEAM, properties=given)
+    for first in (0, 100):
+        table.append(rows(first))
+    table.delete("id = 3")
+    before = contents(table)
+    with dying_after(None) as life:
+        reencrypt(table)
+        steps = life.taken
+    for died_at in range(0, steps, max(1, steps // 24)):
+        with dying_after(died_at), pytest.raises(StoreDiedError):
+            reencrypt(catalog.load_table("db.rows"))
+        survivor = catalog.load_table("db.rows")
+        assert contents(survivor) == before
+        reencrypt(survivor)
+        assert contents(survivor) == before
+    assert not list(Path(table.location().removeprefix("file://")).glob("metadata/tablecrypt-reencrypt/*.json"))

@@ -117,7 +117,7 @@ def test_a_changed_blob_does_not_open(path: Path, kms: MemoryKeyManagementClient
 
 def test_what_is_not_there_is_said_so(path: Path, kms: MemoryKeyManagementClient) -> None:
     keys = MasterKeyFile(path, kms)
-    with pytest.raises(ConfigurationError, match="hadoop-kms-keys create makes one"):
+    with pytest.raises(ConfigurationError, match="hadoop-kms-key makes one"):
         keys.names()
     create_key(path, kms, "pii", MASTER, 5)
     for ask in (

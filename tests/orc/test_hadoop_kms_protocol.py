@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +91,8 @@ def _java_class(answer: Answer) -> str:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    yield Bench(tmp_path)
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
 
 
 def test_metadata_are_those_that_orc_asks_for(bench: Bench) -> None:
@@ -269,26 +268,22 @@ def test_no_answer_or_request_shows_a_key_or_token(bench: Bench) -> None:
     assert TOKENS["etl"] not in repr(Request("GET", _target("keys/names", "etl")))
 
 
+PATHS = st.sampled_from(
+    ["key/pii/_metadata", "keyversion/pii@0/_eek?eek_op=decrypt", "keys/metadata?key=pii", "key/pii/_eek?eek_op=generate"]
+)
+JSON = st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+
+
+@pytest.fixture(scope="module")
+def shared_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(tmp_path_factory.mktemp("any-request"))
+
+
 @given(
     method=st.sampled_from(["GET", "POST", "OPTIONS", "PUT"]),
-    path=st.one_of(
-        st.text(max_size=60),
-        st.sampled_from(
-            ["key/pii/_metadata", "keyversion/pii@0/_eek?eek_op=decrypt", "keys/metadata?key=pii", "key/pii/_eek?eek_op=generate"]
-        ),
-    ),
-    body=st.one_of(
-        st.binary(max_size=60),
-        st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.lists(inner)).map(
-            _b64_json := lambda value: json.dumps(value).encode()
-        ),
-    ),
+    path=st.text(max_size=60) | PATHS,
+    body=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()),
 )
-def test_any_request_gets_an_answer(tmp_path_factory: pytest.TempPathFactory, method: str, path: str, body: bytes) -> None:
-    global _shared  # noqa: PLW0603
-    _shared = _shared or Bench(tmp_path_factory.mktemp("any-request"))
-    answer = _shared.service.answer(Request(method, _target(path, "etl"), body))
+def test_any_request_gets_an_answer(shared_bench: Bench, method: str, path: str, body: bytes) -> None:
+    answer = shared_bench.service.answer(Request(method, _target(path, "etl"), body))
     assert answer.status in {200, 400, 404, 405}
-
-
-_shared: Bench | None = None

@@ -42,7 +42,7 @@ class Bridge:
         service = HadoopKms(
             self.keys, lambda: read_allow_list(self.allow_file), rate or RateLimit(10_000, 10_000), believe_names=believe_names
         )
-        self.server = HadoopKmsServer(service, ServerSettings(port=0, **settings))
+        self.server = HadoopKmsServer(service, ServerSettings(**{"port": 0, **settings}))
         self._thread = threading.Thread(target=self.server.serve)
         self._thread.start()
 

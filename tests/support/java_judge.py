@@ -28,10 +28,13 @@ ICEBERG_ARTIFACTS = ("iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle")
 CATALOG = "h"
 
 
-def start_session(folder: Path, endpoint: str, region: str, buckets: list[str], metastore_uri: str | None) -> SparkSession:
+def start_session(
+    folder: Path, endpoint: str, region: str, buckets: list[str], metastore_uri: str | None, more: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start Spark with the catalog; the settings `more` come last."""
     builder = SparkSession.builder.master("local[2]").appName("java-judge")
     metastore = {f"spark.sql.catalog.{CATALOG}.uri": metastore_uri} if metastore_uri else _metastore_settings(folder, buckets)
-    settings = _spark_settings(folder) | _jar_settings() | _catalog_settings(folder, endpoint, region) | metastore
+    settings = _spark_settings(folder) | _jar_settings() | _catalog_settings(folder, endpoint, region) | metastore | dict(more or {})
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

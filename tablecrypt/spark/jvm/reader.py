@@ -18,7 +18,6 @@ Parquet's own error.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Sequence
 from functools import reduce
@@ -33,6 +32,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.jvm.fitness import reason_against_columns, reason_against_files, reason_against_session
+from tablecrypt.spark.jvm.hadoop import length_in_hadoop
 from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side
 from tablecrypt.spark.jvm.planned_files import PlannedFile, encode, seal
 from tablecrypt.spark.jvm.row_filter import UnservedFilterError, spark_condition
@@ -47,8 +47,6 @@ from tablecrypt.table.plan import EncryptedFileScanTask
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-logger = logging.getLogger(__name__)
 
 _OPTIONS: Final = {
     "parquet.crypto.factory.class": f"{PACKAGE}.ReadKeys",
@@ -87,7 +85,7 @@ def _rows(spark: SparkSession, read: PlannedRead, forced: bool) -> DataFrame:
     bound = bind(table.metadata.schema(), read.row_filter, case_sensitive=True)
     wanted = _with_filter_columns(read.projected, table.metadata.schema(), extract_field_ids(bound))
     serve_unless(reason_against_columns(read, wanted, bound))
-    serve_unless(reason_against_files(read, lambda location: _length_in_hadoop(spark, location)))
+    serve_unless(reason_against_files(read, lambda location: length_in_hadoop(spark, location)))
 
     token = f"tc{secrets.token_hex(6)}"
     stored = stored_names(wanted.fields, table.metadata.schemas, token)
@@ -160,19 +158,6 @@ def _relation(spark: SparkSession, side: JvmSide, files: Sequence[PlannedFile], 
     except Py4JError as error:
         raise ConfigurationError(f"Spark {spark.version} does not take a plan of encrypted files: {error}") from error
     return ClassicDataFrame(rows, spark)
-
-
-def _length_in_hadoop(spark: SparkSession, location: str) -> int | None:
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    context: Any = spark.sparkContext
-    try:
-        path = context._jvm.org.apache.hadoop.fs.Path(location)
-        return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())
-    except (Py4JError, PySparkException) as error:
-        logger.debug("Hadoop does not find %s: %s", location, error)
-        return None
 
 
 def _named(stored: str, name: str) -> Column:

@@ -14,7 +14,6 @@ Raises ConfigurationError where path="jvm" was asked for and cannot serve. What 
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,14 +37,12 @@ from tablecrypt.spark.jvm.write_fitness import reason_against_rows, reason_again
 from tablecrypt.spark.jvm.write_places import Places, open_desk
 from tablecrypt.spark.jvm.write_settings import write_settings
 from tablecrypt.spark.jvm.written_files import decode_answer, split_answers
-from tablecrypt.spark.layout import Distribution
+from tablecrypt.spark.layout import Distribution, check_distribution, check_sort_columns
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.table_file_io import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-logger = logging.getLogger(__name__)
 
 _PARTITION: Final = "__tablecrypt_partition_"
 _IN_THE_CLEAR: Final = (

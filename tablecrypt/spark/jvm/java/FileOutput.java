@@ -17,7 +17,7 @@ public class FileOutput implements OutputFile {
 
   private final FileSystem fileSystem;
   private final Path path;
-  private FSDataOutputStream stream;
+  private FSDataOutputStream opened;
   private long length = -1;
 
   FileOutput(String location, Configuration conf) throws IOException {
@@ -27,7 +27,7 @@ public class FileOutput implements OutputFile {
   }
 
   public PositionOutputStream create(long blockSize) throws IOException {
-    stream = fileSystem.create(path, false, BUFFER_SIZE, fileSystem.getDefaultReplication(path), Math.max(blockSize, blockSize()));
+    opened = fileSystem.create(path, false, BUFFER_SIZE, fileSystem.getDefaultReplication(path), Math.max(blockSize, blockSize()));
     return new Counted();
   }
 
@@ -54,11 +54,11 @@ public class FileOutput implements OutputFile {
 
   /** Leave nothing behind of a file that is not wanted, finished or not. */
   void remove() throws IOException {
-    if (stream != null && length < 0) {
-      if (stream.hasCapability(CAN_ABORT)) {
-        stream.abort();
+    if (opened != null && length < 0) {
+      if (opened.hasCapability(CAN_ABORT)) {
+        opened.abort();
       } else {
-        stream.close();
+        opened.close();
       }
     }
     fileSystem.delete(path, false);
@@ -70,17 +70,17 @@ public class FileOutput implements OutputFile {
 
   private class Counted extends DelegatingPositionOutputStream {
     Counted() {
-      super(stream);
+      super(opened);
     }
 
     public long getPos() throws IOException {
-      return stream.getPos();
+      return opened.getPos();
     }
 
     public void close() throws IOException {
       if (length < 0) {
-        long end = stream.getPos();
-        stream.close();
+        long end = opened.getPos();
+        opened.close();
         length = end;
       }
     }

@@ -5,15 +5,18 @@ import java.util.ArrayList;
 import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.spark.SparkContext;
+import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpoint;
 import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.rpc.RpcEnv;
 import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution$;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.PartialFunction;
 
@@ -67,12 +70,18 @@ public class WriteDesk implements RpcEndpoint {
   public byte[] write(
       Dataset rows, byte[] id, byte[] publicKey, String schema, String partitionSchema, Map innerIds, Map settings) throws IOException {
     QueryExecution execution = (QueryExecution) rows.queryExecution();
-    SparkContext context = SparkContext.getOrCreate();
-    Configuration hadoop = ((org.apache.spark.sql.classic.SparkSession) rows.sparkSession()).sessionState().newHadoopConf();
-    WriteJob job = new WriteJob(name, id, publicKey, schema, partitionSchema, innerIds, settings, hadoop);
+    SparkSession session = (SparkSession) rows.sparkSession();
+    WriteJob job = new WriteJob(name, id, publicKey, schema, partitionSchema, innerIds, settings, configuration(session));
     TaskAnswers answers = new TaskAnswers();
-    WriteRun run = new WriteRun(context, execution, new WriteTask(job), answers);
+    WriteRun run = new WriteRun(session.sparkContext(), execution, new WriteTask(job), answers);
     SQLExecution$.MODULE$.withNewExecutionId(execution, Option.apply("write into an encrypted table"), run);
     return answers.toBytes();
+  }
+
+  /** Hadoop's configuration of the session, with what this Spark's Parquet writer expects to find in it. */
+  private static Configuration configuration(SparkSession session) throws IOException {
+    Job prepared = Job.getInstance(session.sessionState().newHadoopConf());
+    new ParquetFileFormat().prepareWrite(session, prepared, scala.collection.immutable.Map$.MODULE$.empty(), new StructType());
+    return prepared.getConfiguration();
   }
 }

@@ -11,12 +11,12 @@ import org.apache.spark.util.SerializableConfiguration;
 
 /** What every task of one write knows of it. None of it is secret: it is part of the Spark job's closure. */
 public class WriteJob implements Serializable {
-  static final String DEK_LENGTH = "tablecrypt.dek-length";
-  static final String TARGET_FILE_SIZE = "tablecrypt.target-file-size";
+  public static final String DEK_LENGTH = "tablecrypt.dek-length";
+  public static final String TARGET_FILE_SIZE = "tablecrypt.target-file-size";
 
-  final String desk;
-  final byte[] id;
-  final byte[] publicKey;
+  public final String desk;
+  public final byte[] id;
+  public final byte[] publicKey;
   private final String schema;
   private final String partitionSchema;
   private final HashMap innerIds;
@@ -65,7 +65,7 @@ public class WriteJob implements Serializable {
     return (String) settings.get(name);
   }
 
-  /** Hadoop's configuration of the driver, and in it what Spark's Parquet writer looks for. A copy, for one task. */
+  /** The session's configuration, and in it how Iceberg's files are written, whatever the session says. A copy, for one task. */
   Configuration configuration() {
     Configuration conf = new Configuration(hadoop.value());
     conf.set(ParquetWriteSupport.SPARK_ROW_SCHEMA(), schema);

@@ -1,0 +1,108 @@
+"""`tablecrypt cat`: rows of a table, or of a file that encrypt-file made, on stdout."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tablecrypt.cli import file_keys
+from tablecrypt.cli.rows import ROW_FORMATS, print_rows
+from tablecrypt.cli.settings import Settings, pass_settings
+from tablecrypt.cli.verb import Verb
+from tablecrypt.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+
+_COPIED = 1024 * 1024
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        (
+            "Some columns of some rows",
+            "tablecrypt --catalog prod cat db.orders --columns id,total --filter \"region = 'north'\" --limit 20",
+        ),
+        ("A table as it was", "tablecrypt --catalog prod cat db.orders --snapshot 4358109269873137077 --format json"),
+        ("A Parquet file", "tablecrypt cat ./rows.enc.parquet --key-file keys.json --key-id orders"),
+    ],
+    needs="Permission to unwrap with the master key, and to read the table's files.",
+)
+@click.argument("source", metavar="TABLE|FILE")
+@click.option("--columns", metavar="A,B,…", help="Only these columns, in this order.")
+@click.option("--filter", "row_filter", metavar="FILTER", help="Only rows that pass this filter; of tables.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many rows.")
+@click.option("--snapshot", type=int, metavar="ID", help="The table as it was at this snapshot.")
+@click.option("--format", "row_format", type=click.Choice(ROW_FORMATS), default="csv", show_default=True, help="json: an object a line.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@file_keys.key_options
+@pass_settings
+def cat(
+    settings: Settings,
+    source: str,
+    columns: str | None,
+    row_filter: str | None,
+    limit: int | None,
+    snapshot: int | None,
+    row_format: str,
+    as_json: bool,
+    key_file: Path | None,
+    key_id: str | None,
+) -> None:
+    """Print rows of a table or a file.
+
+    What holds a / is a FILE, anything else a TABLE of the catalog. A file needs the .key.json that encrypt-file left beside it; an AGS1 file
+    is printed as the bytes that it holds. What is printed was authenticated before; it is plaintext from then on.
+    """
+    names = None if columns is None else columns.split(",")
+    wanted = "json" if as_json else row_format
+    if "/" not in source:
+        print_rows(_table_rows(settings, source, names, row_filter, limit, snapshot), wanted)
+        return
+    if row_filter is not None or snapshot is not None:
+        raise ConfigurationError("--filter and --snapshot are for tables")
+    path = Path(source)
+    key_metadata = file_keys.opened(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path))
+    _print_file(path, key_metadata, names, limit, wanted)
+
+
+def _table_rows(
+    settings: Settings, name: str, columns: list[str] | None, row_filter: str | None, limit: int | None, snapshot: int | None
+) -> pa.RecordBatchReader:
+    chosen: dict[str, Any] = {} if row_filter is None else {"row_filter": row_filter}
+    selected = ("*",) if columns is None else tuple(columns)
+    scan = settings.table(name).scan(selected_fields=selected, limit=limit, snapshot_id=snapshot, **chosen)
+    rows = scan.to_arrow_batch_reader()
+    return rows if columns is None else _in_order(rows, columns)
+
+
+def _in_order(rows: pa.RecordBatchReader, columns: list[str]) -> pa.RecordBatchReader:
+    import pyarrow as pa
+
+    schema = pa.schema([rows.schema.field(name) for name in columns])
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(columns) for batch in rows))
+
+
+def _print_file(path: Path, key_metadata: StandardKeyMetadata, columns: list[str] | None, limit: int | None, row_format: str) -> None:
+    from tablecrypt.cli.decrypt_file import begins_as_encrypted_parquet
+
+    if begins_as_encrypted_parquet(path):
+        from tablecrypt import parquet
+
+        rows = parquet.read_table(str(path), parquet.FileKeys.of_table_file(key_metadata), columns=columns)
+        print_rows((rows if limit is None else rows.slice(0, limit)).to_reader(), row_format)
+        return
+    if columns is not None or limit is not None:
+        raise ConfigurationError(f"{path} is an AGS1 file, which has bytes and not rows: leave out --columns and --limit")
+    from tablecrypt.files.ags1_reader import Ags1InputStream
+
+    with path.open("rb") as raw, Ags1InputStream(raw, key_metadata, str(path), path.stat().st_size) as stream:
+        shutil.copyfileobj(stream, sys.stdout.buffer, _COPIED)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,99 @@
+"""The key of one file that belongs to no table: kept beside it, wrapped as a table keeps its keys.
+
+    <file>.key.json = {"tablecrypt": "file-key", "version": 1, "key-id": "…", "encryption-keys": [KEK, file key]}
+
+    KEK         wrapped by the master key, in a key file or a key service; see keys/encrypted_key.py
+    file key    the file's DEK, AAD prefix and length, sealed under the KEK: made and opened as a manifest list's key is
+
+Both entries are worth nothing without the master key. Losing the JSON file loses the file. Raises FormatError for one that is malformed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tablecrypt.errors import ConfigurationError, FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tablecrypt.cli.settings import Settings
+    from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+    from tablecrypt.keys.manager import EncryptionManager
+
+VERSION: Final = 1
+SUFFIX: Final = ".key.json"
+
+
+def key_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --key-file and --key-id to a verb: where the master key is, and which."""
+    key_file = click.option(
+        "--key-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="The master key is in this key file (keygen makes one). Without it, --property and --catalog name the key service.",
+    )
+    key_id = click.option("--key-id", help="The master key's id in the key file or key service.")
+    return key_file(key_id(verb))
+
+
+def manager(settings: Settings, key_file: Path | None, key_id: str | None, data_key_length: int = 32) -> EncryptionManager:
+    """Return what makes and opens the keys of files under a master key.
+
+    Raises:
+        ConfigurationError: no key id, or no key service.
+    """
+    from tablecrypt.keys.manager import EncryptionManager
+    from tablecrypt.kms.factory import load_kms
+    from tablecrypt.properties import KMS_LOCAL_KEY_FILE, KMS_TYPE
+
+    if not key_id:
+        raise ConfigurationError("name the master key: --key-id, with --key-file or a key service")
+    local = {} if key_file is None else {KMS_TYPE.name: "local", KMS_LOCAL_KEY_FILE.name: str(key_file.expanduser())}
+    return EncryptionManager(load_kms(local or settings.kms_properties()), key_id, data_key_length=data_key_length)
+
+
+def key_path(encrypted: Path) -> Path:
+    """Return where the key of an encrypted file is kept."""
+    return encrypted.with_name(encrypted.name + SUFFIX)
+
+
+def sealed(keys: EncryptionManager, key_metadata: StandardKeyMetadata) -> str:
+    """Return the content of the JSON file that keeps a file's key."""
+    from tablecrypt.keys.key_ring import KeyRing
+
+    key = keys.seal_manifest_list_key(key_metadata, KeyRing())
+    entries = [entry.model_dump(by_alias=True, exclude_none=True) for entry in key.added]
+    content = {"tablecrypt": "file-key", "version": VERSION, "key-id": key.key_id, "encryption-keys": entries}
+    return json.dumps(content, indent=2) + "\n"
+
+
+def opened(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
+    """Return the key that a JSON file keeps.
+
+    Raises:
+        ConfigurationError: it is not there.
+        FormatError: it is malformed.
+        KeyIdChangedError: another master key wraps it.
+        AuthenticationError, KmsError: it does not open.
+    """
+    from tablecrypt.keys.encrypted_key import EncryptedKey
+    from tablecrypt.keys.key_ring import KeyRing
+
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigurationError(f"the file's key is not there: {path}") from None
+    except ValueError as error:
+        raise FormatError(f"{path}: is not JSON: {error}") from error
+    if not isinstance(content, dict) or content.get("tablecrypt") != "file-key" or content.get("version") != VERSION:
+        raise FormatError(f"{path}: is not the key of a file, of version {VERSION}")
+    try:
+        ring = KeyRing([EncryptedKey.model_validate(entry) for entry in content["encryption-keys"]])
+        key_id = str(content["key-id"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{path}: is malformed: {error}") from error
+    return keys.open_manifest_list_key(ring.chain(key_id))

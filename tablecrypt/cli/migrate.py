@@ -1,0 +1,72 @@
+"""`tablecrypt migrate`: a plaintext table becomes an encrypted one."""
+
+from __future__ import annotations
+
+import click
+
+from tablecrypt.cli.confirm import confirm
+from tablecrypt.cli.options import dry_run_option, json_option, spark_option, spark_session, table_argument, workers_option, yes_option
+from tablecrypt.cli.progress_shown import progress_shown
+from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
+from tablecrypt.cli.show import show
+from tablecrypt.cli.verb import Verb
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        ("What would be encrypted", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --dry-run"),
+        ("Migrate", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --yes"),
+    ],
+    needs="Permission to wrap with the master key, to read, write and delete the table's files, and to commit.",
+)
+@table_argument
+@click.option("--key-id", required=True, help="The master key: the table's encryption.key-id from now on.")
+@click.option(
+    "--set", "pairs", metavar="NAME=VALUE", multiple=True, help="A further table property, such as encryption.data-key-length=32."
+)
+@click.option("--drop-refs", is_flag=True, help="Drop other branches and tags, which would keep plaintext snapshots.")
+@click.option("--keep-plaintext", is_flag=True, help="Do not delete the plaintext files after the commit.")
+@workers_option
+@spark_option
+@yes_option
+@dry_run_option
+@json_option
+@pass_settings
+def migrate(
+    settings: Settings,
+    table: str,
+    key_id: str,
+    pairs: tuple[str, ...],
+    drop_refs: bool,
+    keep_plaintext: bool,
+    workers: int | None,
+    use_spark: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make an encrypted table of a plaintext one.
+
+    Every live file of TABLE is encrypted beside itself, without decoding a value, and one commit puts the encrypted ones in place. Its
+    history goes, and its plaintext files are deleted. An interrupted run goes on when called again. The report lists every place where
+    plaintext may still be.
+    """
+    from tablecrypt.maintenance.migrate import migrate as encrypt_table
+
+    if not dry_run:
+        losses = "its history goes" if keep_plaintext else "its history goes and its plaintext files are deleted"
+        confirm(f"Encrypt {table} under {key_id}: {losses}. Go on?", yes)
+    with progress_shown() as heard:
+        done = encrypt_table(
+            settings.table(table),
+            key_id,
+            parse_properties(pairs),
+            drop_refs,
+            delete_plaintext=not keep_plaintext,
+            dry_run=dry_run,
+            progress=heard,
+            spark=spark_session(use_spark),
+            workers=workers,
+        )
+    show(done, as_json)

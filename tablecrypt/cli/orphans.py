@@ -1,0 +1,49 @@
+"""`tablecrypt orphans`: files in a table's folder that nothing in the table names."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import click
+
+from tablecrypt.cli.confirm import confirm
+from tablecrypt.cli.options import dry_run_option, json_option, moment, table_argument, yes_option
+from tablecrypt.cli.progress_shown import bytes_shown
+from tablecrypt.cli.settings import Settings, pass_settings
+from tablecrypt.cli.show import show
+from tablecrypt.cli.verb import Verb
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        ("Find", "tablecrypt --catalog prod orphans db.orders --dry-run"),
+        ("Remove what is older than a week, in a nightly job", "tablecrypt --catalog prod orphans db.orders --older-than 7d --yes"),
+    ],
+    needs="Permission to unwrap with the table's master key, to read its metadata, and to list and delete in its folder.",
+)
+@table_argument
+@click.option("--older-than", metavar="MOMENT", callback=moment, help="Only files last written before: a date, or 7d ago; by default 3d.")
+@yes_option
+@dry_run_option
+@json_option
+@pass_settings
+def orphans(settings: Settings, table: str, older_than: dt.datetime | None, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Find and remove files that the table does not know.
+
+    What failed and cancelled writes left, and what expired snapshots held, in the folder of TABLE. --older-than must be longer ago than the
+    longest write takes. Do not use it where the folder holds another table's files.
+    """
+    from tablecrypt.maintenance.orphan_files import remove_orphan_files
+
+    loaded = settings.table(table)
+    result = remove_orphan_files(loaded, older_than)
+    if not dry_run and result.found:
+        confirm(f"Delete {len(result.found):,} files ({bytes_shown(result.size)}) under {loaded.location()}?", yes)
+        result = remove_orphan_files(loaded, older_than, dry_run=False)
+    if as_json:
+        show(result, as_json)
+        return
+    for file in result.found:
+        click.echo(f"{file.size:>14,}  {file.location}")
+    click.echo(f"{len(result.found):,} found, {len(result.deleted):,} deleted, {len(result.failed):,} could not be deleted")

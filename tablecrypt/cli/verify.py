@@ -1,0 +1,86 @@
+"""`tablecrypt verify`: every byte of a table, authenticated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tablecrypt.cli import exit_codes
+from tablecrypt.cli.options import json_option, spark_option, spark_session, table_argument, workers_option
+from tablecrypt.cli.progress_shown import bytes_shown, progress_shown
+from tablecrypt.cli.settings import Settings, pass_settings
+from tablecrypt.cli.show import show
+from tablecrypt.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from tablecrypt.maintenance.verify import Verification
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        ("Everything", "tablecrypt --catalog prod verify db.orders"),
+        ("A large table, so that it can be interrupted", "tablecrypt --catalog prod verify db.orders --resume-from orders.verify"),
+        ("Heads, lengths and footers alone", "tablecrypt --catalog prod verify db.orders --quick"),
+    ],
+    needs="Permission to unwrap with the table's master key, and to read its files; with --resume-from also to list its folder.",
+    codes={exit_codes.FOUND: "a file is not what its writer left; the report names it and what of it failed"},
+)
+@table_argument
+@click.option("--quick", is_flag=True, help="Only heads, lengths and footers, not whole files.")
+@click.option(
+    "--resume-from",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Note good files here, and go on from there after an interruption. The file is removed at the end.",
+)
+@workers_option
+@spark_option
+@json_option
+@pass_settings
+@click.pass_context
+def verify(
+    context: click.Context,
+    settings: Settings,
+    table: str,
+    quick: bool,
+    resume_from: Path | None,
+    workers: int | None,
+    use_spark: bool,
+    as_json: bool,
+) -> None:
+    """Authenticate every byte of a table.
+
+    Reads every file that any snapshot of TABLE leads to, and authenticates each block of AGS1 files and each module of Parquet files:
+    pages, headers, dictionaries, indexes, bloom filters and footers, and their lengths against the metadata. A bad file does not end it:
+    the report names every bad file, and every block or module of it that failed. Nothing is changed.
+    """
+    from tablecrypt.maintenance.verify import verify as authenticate
+
+    with progress_shown() as heard:
+        done = authenticate(
+            settings.table(table),
+            not quick,
+            progress=heard,
+            spark=spark_session(use_spark),
+            workers=workers,
+            resume_from=resume_from,
+        )
+    if as_json:
+        show(done, as_json)
+    else:
+        _print(done)
+    if not done.is_good:
+        context.exit(exit_codes.FOUND)
+
+
+def _print(done: Verification) -> None:
+    resumed = f", {done.resumed:,} of them before the interruption" if done.resumed else ""
+    click.echo(f"{done.table}: {done.files:,} files of {done.snapshots:,} snapshots{resumed}, {bytes_shown(done.bytes)} read now")
+    for file in done.bad:
+        click.echo(f"  bad {file.kind.value}: {file.location}")
+        for problem in file.problems:
+            click.echo(f"    {problem.part}: {problem.message}")
+    what = "everything" if done.full else "every head, length and footer"
+    click.echo(f"{what} is as it was written" if done.is_good else f"{len(done.bad):,} files are bad")

@@ -1,0 +1,207 @@
+"""Finding keys that a table's metadata has lost in the metadata files it left behind, and committing them back.
+
+    snapshot names key K ─▶ K or its KEK is not in encryption-keys, or does not open
+                                 │
+        files that were given, then older metadata ─▶ every K and KEK that they hold
+                                 │ K opens under the KEK, and the snapshot's manifest list under K, header included?
+                                 ▼
+                          one commit: the entries are back
+
+Nothing is believed that does not open: the KMS authenticates a KEK, the KEK a manifest-list key, and that the list of this very snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError
+from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import KeyChain, KeyRing
+from tablecrypt.maintenance.key_commit import added_keys, commit_keys, encrypted_metadata_of, name_of, newest, replaced_key, table_io
+from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
+from tablecrypt.maintenance.results import VerbResult
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+
+_DOES_NOT_OPEN = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError)
+
+
+@dataclass(frozen=True)
+class Rescued(VerbResult):
+    """What `rescue` did.
+
+    Attributes:
+        snapshots: ids of the snapshots that can be read again.
+        keys: key-ids of the entries that were put back.
+        found_in: the metadata files that held them.
+        expired: ids of the snapshots that went because their keys are nowhere.
+        damaged: ids of the snapshots whose keys open and whose manifest lists do not, so that no key helps them.
+        unreadable: for each metadata file that could not be read, why.
+    """
+
+    snapshots: tuple[int, ...]
+    keys: tuple[str, ...]
+    found_in: tuple[str, ...]
+    expired: tuple[int, ...]
+    damaged: tuple[int, ...]
+    unreadable: dict[str, str]
+
+
+@dataclass
+class _Plan:
+    """What was found for the snapshots whose keys are lost."""
+
+    snapshots: list[int] = field(default_factory=list)
+    entries: dict[str, EncryptedKey] = field(default_factory=dict)
+    found_in: list[str] = field(default_factory=list)
+    lost: list[EncryptedSnapshot] = field(default_factory=list)
+    damaged: list[int] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    updates: tuple[TableUpdate, ...] = ()
+
+
+def rescue(table: Table, metadata: str | Sequence[str] | None = None, expire_lost: bool = False, dry_run: bool = False) -> Rescued:
+    """Put back the keys that an encrypted table's metadata has lost.
+
+    For a table whose metadata another tool wrote and dropped entries of `encryption-keys`. It does NOT help against a lost master key, nor
+    bring back a file, and it does NOT ask whether a key is gone on purpose: given a metadata file from before a `shred`, it brings back
+    what that destroyed. A snapshot without `key-id` cannot be rescued: what it would name is not known.
+
+    Killed at any moment, either all that was found is back or nothing. Calling it again finds nothing more to do.
+
+    Args:
+        table: an encrypted table. Its state in memory is brought up to date.
+        metadata: location of a metadata file that may hold the keys, or several; asked before those that the table left behind.
+        expire_lost: whether to remove the snapshots whose keys are nowhere. One that a branch or tag points to is never removed.
+        dry_run: only say what would be put back.
+
+    Raises:
+        ConfigurationError: the table is not encrypted, or a given file is not metadata of this table.
+        KeyNotFoundError: the key of a snapshot is nowhere, and `expire_lost` is not set or a branch or tag needs it; nothing has changed.
+        KmsError: the KMS refused; nothing has changed.
+        CommitFailedException: others committed too often meanwhile; nothing has changed.
+    """
+    given = [metadata] if isinstance(metadata, str) else list(metadata or ())
+
+    def plan(fresh: EncryptedTable) -> _Plan:
+        return _plan(fresh, given, expire_lost)
+
+    found = plan(newest(table)) if dry_run else commit_keys(table, plan).plan
+    return Rescued(
+        table=name_of(table),
+        dry_run=dry_run,
+        snapshots=tuple(found.snapshots),
+        keys=tuple(found.entries),
+        found_in=tuple(found.found_in),
+        expired=tuple(snapshot.snapshot_id for snapshot in found.lost),
+        damaged=tuple(found.damaged),
+        unreadable=found.unreadable,
+    )
+
+
+def _plan(table: EncryptedTable, given: list[str], expire_lost: bool) -> _Plan:
+    current = encrypted_metadata_of(table)
+    plan = _Plan()
+    candidates = _Candidates(table)
+    broken = _broken(table)
+    sources = _sources(table, given)
+    while broken and (source := next(sources, None)) is not None:
+        if source.metadata is None:
+            plan.unreadable[source.location] = source.problem
+            continue
+        candidates.add(source.metadata)
+        found = {snapshot.snapshot_id: chain for snapshot in broken if (chain := candidates.chain_of(snapshot)) is not None}
+        if not found:
+            continue
+        plan.found_in.append(source.location)
+        plan.snapshots += found
+        plan.entries |= {entry.key_id: entry for chain in found.values() for entry in (chain.kek, chain.manifest_list_key)}
+        broken = [snapshot for snapshot in broken if snapshot.snapshot_id not in found]
+    plan.damaged = [each.snapshot_id for each in broken if _opens(table, current.key_ring, str(each.key_id))]
+    plan.lost = lost = [each for each in broken if each.snapshot_id not in plan.damaged]
+    _refuse_to_lose(table, lost, expire_lost)
+    known = {entry.key_id: entry for entry in current.encryption_keys}
+    plan.entries = {key_id: entry for key_id, entry in plan.entries.items() if known.get(key_id) != entry}
+    put_back = [replaced_key(entry) if entry.key_id in known else added_keys([entry]) for entry in plan.entries.values()]
+    expired = [RemoveSnapshotsUpdate(snapshot_ids=[snapshot.snapshot_id for snapshot in lost])] if lost else []
+    plan.updates = (*(update for updates in put_back for update in updates), *(cast(TableUpdate, each) for each in expired))
+    return plan
+
+
+def _broken(table: EncryptedTable) -> list[EncryptedSnapshot]:
+    """Return the snapshots that have a key-id and whose manifest lists do not open."""
+    metadata = encrypted_metadata_of(table)
+    snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.key_id is not None]
+    read = ExecutorFactory.get_or_create().map(lambda snapshot: _reads(table, snapshot, metadata.key_ring), snapshots)
+    return [snapshot for snapshot, is_read in zip(snapshots, read, strict=True) if not is_read]
+
+
+def _reads(table: EncryptedTable, snapshot: EncryptedSnapshot, ring: KeyRing) -> bool:
+    try:
+        snapshot.model_copy().bind(ring).manifests(table.io)
+    except (*_DOES_NOT_OPEN, FileNotFoundError):
+        return False
+    return True
+
+
+def _opens(table: EncryptedTable, ring: KeyRing, key_id: str) -> bool:
+    try:
+        table_io(table).manager.open_manifest_list_key(ring.chain(key_id))
+    except _DOES_NOT_OPEN:
+        return False
+    return True
+
+
+def _sources(table: EncryptedTable, given: list[str]) -> Iterator[OlderMetadata]:
+    for location in given:
+        source = read_older(table, location)
+        if source is None:
+            raise ConfigurationError(f"{location} is not there, or is not metadata of {name_of(table)}")
+        yield source
+    yield from older_metadata(table)
+
+
+def _refuse_to_lose(table: EncryptedTable, lost: list[EncryptedSnapshot], expire_lost: bool) -> None:
+    if not lost:
+        return
+    named = {ref.snapshot_id: name for name, ref in table.metadata.refs.items()}
+    needed = [snapshot for snapshot in lost if not expire_lost or snapshot.snapshot_id in named]
+    if not needed:
+        return
+    snapshots = ", ".join(
+        f"{each.snapshot_id} ({named[each.snapshot_id]})" if each.snapshot_id in named else str(each.snapshot_id) for each in needed
+    )
+    raise KeyNotFoundError(
+        f"{name_of(table)}: the keys of snapshots {snapshots} are in no metadata file that was found: give a file that holds them; "
+        "expire_lost removes those of them that no branch or tag points to"
+    )
+
+
+class _Candidates:
+    """Every entry that the current metadata and the sources so far have for an id."""
+
+    def __init__(self, table: EncryptedTable) -> None:
+        self._table = table
+        self._entries: dict[str, list[EncryptedKey]] = {}
+        self.add(encrypted_metadata_of(table))
+
+    def add(self, metadata: EncryptedTableMetadata) -> None:
+        """Take over the entries of a metadata file."""
+        for entry in metadata.encryption_keys:
+            known = self._entries.setdefault(entry.key_id, [])
+            if entry not in known:
+                known.append(entry)
+
+    def chain_of(self, snapshot: EncryptedSnapshot) -> KeyChain | None:
+        """Return the keys that open a snapshot's manifest list; None where no two of the entries do."""
+        for key in self._entries.get(snapshot.key_id or "", ()):
+            for kek in self._entries.get(key.encrypted_by_id or "", ()):
+                if _reads(self._table, snapshot, KeyRing([kek, key])):
+                    return KeyChain(key, kek)
+        return None

@@ -1,0 +1,165 @@
+"""Putting an encrypted file together: stripes as they come, then statistics, footer and postscript.
+
+    "ORC" | stripe ... | encrypted stripe statistics, by variant and column | Metadata | Footer with Encryption | PostScript | length
+
+Rows come in parts. Each part is an ORC file in memory that pyarrow wrote, with masks in the place of encrypted columns and their true
+values in trailing shadow columns; its stripes are encrypted and written at once, and of its tail only statistics are kept. So memory
+holds one part, whatever the size of the file. Statistics of shadows are encrypted with the local keys of their variants, under stripe id
+n + 1 of n stripes.
+
+Specification: Apache ORC v1, "File Tail", "Encryption Variants".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.orc.column_plan import ColumnPlan
+from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.messages import Encryption, Mask, Stream, StreamKind, StripeInformation, Variant
+from tablecrypt.orc.protobuf import Field, Message, blob_field, encode, integer_field
+from tablecrypt.orc.source import FileSource
+from tablecrypt.orc.statistics import merge_statistics
+from tablecrypt.orc.stream_cipher import MAX_STRIPE_ID, crypt_stream
+from tablecrypt.orc.stripe_encryption import FIRST_STRIPE_ID, EncryptedStripe, ShadowColumns, StripeEncryptor
+from tablecrypt.orc.tail import MAGIC, Tail, read_tail
+
+_ATTRIBUTES: Final = 7
+_ENCRYPT_ATTRIBUTE: Final = b"encrypt"
+_MASK_ATTRIBUTE: Final = b"mask"
+
+
+class FileAssembly:
+    """One encrypted file in the making. `put` takes its bytes in order.
+
+    Args:
+        plan: what to encrypt and mask.
+        shadows: where parts have the true values.
+        keys: gives a fresh local key for each encrypted column.
+        put: takes each piece of the file.
+    """
+
+    def __init__(self, plan: ColumnPlan, shadows: ShadowColumns, keys: KeyProvider, put: Callable[[bytes], object]) -> None:
+        self._plan = plan
+        self._shadows = shadows
+        self._masters = {name: keys.current_version(name) for name in sorted({one.key_name for one in plan.encrypted})}
+        self._local_keys = [keys.create_local_key(self._masters[one.key_name]) for one in plan.encrypted]
+        self._provider_kind = keys.kind
+        self._encryptor = StripeEncryptor(shadows, self._local_keys)
+        self._output = put
+        self._position = 0
+        self._stripes: list[StripeInformation] = []
+        self._stripe_statistics: list[list[bytes]] = []
+        self._file_statistics: list[list[bytes]] = []
+        self._first_tail: Tail | None = None
+        self._put(MAGIC)
+
+    def add(self, part: FileSource) -> None:
+        """Encrypt and write the stripes of a part."""
+        tail = read_tail(part)
+        self._first_tail = self._first_tail or tail
+        self._stripe_statistics += tail.stripe_statistics()
+        self._file_statistics.append(tail.file_statistics)
+        for stripe in self._encryptor.encrypt(tail, part):
+            self._add_stripe(stripe)
+
+    def finish(self) -> None:
+        """Write the tail. At least one part, if one without rows, must have been added."""
+        if self._first_tail is None:
+            raise ConfigurationError("an ORC file is made of at least one part")
+        tail = self._first_tail
+        compress = tail.compression.compress
+        contents_length = self._position
+        statistics = [merge_statistics(column) for column in zip(*self._file_statistics, strict=True)]
+        variants = [self._variant(number, statistics, compress) for number in range(len(self._local_keys))]
+        statistics_length = self._position - contents_length
+        public = len(self._shadows.public)
+        metadata = compress(
+            encode([blob_field(1, encode([blob_field(1, one) for one in stripe[:public]])) for stripe in self._stripe_statistics])
+        )
+        footer = compress(encode(self._footer(tail, contents_length, statistics[:public], variants)))
+        lengths = [integer_field(1, len(footer)), integer_field(5, len(metadata)), integer_field(7, statistics_length)]
+        postscript = encode([*tail.postscript.without(1, 5, 7), *lengths])
+        self._put(metadata + footer + postscript + bytes([len(postscript)]))
+
+    def _put(self, data: bytes) -> None:
+        self._output(data)
+        self._position += len(data)
+
+    def _add_stripe(self, stripe: EncryptedStripe) -> None:
+        if len(self._stripes) + FIRST_STRIPE_ID >= MAX_STRIPE_ID:
+            raise ConfigurationError(f"an encrypted ORC file has room for {MAX_STRIPE_ID - 1} stripes: write larger ones")
+        at = stripe.information
+        first = not self._stripes
+        self._stripes.append(
+            StripeInformation(
+                self._position,
+                at.index_length,
+                at.data_length,
+                at.footer_length,
+                at.rows,
+                FIRST_STRIPE_ID if first else None,
+                tuple(key.encrypted for key in self._local_keys) if first else (),
+            )
+        )
+        for piece in stripe.pieces:
+            self._put(piece)
+
+    def _variant(self, number: int, statistics: list[bytes], compress: Callable[[bytes], bytes]) -> Variant:
+        """Write a variant's stripe statistics and describe it."""
+        one, key = self._plan.encrypted[number], self._local_keys[number]
+        stripe_id = FIRST_STRIPE_ID + len(self._stripes)
+        streams: list[Stream] = []
+        for column_id, written in zip(one.column.subtree, self._shadows.written(number), strict=True):
+            of_stripes = encode([blob_field(1, stripe[written]) for stripe in self._stripe_statistics])
+            sealed = crypt_stream(key.key, column_id, StreamKind.STRIPE_STATISTICS, stripe_id, compress(of_stripes))
+            streams.append(Stream(StreamKind.STRIPE_STATISTICS, column_id, len(sealed)))
+            self._put(sealed)
+        of_file = encode([blob_field(1, statistics[written]) for written in self._shadows.written(number)])
+        sealed = crypt_stream(key.key, one.column.id, StreamKind.FILE_STATISTICS, stripe_id, compress(of_file))
+        return Variant(one.column.id, list(self._masters).index(one.key_name), key.encrypted, tuple(streams), sealed)
+
+    def _footer(self, tail: Tail, contents_length: int, statistics: list[bytes], variants: list[Variant]) -> list[Field]:
+        encryption = Encryption(
+            masks=tuple(Mask(mask.name, mask.parameters, columns).encode() for mask, columns in self._plan.described),
+            keys=tuple(self._masters.values()),
+            variants=tuple(variants),
+            provider=self._provider_kind,
+        )
+        return [
+            *tail.footer.without(2, 3, 4, 6, 7, 10),
+            integer_field(2, contents_length),
+            *(blob_field(3, stripe.encode()) for stripe in self._stripes),
+            *(blob_field(4, one) for one in self._types()),
+            integer_field(6, sum(stripe.rows for stripe in self._stripes)),
+            *(blob_field(7, column) for column in statistics),
+            blob_field(10, encryption.encode()),
+        ]
+
+    def _types(self) -> list[bytes]:
+        """Return the types of the public columns, with the attributes that ORC's Java writer leaves on encrypted and masked ones."""
+        attributes: dict[int, list[Field]] = {column.id: [] for column in self._plan.schema}
+        for one in self._plan.encrypted:
+            attributes[one.column.id].append(_attribute(_ENCRYPT_ATTRIBUTE, one.key_name.encode()))
+        for mask, columns in self._plan.described:
+            for column_id in columns:
+                attributes[column_id].append(_attribute(_MASK_ATTRIBUTE, mask.name.encode()))
+        types: list[bytes] = []
+        for column in self._plan.schema:
+            kept = [field for field in column.message.fields if not _is_own_attribute(field)]
+            types.append(encode([*kept, *attributes[column.id]]))
+        return types
+
+
+def _attribute(name: bytes, value: bytes) -> Field:
+    return blob_field(_ATTRIBUTES, encode([blob_field(1, name), blob_field(2, value)]))
+
+
+def _is_own_attribute(field: Field) -> bool:
+    """Whether a type's field is an attribute that tells of encryption: of the file that the rows were read from, not of this one."""
+    number, _, value = field
+    if number != _ATTRIBUTES or not isinstance(value, bytes):
+        return False
+    return Message.parse(value, "an attribute").blob(1) in (_ENCRYPT_ATTRIBUTE, _MASK_ATTRIBUTE)

@@ -1,0 +1,185 @@
+"""Writing ORC files with encrypted columns: pyarrow writes masks and true values, the true ones are then moved behind encryption.
+
+    rows ─► parts of about one stripe ─► masks applied, true values appended as shadow columns ─► ORC in memory, by pyarrow
+                                                                                                       │
+    sink ◄─ tail ◄─ stripes with the shadows' streams encrypted, as variants of the masked columns ◄──┘
+
+No plaintext of an encrypted column leaves the process: not in streams, indexes, bloom filters or statistics. What stays visible is written
+in docs/orc.md: names and types, number of rows, lengths of streams, sizes of dictionaries, and the masks.
+
+Raises ConfigurationError for what cannot be encrypted as asked, and whatever the key provider and the sink raise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.orc as pyarrow_orc
+import pyarrow.types as pt
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.orc.column_plan import ColumnPlan, plan_columns
+from tablecrypt.orc.file_assembly import FileAssembly
+from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.masking import MaskChoice, mask_table_column
+from tablecrypt.orc.source import FileSource
+from tablecrypt.orc.stripe_encryption import ShadowColumns
+from tablecrypt.orc.tail import read_tail
+
+DEFAULT_STRIPE_SIZE: Final = 64 * 1024 * 1024
+WRITER_OPTIONS: Final = frozenset(
+    {
+        "batch_size",
+        "bloom_filter_fpp",
+        "compression_block_size",
+        "compression_strategy",
+        "dictionary_key_size_threshold",
+        "file_version",
+        "row_index_stride",
+    }
+)
+"""Options of pyarrow.orc.write_table that are passed on."""
+
+
+def write_table(
+    table: pa.Table | pa.RecordBatchReader,
+    sink: Any,
+    encrypt: Mapping[str, Sequence[str]],
+    keys: KeyProvider,
+    mask: Mapping[str, MaskChoice] | None = None,
+    *,
+    compression: str = "zstd",
+    stripe_size: int = DEFAULT_STRIPE_SIZE,
+    bloom_filter_columns: Sequence[str] = (),
+    **options: Any,
+) -> None:
+    """Write rows as an ORC file with encrypted columns.
+
+    Args:
+        table: the rows; a RecordBatchReader is written as it is read, with about one stripe in memory.
+        sink: a path, or anything with `write`. A path is removed again when writing fails.
+        encrypt: for each key name the columns under it, sub-columns by dotted names ("home.zip", "tags._elem", "attrs._value").
+        keys: the newest version of each key is used.
+        mask: for columns what stands in their place: "nullify" (for encrypted columns the default), "sha256", "redact", "redact,XxN,..."
+            or a Mask. Of a masked column that is not encrypted nobody can read the true values.
+        compression: "uncompressed", "zlib", "snappy", "lz4" or "zstd".
+        stripe_size: about how many bytes of rows a stripe holds, as Arrow counts them.
+        bloom_filter_columns: columns that get bloom filters; those of encrypted columns are encrypted.
+        options: WRITER_OPTIONS.
+    """
+    if unknown := options.keys() - WRITER_OPTIONS:
+        raise ConfigurationError(f"{', '.join(sorted(unknown))}: no option of this writer; it takes {', '.join(sorted(WRITER_OPTIONS))}")
+    if stripe_size < 1:
+        raise ConfigurationError(f"a stripe size of {stripe_size} bytes")
+    parts = _PartWriter(table.schema, encrypt, mask or {}, {"compression": compression, **options}, bloom_filter_columns)
+    with _opened(sink) as output:
+        assembly = FileAssembly(parts.plan, parts.shadows, keys, output.write)
+        for rows in _stripe_sized(table, stripe_size):
+            assembly.add(parts.write(rows))
+        assembly.finish()
+
+
+class _PartWriter:
+    """Writes rows with masks and shadow columns as plain ORC in memory."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        encrypt: Mapping[str, Sequence[str]],
+        mask: Mapping[str, MaskChoice],
+        options: dict[str, Any],
+        bloom_filter_columns: Sequence[str],
+    ) -> None:
+        if len(set(schema.names)) != len(schema.names):
+            raise ConfigurationError("an ORC file with encrypted columns needs a name of its own for every column")
+        self._options = options
+        with _translated():
+            self._orc_schema = read_tail(_write(schema.empty_table(), options)).schema
+        self.plan: ColumnPlan = plan_columns(self._orc_schema, encrypt, mask)
+        self.shadows = ShadowColumns(self.plan)
+        self._shadowed = [self._orc_schema.name_of(top.id) for top in self.plan.shadowed]
+        self._bloom_filters = {self._written_id(name) for name in bloom_filter_columns}
+        with _translated():
+            self.write(schema.empty_table())
+
+    def write(self, rows: pa.Table) -> FileSource:
+        masked = [
+            mask_table_column(rows.column(name), self.plan.masks[name], name) if name in self.plan.masks else rows.column(name)
+            for name in rows.schema.names
+        ]
+        shadows = [rows.column(name) for name in self._shadowed]
+        fields = [*rows.schema, *(rows.schema.field(name).with_name(f"{name} (true)") for name in self._shadowed)]
+        part = _without_slices(pa.Table.from_arrays(masked + shadows, schema=pa.schema(fields)))
+        return _write(part, {**self._options, "bloom_filter_columns": self._bloom_filters or None})
+
+    def _written_id(self, name: str) -> int:
+        """Return the written column with a column's true values: a filter over a mask helps nobody."""
+        column = self._orc_schema.find(name)
+        if column.children:
+            raise ConfigurationError(f"column {name!r} has columns below it: a bloom filter goes to one of those")
+        shadow = self.shadows.shadow_of(column.id)
+        return column.id if shadow is None else shadow
+
+
+def _write(table: pa.Table, options: dict[str, Any]) -> FileSource:
+    sink = pa.BufferOutputStream()
+    pyarrow_orc.write_table(table, sink, stripe_size=2 * max(DEFAULT_STRIPE_SIZE, table.nbytes), **options)
+    return FileSource(sink.getvalue())
+
+
+def _without_slices(table: pa.Table) -> pa.Table:
+    """Copy nested columns so that no array begins inside a larger one: pyarrow's ORC writer takes the wrong children of a sliced struct."""
+    if not any(pt.is_nested(field.type) for field in table.schema):
+        return table
+    copy = pa.BufferOutputStream()
+    with pa.ipc.new_stream(copy, table.schema) as stream:
+        stream.write_table(table)
+    return pa.ipc.open_stream(copy.getvalue()).read_all()
+
+
+def _stripe_sized(table: pa.Table | pa.RecordBatchReader, stripe_size: int) -> Iterator[pa.Table]:
+    """Cut rows into tables of about one stripe; at least one, if one without rows."""
+    batches = table.to_batches() if isinstance(table, pa.Table) else table
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    nothing_yet = True
+    for batch in batches:
+        rows_in_stripe = max(1, batch.num_rows * stripe_size // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows_in_stripe):
+            piece = batch.slice(start, rows_in_stripe)
+            pending.append(piece)
+            size += piece.nbytes
+            if size >= stripe_size:
+                yield pa.Table.from_batches(pending)
+                pending, size, nothing_yet = [], 0, False
+    if pending or nothing_yet:
+        yield pa.Table.from_batches(pending, table.schema)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Say of pyarrow's refusals, met while writing no rows yet, that they are about what was asked."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise ConfigurationError(f"pyarrow cannot write these columns with these options as ORC: {error}") from error
+
+
+@contextmanager
+def _opened(sink: Any) -> Iterator[Any]:
+    if not isinstance(sink, str | os.PathLike):
+        yield sink
+        return
+    path = os.fspath(sink)
+    with pa.OSFile(path, mode="wb") as output:
+        try:
+            yield output
+        except BaseException:
+            os.unlink(path)
+            raise

@@ -1,0 +1,138 @@
+"""A compaction that sorts: all rows that are rewritten pass through Spark once, and come out in order over a partition's new files.
+
+    executors   files of the groups, deletes applied ─▶ rows with _row_id, _last_updated_sequence_number and their partition
+    Spark       repartitionByRange(partition, columns), sortWithinPartitions(partition, columns): one range, one or more new files
+    executors   rows ─▶ new files under fresh DEKs ─▶ their entries, sealed
+    driver      one commit for all groups
+
+Spark looks at a sample of the rows first, to choose ranges of about equal size, so the files are read twice. It sorts on disk what does not
+fit into memory.
+
+Raises ConfigurationError for a table with a column of a type that Spark does not have.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import ALWAYS_TRUE
+
+from tablecrypt.maintenance.compaction import VERB, Compacted, Compaction
+from tablecrypt.maintenance.progress import Progress, ProgressListener
+from tablecrypt.spark.columns import batch_for_spark, batch_for_table
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results
+from tablecrypt.spark.layout import partition_texts
+from tablecrypt.spark.sealed_tasks import JobTicket, Role
+from tablecrypt.spark.sizing import Sizing
+from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.spark.types import schema_for_spark, schema_for_table
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.parquet_properties import with_target_file_size
+from tablecrypt.table.task_reader import TaskReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_PARTITION: Final = "__tablecrypt_partition"
+_READ_AHEAD: Final = 32 * 1024 * 1024
+_LINEAGE_NAMES: Final = tuple(field.name for field in LINEAGE_FIELDS)
+
+
+def rewritten_in_order(spark: SparkSession, located: LocatedTable, compaction: Compaction, progress: ProgressListener) -> Compacted:
+    """Rewrite all groups of a compaction in the order that it asks for, and commit.
+
+    Raises:
+        FormatError: the files do not hold as many living rows as their manifests say. Nothing was committed.
+    """
+    planned = LocatedTable(located.catalog, located.name, compaction.table)
+    schema = _row_schema(planned.table.schema())
+    ticket, job_key = planned.issue_job(spark)
+    sealed_access = job_key.seal(Role.SHARED, 0, pickle.dumps(_access(compaction)))
+    tasks = [task for group in compaction.groups for task in group.tasks]
+    codec = FileEntryCodec(planned.table.metadata)
+    sealed_tasks = [
+        job_key.seal(Role.TASK, number, codec.encode_tasks(part)) for number, part in enumerate(Sizing.of(spark).partitions(tasks))
+    ]
+
+    def read_encrypted_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return read_rows(ticket, sealed_access, sealed_tasks, batches)
+
+    def write_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return write_rows(ticket, sealed_access, batches)
+
+    rows = spark.range(0, len(sealed_tasks), 1, len(sealed_tasks)).mapInArrow(read_encrypted_rows, _spark_schema(schema))
+    answers = collected(_ordered(rows, compaction).mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
+    files = [file for answer in opened_results(job_key, codec, answers) for file in answer.files]
+    compaction.take(compaction.groups, files)
+    progress(Progress(VERB, len(tasks), len(tasks), "files"))
+    return compaction.finish()
+
+
+def read_rows(
+    ticket: JobTicket, sealed_access: bytes, sealed_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the living rows of a task's files, with their identity and partition. Runs on an executor."""
+    job_key = ticket.redeem()
+    access: TableAccess = pickle.loads(job_key.open(Role.SHARED, 0, sealed_access))
+    metadata = access.metadata()
+    table, spec = metadata.schema(), metadata.spec()
+    reader = TaskReader(metadata, access.io(), with_lineage(table), ALWAYS_TRUE, read_ahead=_READ_AHEAD)
+    schema = _row_schema(table)
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            for task in FileEntryCodec(metadata).decode_tasks(job_key.open(Role.TASK, number, sealed_tasks[number])):
+                for rows in reader.batches(task):
+                    partitions = pa.nulls(len(rows), pa.string()) if spec.is_unpartitioned() else partition_texts(rows, table, spec)
+                    yield batch_for_spark(rows.append_column(_PARTITION, partitions), schema)
+
+
+def write_rows(ticket: JobTicket, sealed_access: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write one range of rows, in the order in which they come. Runs on an executor."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return
+    job = WritingTask.open(ticket, sealed_access)
+    table = job.metadata.schema()
+    own = [field.name for field in table.fields]
+    schema = schema_for_table(first.select(own).schema, table)
+    stored = pa.schema([*schema, *(pa.field(name, pa.int64()) for name in _LINEAGE_NAMES)])
+
+    def converted() -> Iterator[pa.RecordBatch]:
+        for batch in itertools.chain([first], filled):
+            columns = batch_for_table(batch.select(own), schema, table).columns
+            yield pa.RecordBatch.from_arrays([*columns, *(batch.column(name) for name in _LINEAGE_NAMES)], schema=stored)
+
+    yield answer_batch(job.number, job.sealed_answer(job.write(pa.RecordBatchReader.from_batches(stored, converted()))))
+
+
+def _access(compaction: Compaction) -> TableAccess:
+    """Return access to the table as it was planned on, whose files end where the compaction's should."""
+    metadata = cast(EncryptedTableMetadata, compaction.table.metadata)
+    rolling = with_target_file_size(metadata, max(group.roll_size for group in compaction.groups))
+    return replace(TableAccess.of(compaction.table), metadata_json=rolling.without_history().model_dump_json())
+
+
+def _ordered(rows: DataFrame, compaction: Compaction) -> DataFrame:
+    order = [_PARTITION, *(f"`{name}`" for name in compaction.sort_by)]
+    ranges = sum(group.new_files for group in compaction.groups)
+    return rows.repartitionByRange(ranges, *order).sortWithinPartitions(*order).drop(_PARTITION)
+
+
+def _row_schema(table: Schema) -> pa.Schema:
+    return schema_for_spark(with_lineage(table)).append(pa.field(_PARTITION, pa.string()))
+
+
+def _spark_schema(schema: pa.Schema) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)

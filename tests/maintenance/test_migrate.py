@@ -1,0 +1,234 @@
+"""Migration: a plain table becomes an encrypted one with the same rows, and what was plain is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+from tablecrypt.maintenance import Migrated, migrate
+from tablecrypt.maintenance.progress import Progress
+from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.dying_store import StoreDiedError, dying_after
+
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "team", StringType()), NestedField(3, "note", StringType()))
+BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))
+
+
+def rows(first: int, count: int = 20) -> pa.Table:
+    ids = list(range(first, first + count))
+    return pa.table(
+        {"id": ids, "team": ["red" if each % 2 else "blue" for each in ids], "note": [f"{CANARY} {each}" for each in ids]},
+        schema=SCHEMA.as_arrow(),
+    )
+
+
+def plain_table(catalog: Catalog, format_version: str = "2") -> Table:
+    """A table with a history: two appends, rows deleted, a column renamed and one added."""
+    table = catalog.create_table("db.rows", SCHEMA, partition_spec=BY_TEAM, properties={"format-version": format_version, "owner": "us"})
+    table.append(rows(0))
+    table.append(rows(100))
+    table.delete("id in (3, 4)")
+    with table.update_schema() as update:
+        update.rename_column("note", "remark")
+        update.add_column("added", LongType())
+    return table
+
+
+def contents(table: Table) -> list[dict[str, Any]]:
+    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+
+
+def stored(table: Table) -> dict[str, bytes]:
+    root = Path(table.location().removeprefix("file://"))
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def assert_nothing_plain(table: Table) -> None:
+    for name, content in stored(table).items():
+        assert CANARY.encode() not in content, name
+        assert not content.startswith((b"PAR1", b"Obj\x01", b"PFA1")), name
+
+
+@pytest.fixture
+def catalog(warehouse: Path, aws: AwsServer) -> Catalog:
+    return encrypted_sql_catalog(warehouse, aws)
+
+
+@pytest.mark.parametrize("format_version", ["1", "2"])
+def test_rows_stay_and_nothing_plain_is_left(catalog: Catalog, format_version: str) -> None:
+    plain = plain_table(catalog, format_version)
+    before, uuid = contents(plain), plain.metadata.table_uuid
+    result = migrate(plain, MASTER_KEY)
+    table = catalog.load_table("db.rows")
+    assert isinstance(table, EncryptedTable)
+    assert contents(table) == before
+    assert (table.metadata.table_uuid, table.metadata.format_version, table.properties["owner"]) == (uuid, 3, "us")
+    assert len(table.snapshots()) == 1 and table.snapshots()[0].snapshot_id == result.snapshot_id
+    assert_nothing_plain(table)
+    assert {each.what for each in result.left} == {"metadata of the time before it was encrypted"}
+    assert result.deleted > result.files > 0
+
+
+def test_the_table_lives_on(catalog: Catalog) -> None:
+    migrate(plain_table(catalog), MASTER_KEY)
+    table = catalog.load_table("db.rows")
+    more = rows(300).rename_columns(["id", "team", "remark"])
+    table.append(more)
+    table.delete("id = 301")
+    assert len(contents(table)) == 38 + 19
+    ids = table.scan(selected_fields=("_row_id",)).to_arrow()["_row_id"].to_pylist()
+    assert len(set(ids)) == len(ids)
+
+
+def test_properties_come_with_it(catalog: Catalog) -> None:
+    migrate(plain_table(catalog), MASTER_KEY, {"encryption.data-key-length": "32"})
+    table = catalog.load_table("db.rows")
+    assert {len(key_metadata_of(task.file).encryption_key) for task in table.scan().plan_files()} == {32}
+
+
+def test_a_dry_run_changes_nothing(catalog: Catalog) -> None:
+    plain = plain_table(catalog)
+    before = stored(plain)
+    result = migrate(plain, MASTER_KEY, dry_run=True)
+    assert result.files == 4 and result.size > 0
+    assert stored(plain) == before
+    assert not isinstance(catalog.load_table("db.rows"), EncryptedTable)
+    migrate(plain, MASTER_KEY)
+
+
+def test_an_empty_table_and_one_migrated_already(catalog: Catalog) -> None:
+    plain = catalog.create_table("db.rows", SCHEMA)
+    assert migrate(plain, MASTER_KEY).snapshot_id is None
+    table = catalog.load_table("db.rows")
+    assert isinstance(table, EncryptedTable)
+    assert migrate(table, MASTER_KEY).files == 0
+    with pytest.raises(ConfigurationError, match="encrypted already"):
+        migrate(table, "alias/another")
+
+
+def test_what_others_append_meanwhile_is_encrypted_too(catalog: Catalog) -> None:
+    plain = plain_table(catalog)
+    other = catalog.load_table("db.rows")
+    interfered: list[int] = []
+
+    def interfere(step: Progress) -> None:
+        if not interfered and step.done:
+            interfered.append(step.done)
+            other.append(rows(300).rename_columns(["id", "team", "remark"]))
+
+    result = migrate(plain, MASTER_KEY, progress=interfere)
+    table = catalog.load_table("db.rows")
+    assert len(contents(table)) == 58
+    assert result.resumed == 4
+    assert_nothing_plain(table)
+
+
+def test_a_writer_that_loaded_the_plain_table_cannot_commit_to_the_encrypted_one(catalog: Catalog) -> None:
+    plain = plain_table(catalog)
+    stale = catalog.load_table("db.rows")
+    migrate(plain, MASTER_KEY)
+    with pytest.raises((CommitFailedException, Exception)):
+        stale.append(rows(300).rename_columns(["id", "team", "remark"]))
+    table = catalog.load_table("db.rows")
+    assert len(contents(table)) == 38
+    for location in migrate(table, MASTER_KEY).left:
+        if location.what == "a file that the table does not name":
+            Path(location.location.removeprefix("file://")).unlink()
+    assert_nothing_plain(table)
+
+
+def test_branches_and_tags_have_to_be_given_up(catalog: Catalog) -> None:
+    plain = plain_table(catalog)
+    snapshot = plain.snapshots()[0].snapshot_id
+    with plain.manage_snapshots() as manage:
+        manage.create_tag(snapshot, "first").create_branch(snapshot, "side")
+    with pytest.raises(ConfigurationError, match="first, side"):
+        migrate(plain, MASTER_KEY)
+    migrate(plain, MASTER_KEY, drop_refs=True)
+    table = catalog.load_table("db.rows")
+    assert set(table.metadata.refs) == {"main"}
+    assert_nothing_plain(table)
+
+
+def test_a_key_that_the_kms_refuses_stops_it_before_anything_is_written(catalog: Catalog) -> None:
+    plain = plain_table(catalog)
+    before = stored(plain)
+    with pytest.raises(KeyNotFoundError):
+        migrate(plain, "alias/nobody-has-this")
+    assert stored(plain) == before
+    migrate(plain, MASTER_KEY)
+
+
+def test_orphans_of_the_plain_table_are_listed(catalog: Catalog) -> None:
+    plain = plain_table(catalog)
+    orphan = Path(plain.location().removeprefix("file://")) / "data" / "orphan.parquet"
+    orphan.write_bytes(b"PAR1 left by a failed write")
+    result = migrate(plain, MASTER_KEY)
+    assert [(each.location, each.size) for each in result.left if "does not name" in each.what] == [(f"file://{orphan}", 27)]
+    orphan.unlink()
+
+
+def test_plaintext_can_be_kept_for_a_while_and_deleted_later(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
+    plain = plain_table(catalog)
+    first = migrate(plain, MASTER_KEY, delete_plaintext=False)
+    assert first.deleted == 0 and len(first.left) > 10
+    table = catalog.load_table("db.rows")
+    second = migrate(table, MASTER_KEY)
+    assert second.deleted > 10
+    assert_nothing_plain(table)
+
+
+def test_a_catalog_that_cannot_encrypt_is_refused(tmp_path: Path) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    catalog = SqlCatalog("plain", uri=f"sqlite:///{tmp_path}/plain.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("db")
+    with pytest.raises(ConfigurationError, match="tablecrypt_catalog"):
+        migrate(catalog.create_table("db.rows", SCHEMA), MASTER_KEY)
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: AwsServer) -> None:
+    """Every few steps of the store: while files are encrypted, at the commit, and while plaintext is deleted."""
+    catalog = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": "tests.support.dying_store.DyingFileIO"})
+
+    def migrated(died_at: int | None) -> tuple[Migrated | None, int]:
+        plain = plain_table(catalog)
+        before = contents(plain)
+        with dying_after(died_at) as life:
+            try:
+                result = migrate(catalog.load_table("db.rows"), MASTER_KEY)
+            except StoreDiedError:
+                result = None
+            steps = life.taken
+        assert contents(catalog.load_table("db.rows")) == before
+        final = migrate(catalog.load_table("db.rows"), MASTER_KEY)
+        table = catalog.load_table("db.rows")
+        assert isinstance(table, EncryptedTable)
+        assert contents(table) == before
+        for each in final.left:
+            if each.what == "a file that the table does not name":
+                Path(each.location.removeprefix("file://")).unlink()
+        assert_nothing_plain(table)
+        catalog.purge_table("db.rows")
+        return result, steps
+
+    result, steps = migrated(None)
+    assert result is not None
+    died = [migrated(died_at)[0] is None for died_at in range(0, steps, max(1, steps // 20))]
+    assert all(died) and len(died) >= 20
