@@ -58,8 +58,8 @@ def cat(
 ) -> None:
     """Print rows of a table or a file.
 
-    What holds a / is a FILE, anything else a TABLE of the catalog. A file needs the .key.json that encrypt-file left beside it; an AGS1 file
-    is printed as the bytes that it holds. What is printed was authenticated before; it is plaintext from then on.
+    What holds a / is a FILE, anything else a TABLE of the catalog. A file needs the .key.json that encrypt-file left beside it; an AGS1
+    file is printed as the bytes that it holds. What is printed was authenticated before; it is plaintext from then on.
     """
     names = None if columns is None else columns.split(",")
     wanted = "json" if as_json else row_format
@@ -78,8 +78,13 @@ def _table_rows(
 ) -> pa.RecordBatchReader:
     chosen: dict[str, Any] = {} if row_filter is None else {"row_filter": row_filter}
     selected = ("*",) if columns is None else tuple(columns)
-    scan = settings.table(name).scan(selected_fields=selected, limit=limit, snapshot_id=snapshot, **chosen)
-    rows = scan.to_arrow_batch_reader()
+    from pyparsing import ParseBaseException
+
+    table = settings.table(name)
+    try:
+        rows = table.scan(selected_fields=selected, limit=limit, snapshot_id=snapshot, **chosen).to_arrow_batch_reader()
+    except (ValueError, ParseBaseException) as wrong:
+        raise ConfigurationError(f"{name}: {wrong}") from wrong
     return rows if columns is None else _in_order(rows, columns)
 
 

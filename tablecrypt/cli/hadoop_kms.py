@@ -45,7 +45,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--burst", default=1000, show_default=True, type=click.IntRange(1), help="Requests of one user at once, after a pause.")
 @pass_settings
 def hadoop_kms(
-    settings: Settings, key_file: Path, allow_list: Path, believe_names: bool, rate: float, burst: int, **listening: Any
+    settings: Settings, /, key_file: Path, allow_list: Path, believe_names: bool, rate: float, burst: int, **listening: Any
 ) -> None:
     """Serve the keys of encrypted ORC columns to Spark and Hive.
 

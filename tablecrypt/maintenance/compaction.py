@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.compaction_group import RewriteFacts, group_work, new_files, rewrite_group
 from tablecrypt.maintenance.compaction_plan import CompactionRules, FileGroup, plan_groups, spent_deletes
 from tablecrypt.maintenance.progress import Progress, ProgressListener
@@ -146,13 +146,8 @@ class Compaction:
         return self.finish()
 
     def take(self, groups: Sequence[FileGroup], files: Sequence[DataFile]) -> None:
-        """Take over the new files that hold the rows of some groups, and commit where it is time.
-
-        Raises:
-            FormatError: the files do not hold as many living rows as the manifests say of the groups. They are deleted.
-        """
+        """Take over the new files that hold the rows of some groups, and commit where it is time."""
         self._pending.add(Rewritten(list(groups), list(files)))
-        _check_rows(groups, files)
         if self.groups_per_commit is not None and len(self._pending.groups) >= self.groups_per_commit:
             self._commit()
 
@@ -222,15 +217,6 @@ class Compaction:
             producer.apply(change)
             producer.commit()
         return producer.snapshot_id
-
-
-def _check_rows(groups: Sequence[FileGroup], files: Sequence[DataFile]) -> None:
-    counts = [group.living_rows for group in groups]
-    known = [count for count in counts if count is not None]
-    written = sum(int(file.record_count) for file in files)
-    if len(known) == len(counts) and sum(known) != written:
-        first = groups[0].tasks[0].file.file_path
-        raise FormatError(f"{first} and what was rewritten with it have {sum(known)} rows by their manifests, but {written} were read")
 
 
 def _tasks(table: EncryptedTable, branch: str, row_filter: str | BooleanExpression) -> list[EncryptedFileScanTask]:

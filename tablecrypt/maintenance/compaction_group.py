@@ -23,13 +23,15 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.maintenance.compaction_plan import FileGroup
+from tablecrypt.maintenance.compaction_plan import FileGroup, check_rows
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.data_keys import FreshKeys
+from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -62,10 +64,11 @@ class RewriteFacts:
 
 @dataclass(frozen=True)
 class GroupWork:
-    """A group as it travels: its scan tasks without keys, and the stored bytes at which a new file ends."""
+    """A group as it travels: its scan tasks without keys, where a new file ends, and how many rows are left, if that is known."""
 
     entries: bytes
     roll_size: int
+    living_rows: int | None
 
 
 def group_work(codec: FileEntryCodec, group: FileGroup) -> FileWork[GroupWork]:
@@ -79,17 +82,26 @@ def group_work(codec: FileEntryCodec, group: FileGroup) -> FileWork[GroupWork]:
         for task in group.tasks
     ]
     keys = tuple(key_metadata_of(file) for file in _files_in_order(group.tasks))
-    return FileWork(GroupWork(codec.encode_tasks(without_keys), group.roll_size), keys, group.size)
+    return FileWork(GroupWork(codec.encode_tasks(without_keys), group.roll_size, group.living_rows), keys, group.size)
 
 
 def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[bytes]:
-    """Rewrite a group; the result is the entries of the new files, without keys."""
+    """Rewrite a group; the result is the entries of the new files, without keys.
+
+    Raises:
+        FormatError: the files do not hold as many living rows as their manifests say.
+    """
     metadata = EncryptedTableMetadata.model_validate_json(facts.metadata_json)
     codec = FileEntryCodec(metadata)
     tasks = _with_keys(codec.decode_tasks(work.entries), keys)
     rows = _sorted(_rows(metadata, io, tasks), facts.sort_by)
     rolling = with_target_file_size(metadata, work.roll_size)
     files = list(write_data_files(rolling, rows, io, FreshKeys(facts.data_key_length), uuid.uuid4()))
+    try:
+        check_rows([work.living_rows], files, tasks[0].file.file_path)
+    except FormatError:
+        delete_written(io, [file.file_path for file in files])
+        raise
     return FileDone(codec.encode_files(_with_key(file, None) for file in files), tuple(key_metadata_of(file) for file in files))
 
 

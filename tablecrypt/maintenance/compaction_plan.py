@@ -21,7 +21,7 @@ from typing import Final
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.utils.bin_packing import PackingIterator
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.content_files import is_deletion_vector
 from tablecrypt.table.delete_index import partition_values
@@ -126,6 +126,23 @@ def spent_deletes(every: Iterable[EncryptedFileScanTask], replaced: Iterable[Enc
     gone = {task.file.file_path for task in replaced}
     needed = {EncryptedDataFile.of(file) for task in every if task.file.file_path not in gone for file in task.delete_files}
     return frozenset({EncryptedDataFile.of(file) for task in replaced for file in task.delete_files} - needed)
+
+
+def check_rows(living_rows: Sequence[int | None], files: Iterable[DataFile], what: str) -> None:
+    """Check that new files hold all rows that the old ones had left.
+
+    Args:
+        living_rows: of each group that was rewritten.
+        files: the new files.
+        what: names the old files.
+
+    Raises:
+        FormatError: they do not hold as many as the old files' manifests say.
+    """
+    known = [count for count in living_rows if count is not None]
+    written = sum(int(file.record_count) for file in files)
+    if len(known) == len(living_rows) and sum(known) != written:
+        raise FormatError(f"{what} and what was rewritten with it have {sum(known)} rows by their manifests, but {written} were read")
 
 
 def _groups(candidates: list[EncryptedFileScanTask], rules: CompactionRules) -> list[FileGroup]:

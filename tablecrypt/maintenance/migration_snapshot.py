@@ -6,12 +6,14 @@ version 3 table stay; rows of earlier versions get theirs now. What was plain is
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from io import BytesIO
+from typing import Any, ClassVar, cast
 
-import pyarrow as pa
+import fastavro
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.manifests.plain import plain_manifests
@@ -30,7 +32,7 @@ class MigrationSnapshot(EncryptedFileSwap):
         """Take over a plain table's metadata and FileIO: the base is its main branch."""
         self._plain_metadata = metadata
         self._plain_io = io
-        self._read_deletes: dict[str, dict[str, pa.ChunkedArray]] = {}
+        self._read_deletes: dict[str, dict[str, list[int]]] = {}
         return self
 
     def base_manifests(self) -> Iterator[BaseManifest]:
@@ -48,10 +50,19 @@ class MigrationSnapshot(EncryptedFileSwap):
         positions: set[int] = set()
         for file in vectors or deletes:
             if file.file_path not in self._read_deletes:
-                self._read_deletes[file.file_path] = read_plain_deletes(self._plain_io, file)
-            named = self._read_deletes[file.file_path].get(data_file.file_path)
-            positions.update(named.to_pylist() if named is not None else ())
+                self._read_deletes[file.file_path] = self._positions_by_path(file)
+            positions.update(self._read_deletes[file.file_path].get(data_file.file_path, ()))
         return sorted(positions)
+
+    def _positions_by_path(self, file: DataFile) -> dict[str, list[int]]:
+        if file.file_format != FileFormat.AVRO:
+            return {path: positions.to_pylist() for path, positions in read_plain_deletes(self._plain_io, file).items()}
+        by_path: dict[str, list[int]] = defaultdict(list)
+        with self._plain_io.new_input(file.file_path).open() as stored:
+            records = cast("Iterator[dict[str, Any]]", fastavro.reader(BytesIO(stored.read())))
+            for record in records:
+                by_path[record["file_path"]].append(record["pos"])
+        return by_path
 
 
 def plain_snapshot_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[int]:

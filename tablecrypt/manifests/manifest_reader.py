@@ -14,6 +14,8 @@ Specification: "Manifests" of the Iceberg table specification.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestEntryStatus
@@ -41,20 +43,33 @@ _ENTRY_TYPES: Final = RecordTypes[ManifestEntry](
 )
 
 
+@dataclass(frozen=True)
+class OpenedManifest:
+    """A decrypted manifest: its Avro header's metadata, and its entries, deleted ones too, in the file's order."""
+
+    metadata: Mapping[str, str]
+    entries: list[ManifestEntry]
+
+
 def read_entries(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata, content: ManifestContent) -> list[ManifestEntry]:
-    """Decrypt the manifest at `location` and return its entries, deleted ones too, in the file's order.
+    """Return the entries of `read_manifest`."""
+    return read_manifest(io, location, key_metadata, content).entries
+
+
+def read_manifest(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata, content: ManifestContent) -> OpenedManifest:
+    """Decrypt the manifest at `location`.
 
     The whole plaintext is in memory while it is decoded: manifests are 8 MB by default (`commit.manifest.target-size-bytes`).
     """
     with io.decrypting_input(location, key_metadata).open() as stream:
         plaintext = stream.read()
-    return parse_entries(plaintext, location, content)
+    return parse_manifest(plaintext, location, content)
 
 
-def parse_entries(plaintext: bytes, location: str, content: ManifestContent) -> list[ManifestEntry]:
-    """Return the entries of a manifest's plaintext, deleted ones too, in the file's order."""
+def parse_manifest(plaintext: bytes, location: str, content: ManifestContent) -> OpenedManifest:
+    """Parse a manifest's plaintext."""
     container = AvroContainer(plaintext, location, _ENTRY_TYPES)
     written = container.metadata.get("content", CONTENT_NAMES[ManifestContent.DATA])
     if written != CONTENT_NAMES[content]:
         raise FormatError(f"{location}: the manifest says it holds {written!r}, the manifest list {CONTENT_NAMES[content]!r}")
-    return list(container)
+    return OpenedManifest(container.metadata, list(container))

@@ -17,7 +17,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.manifests.inheritance import inherit
 from tablecrypt.manifests.manifest_list_reader import parse_manifest_list
-from tablecrypt.manifests.manifest_reader import parse_entries
+from tablecrypt.manifests.manifest_reader import parse_manifest
 from tablecrypt.manifests.schemas import FORMAT_VERSION
 
 
@@ -34,7 +34,7 @@ def plain_manifests(metadata: TableMetadata, snapshot: Snapshot, io: FileIO) -> 
             yield manifest, manifest.fetch_manifest_entry(io, discard_deleted=True)
         return
     for row in parse_manifest_list(_read(io, snapshot.manifest_list), snapshot.manifest_list).manifests:
-        entries = parse_entries(_read(io, row.manifest_path), row.manifest_path, row.content)
+        entries = parse_manifest(_read(io, row.manifest_path), row.manifest_path, row.content).entries
         inherit(entries, row, row.first_row_id, encrypted=False)
         yield row, [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
 

@@ -20,7 +20,6 @@ from tablecrypt.parquet import thrift
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.modules import LENGTH_BYTES, ModuleCipher, ModuleType, sealed_length
-from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.structures import FLAT, BloomFilterHeader
 
 if TYPE_CHECKING:
@@ -39,63 +38,63 @@ class BloomFilter:
     bitset_span: Span
 
 
-def read_index(source: Source, chunk: Chunk, span: Span, module_type: ModuleType) -> bytes:
+def read_index(chunk: Chunk, span: Span, module_type: ModuleType) -> bytes:
     """Return the Thrift bytes of a column index or offset index."""
-    stored = source.read_at(span.start, span.length)
+    stored = chunk.source.read_at(span.start, span.length)
     cipher = chunk.cipher
     if cipher is None:
         return bytes(stored)
     what = chunk.place.describe(module_type)
-    if sealed_length(stored, span.length, what, source.location) != span.length:
-        raise TamperedFileError(source.location, f"{what} is followed by bytes that do not belong to it")
+    if sealed_length(stored, span.length, what, chunk.location) != span.length:
+        raise TamperedFileError(chunk.location, f"{what} is followed by bytes that do not belong to it")
     opened = cipher.open(chunk.place.suffix(module_type), stored, what)
-    with described(source.location, what):
+    with described(chunk.location, what):
         return thrift.unpadded(opened)
 
 
-def read_bloom_filter(source: Source, chunk: Chunk) -> BloomFilter | None:
+def read_bloom_filter(chunk: Chunk) -> BloomFilter | None:
     """Read the bloom filter of a chunk; None when it has none."""
     span = chunk.bloom_filter
     if span is None:
         return None
     cipher = chunk.cipher
-    found = _read_plain(source, chunk, span) if cipher is None else _read_sealed(source, chunk, cipher, span)
+    found = _read_plain(chunk, span) if cipher is None else _read_sealed(chunk, cipher, span)
     if chunk.bloom_filter_has_length and found.bitset_span.end != span.end:
         raise TamperedFileError(
-            source.location, f"the bloom filter of {chunk.place} ends at byte {found.bitset_span.end}, where the footer says {span.end}"
+            chunk.location, f"the bloom filter of {chunk.place} ends at byte {found.bitset_span.end}, where the footer says {span.end}"
         )
     return found
 
 
-def _read_plain(source: Source, chunk: Chunk, span: Span) -> BloomFilter:
-    data = bytes(source.read_at(span.start, min(span.length, _LONGEST_BLOOM_FILTER_HEADER)))
-    with described(source.location, chunk.place.describe(ModuleType.BLOOM_FILTER_HEADER)):
+def _read_plain(chunk: Chunk, span: Span) -> BloomFilter:
+    data = bytes(chunk.source.read_at(span.start, min(span.length, _LONGEST_BLOOM_FILTER_HEADER)))
+    with described(chunk.location, chunk.place.describe(ModuleType.BLOOM_FILTER_HEADER)):
         header, header_length = thrift.decode_at(data, FLAT)
         bitset = Span(span.start + header_length, _bitset_length(header, span.length - header_length))
-    return BloomFilter(data[:header_length], source.read_at(bitset.start, bitset.length), Span(span.start, header_length), bitset)
+    return BloomFilter(data[:header_length], chunk.source.read_at(bitset.start, bitset.length), Span(span.start, header_length), bitset)
 
 
-def _read_sealed(source: Source, chunk: Chunk, cipher: ModuleCipher, span: Span) -> BloomFilter:
-    sealed_header, header_span = _take(source, chunk, span, ModuleType.BLOOM_FILTER_HEADER)
+def _read_sealed(chunk: Chunk, cipher: ModuleCipher, span: Span) -> BloomFilter:
+    sealed_header, header_span = _take(chunk, span, ModuleType.BLOOM_FILTER_HEADER)
     what = chunk.place.describe(ModuleType.BLOOM_FILTER_HEADER)
     opened = cipher.open(chunk.place.suffix(ModuleType.BLOOM_FILTER_HEADER), sealed_header, what)
-    with described(source.location, what):
+    with described(chunk.location, what):
         header = thrift.unpadded(opened)
     rest = Span(header_span.end, span.length - header_span.length)
-    sealed_bitset, bitset_span = _take(source, chunk, rest, ModuleType.BLOOM_FILTER_BITSET)
+    sealed_bitset, bitset_span = _take(chunk, rest, ModuleType.BLOOM_FILTER_BITSET)
     what = chunk.place.describe(ModuleType.BLOOM_FILTER_BITSET)
     bitset = cipher.open(chunk.place.suffix(ModuleType.BLOOM_FILTER_BITSET), sealed_bitset, what)
-    with described(source.location, what):
+    with described(chunk.location, what):
         if _bitset_length(thrift.decode(header, FLAT), len(bitset)) != len(bitset):
             raise FormatError("it is longer than its header says")
     return BloomFilter(header, bitset, header_span, bitset_span)
 
 
-def _take(source: Source, chunk: Chunk, span: Span, module_type: ModuleType) -> tuple[memoryview, Span]:
+def _take(chunk: Chunk, span: Span, module_type: ModuleType) -> tuple[memoryview, Span]:
     what = chunk.place.describe(module_type)
-    framing = source.read_at(span.start, min(LENGTH_BYTES, span.length))
-    taken = Span(span.start, sealed_length(framing, span.length, what, source.location))
-    return source.read_at(taken.start, taken.length), taken
+    framing = chunk.source.read_at(span.start, min(LENGTH_BYTES, span.length))
+    taken = Span(span.start, sealed_length(framing, span.length, what, chunk.location))
+    return chunk.source.read_at(taken.start, taken.length), taken
 
 
 def _bitset_length(header: thrift.Struct, available: int) -> int:

@@ -67,6 +67,7 @@ class Algorithm:
             raise FormatError("the encryption algorithm is neither AES_GCM_V1 nor AES_GCM_CTR_V1")
         ctr = EncryptionAlgorithm.AES_GCM_CTR_V1 in union
         details = union.struct(EncryptionAlgorithm.AES_GCM_CTR_V1 if ctr else EncryptionAlgorithm.AES_GCM_V1)
+        _refuse_unknown(details, AesGcmV1.AAD_PREFIX, AesGcmV1.AAD_FILE_UNIQUE, AesGcmV1.SUPPLY_AAD_PREFIX)
         unique = details.optional_binary(AesGcmV1.AAD_FILE_UNIQUE)
         if not unique:
             raise FormatError("the file has no aad_file_unique, so nothing binds its modules to it")
@@ -218,11 +219,19 @@ def _encrypted(location: str, start: int, stored: bytes) -> StoredFooter:
     with unauthenticated(location, "the file crypto metadata"):
         crypto, length = thrift.decode_at(stored, FILE_CRYPTO_META_DATA_SHAPE)
         algorithm = Algorithm.decode(crypto.struct(FileCryptoMetaData.ENCRYPTION_ALGORITHM))
+        _refuse_unknown(crypto, FileCryptoMetaData.ENCRYPTION_ALGORITHM, FileCryptoMetaData.KEY_METADATA)
         key_metadata = crypto.optional_binary(FileCryptoMetaData.KEY_METADATA)
     module = stored[length:]
     if sealed_length(module, len(module), "the footer", location) != len(module):
         raise TamperedFileError(location, "has bytes after its encrypted footer that do not belong to it")
     return StoredFooter(location, start, start + length, start + len(stored), module, algorithm, key_metadata, None)
+
+
+def _refuse_unknown(struct: Struct, *known: int) -> None:
+    """How a file is encrypted has to be understood whole: a field that we do not know may change what another one means."""
+    unknown = struct.fields.keys() - set(known)
+    if unknown:
+        raise FormatError(f"it has fields that are not known here: {sorted(unknown)}")
 
 
 def _in_the_clear(location: str, start: int, stored: bytes) -> StoredFooter:

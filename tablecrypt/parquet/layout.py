@@ -103,8 +103,9 @@ class Chunk:
     def __init__(self, struct: Struct, row_group: int, column: int, file: FileLayout) -> None:
         self.struct = struct
         self._file = file
-        self._location = file.location
-        with described(self._location, f"column chunk {column} of row group {row_group}"):
+        self.location = file.location
+        self.source = file.source
+        with described(self.location, f"column chunk {column} of row group {row_group}"):
             if ColumnChunk.FILE_PATH in struct:
                 raise FormatError("its data is in another file, which modular encryption does not allow")
             self._crypto = struct.optional_struct(ColumnChunk.CRYPTO_METADATA)
@@ -132,11 +133,11 @@ class Chunk:
         if self._crypto is None:
             if ciphers is not None and not ciphers.may_be_plain(self.path):
                 raise PlaintextRefusedError(
-                    self._location, f"column {self.place.path} is in the clear, and plaintext_columns does not name it"
+                    self.location, f"column {self.place.path} is in the clear, and plaintext_columns does not name it"
                 )
             return None
         if ciphers is None:
-            raise FormatError(f"{self._location}: column {self.place.path} says it is encrypted, in a file that says it is not")
+            raise FormatError(f"{self.location}: column {self.place.path} says it is encrypted, in a file that says it is not")
         return ciphers.footer if self._own_key is None else ciphers.column(self.path, self.key_metadata)
 
     @cached_property
@@ -147,10 +148,10 @@ class Chunk:
         if sealed is None or cipher is None:
             return self._visible_metadata()
         what = self.place.describe(ModuleType.COLUMN_METADATA)
-        if sealed_length(sealed, len(sealed), what, self._location) != len(sealed):
-            raise TamperedFileError(self._location, f"{what} is followed by bytes that do not belong to it")
+        if sealed_length(sealed, len(sealed), what, self.location) != len(sealed):
+            raise TamperedFileError(self.location, f"{what} is followed by bytes that do not belong to it")
         opened = cipher.open(self.place.suffix(ModuleType.COLUMN_METADATA), memoryview(sealed), what)
-        with described(self._location, what):
+        with described(self.location, what):
             metadata = thrift.decode_padded(opened, FLAT)
             if _path(metadata) != self.path:
                 raise FormatError(f"it is of column {'.'.join(_path(metadata))}")
@@ -159,18 +160,21 @@ class Chunk:
     @cached_property
     def pages(self) -> Span:
         """Where the pages lie, one after the other."""
-        with described(self._location, f"the metadata of {self.place}"):
-            start = self.metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
+        metadata = self.metadata
+        with described(self.location, f"the metadata of {self.place}"):
+            start = metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
             if self.has_dictionary:
-                start = min(start, self.metadata.integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET))
-            length = self.metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE)
+                start = metadata.integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET)
+            length = metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE)
         return self._file.checked(Span(start, length), f"the pages of {self.place}")
 
     @property
     def has_dictionary(self) -> bool:
         """Whether the first page is a dictionary. Some writers say 0 for none."""
-        offset = self.metadata.optional_integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET)
-        return offset is not None and 0 < offset <= self.metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
+        metadata = self.metadata
+        with described(self.location, f"the metadata of {self.place}"):
+            offset = metadata.optional_integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET)
+            return offset is not None and 0 < offset <= metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
 
     @property
     def column_index(self) -> Span | None:
@@ -183,9 +187,10 @@ class Chunk:
     @property
     def bloom_filter(self) -> Span | None:
         """Header and bitset. Without a stored length the span reaches to the footer: the header says how long the bitset is."""
-        with described(self._location, f"the metadata of {self.place}"):
-            start = self.metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_OFFSET)
-            length = self.metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_LENGTH)
+        metadata = self.metadata
+        with described(self.location, f"the metadata of {self.place}"):
+            start = metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_OFFSET)
+            length = metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_LENGTH)
         if not start:
             return None
         return self._file.checked(
@@ -202,14 +207,14 @@ class Chunk:
 
     def _index(self, offset_field: int, length_field: int, module_type: ModuleType) -> Span | None:
         what = self.place.describe(module_type)
-        with described(self._location, what):
+        with described(self.location, what):
             start, length = self.struct.optional_integer(offset_field), self.struct.optional_integer(length_field)
         if not start or not length:
             return None
         return self._file.checked(Span(start, length), what)
 
     def _visible_metadata(self) -> Struct:
-        with described(self._location, f"the footer, at {self.place}"):
+        with described(self.location, f"the footer, at {self.place}"):
             return self.struct.struct(ColumnChunk.META_DATA)
 
     def _read_path(self) -> tuple[str, ...]:

@@ -125,10 +125,10 @@ class Page:
         return ModuleType.DICTIONARY_PAGE if self.is_dictionary else ModuleType.DATA_PAGE
 
 
-def read_pages(source: Source, chunk: Chunk) -> Iterator[Page]:
+def read_pages(chunk: Chunk) -> Iterator[Page]:
     """Yield the pages of a chunk, each when it is authenticated (in AES_GCM_CTR_V1: its header)."""
     cipher = chunk.cipher
-    window = _Window(source, chunk.pages)
+    window = _Window(chunk.source, chunk.pages)
     number = 0
     while window.left:
         page = _read_plain(window, chunk, number) if cipher is None else _read_sealed(window, chunk, cipher, number)
@@ -168,7 +168,7 @@ class _Window:
 
 def _read_plain(window: _Window, chunk: Chunk, number: int) -> Page:
     what = f"a page header of {chunk.place}, at byte {window.position}"
-    with described(window._source.location, what):
+    with described(chunk.location, what):
         header = _find_header(window)
         is_dictionary = header.page_type == PageType.DICTIONARY
         _, header_span = window.take(len(header.encoded))
@@ -176,7 +176,7 @@ def _read_plain(window: _Window, chunk: Chunk, number: int) -> Page:
             raise FormatError(f"its page has {header.body_length} bytes, where {window.left} are left in the column chunk")
     body, body_span = window.take(header.body_length)
     page = Page(header, body, is_dictionary, number, header_span, body_span)
-    _check_crc(page, body, chunk, window._source.location)
+    _check_crc(page, body, chunk)
     return page
 
 
@@ -193,7 +193,7 @@ def _find_header(window: _Window) -> StoredHeader:
 
 
 def _read_sealed(window: _Window, chunk: Chunk, cipher: ModuleCipher, number: int) -> Page:
-    location, place = window._source.location, chunk.place
+    location, place = chunk.location, chunk.place
     is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
     header_type = ModuleType.DICTIONARY_PAGE_HEADER if is_dictionary else ModuleType.DATA_PAGE_HEADER
     what = place.describe(header_type, number)
@@ -208,15 +208,22 @@ def _read_sealed(window: _Window, chunk: Chunk, cipher: ModuleCipher, number: in
     least = CTR_OVERHEAD if cipher.ctr else GCM_OVERHEAD
     length = sealed_length(window.peek(LENGTH_BYTES), window.left, what, location, least)
     if length != header.body_length:
-        raise TamperedFileError(location, f"{what} has {length} bytes, where its header says {header.body_length}")
+        raise TamperedFileError(location, f"{what} has {length} bytes, where its header says {header.body_length}{_hint(header)}")
     framed, body_span = window.take(length)
     suffix = place.suffix(body_type, number)
     # Nothing authenticates the name of the algorithm: a GCM file renamed to CTR would be read without authentication. Its first page tells.
     if cipher.ctr and header_span.start == chunk.pages.start and cipher.authenticates(suffix, framed):
         raise TamperedFileError(location, f"{what} is sealed with AES_GCM_V1, though the file says AES_GCM_CTR_V1")
     page = Page(header, cipher.open_page(suffix, framed, what), is_dictionary, number, header_span, body_span)
-    _check_crc(page, framed, chunk, location)
+    _check_crc(page, framed, chunk)
     return page
+
+
+def _hint(header: StoredHeader) -> str:
+    """Why a page of version 2 may not be a module: parquet-java writes part of it in the clear, where nothing authenticates it."""
+    if header.page_type != PageType.DATA_V2:
+        return ""
+    return "; pages of version 2 whose levels are left in the clear, as parquet-java writes them, are refused"
 
 
 def _checksum(stored: Buffer) -> int:
@@ -225,8 +232,8 @@ def _checksum(stored: Buffer) -> int:
     return crc - 2**32 if crc >= 2**31 else crc
 
 
-def _check_crc(page: Page, stored: Buffer, chunk: Chunk, location: str) -> None:
+def _check_crc(page: Page, stored: Buffer, chunk: Chunk) -> None:
     if page.header.crc is not None and _checksum(stored) != page.header.crc:
         raise TamperedFileError(
-            location, f"{chunk.place.describe(page.body_type, page.number)} does not have the checksum that its header says"
+            chunk.location, f"{chunk.place.describe(page.body_type, page.number)} does not have the checksum that its header says"
         )

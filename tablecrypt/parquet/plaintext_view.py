@@ -146,7 +146,7 @@ class PlaintextView:
     def _open(self, region: _Region) -> bytearray:
         out = bytearray(region.span.length)
         at = 0
-        for page in read_pages(self._layout.source, region.chunk):
+        for page in read_pages(region.chunk):
             for part in (page.header.of_body(page.body), page.body):
                 source = memoryview(part)
                 out[at : at + source.nbytes] = source

@@ -301,7 +301,7 @@ class _Positions:
 _CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "data_page_version": (
         lambda value: value == "1.0",
-        "page version 2 leaves repetition and definition levels outside encryption in Arrow's writer, and other readers refuse such files",
+        "parquet-java, which leaves the levels of version 2 pages in the clear, cannot read Arrow's, which are sealed whole",
     ),
     "bloom_filter_options": (lambda value: not value, "Arrow does not write encrypted bloom filters"),
     "encryption_properties": (lambda value: value is None, "the encryption properties are made here, fresh for each file"),

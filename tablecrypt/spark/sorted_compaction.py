@@ -24,9 +24,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.maintenance.compaction import VERB, Compacted, Compaction
+from tablecrypt.maintenance.compaction_plan import check_rows
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table
-from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results, removing_on_error
 from tablecrypt.spark.layout import partition_texts
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
@@ -36,6 +37,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_properties import with_target_file_size
+from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.task_reader import TaskReader
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ def rewritten_in_order(spark: SparkSession, located: LocatedTable, compaction: C
     rows = spark.range(0, len(sealed_tasks), 1, len(sealed_tasks)).mapInArrow(read_encrypted_rows, _spark_schema(schema))
     answers = collected(_ordered(rows, compaction).mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
     files = [file for answer in opened_results(job_key, codec, answers) for file in answer.files]
+    with removing_on_error(cast(TableFileIO, planned.table.io), files):
+        check_rows([group.living_rows for group in compaction.groups], files, tasks[0].file.file_path)
     compaction.take(compaction.groups, files)
     progress(Progress(VERB, len(tasks), len(tasks), "files"))
     return compaction.finish()

@@ -91,7 +91,7 @@ class DeleteReader:
 
     def _read_position_deletes(self, file: DataFile) -> dict[str, list[pa.ChunkedArray]]:
         with opened_file(self._io, file) as opened:
-            path, position = _column(opened.schema, FILE_PATH_FIELD_ID, file), _column(opened.schema, POSITION_FIELD_ID, file)
+            path, position = position_delete_columns(opened.schema, file)
             batches = list(opened.batches([path, position]))
         if not batches:
             return {}
@@ -138,6 +138,11 @@ class _Once:
 def _concatenated(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> pa.Table:
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     return pa.concat_tables(tables) if tables else pa.table({name: pa.array([], pa.null()) for name in names})
+
+
+def position_delete_columns(schema: pa.Schema, file: DataFile) -> tuple[str, str]:
+    """Return the names of the columns of a position delete file that hold the path of a data file and the position in it."""
+    return _column(schema, FILE_PATH_FIELD_ID, file), _column(schema, POSITION_FIELD_ID, file)
 
 
 def _column(schema: pa.Schema, field_id: int, file: DataFile) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
+import re
 import signal
 import stat
 import subprocess
@@ -15,21 +15,26 @@ from pathlib import Path
 
 import pytest
 
-from tablecrypt.errors import KmsAccessDeniedError
+from tablecrypt.cli.main import run
+from tablecrypt.errors import ConfigurationError, KmsAccessDeniedError
 from tablecrypt.kms.factory import load_kms
 from tablecrypt.kms.key_file import create_key_file
 from tablecrypt.kms.retry import RetryPolicy
+from tablecrypt.orc.hadoop_kms_access import new_token, token_hash
 from tablecrypt.orc.hadoop_kms_client import HadoopKmsKeys
 from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile
 from tests.support.aws import AwsServer
+from tests.support.certificates import Authority
 
 MAIN = "from tablecrypt.cli.main import main; main()"
 PATIENCE = 120
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", MAIN, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, umask=0)
+def _run(*arguments: str) -> None:
+    """Run a verb in this process, errors included."""
+    with pytest.raises(SystemExit) as ended:
+        run(arguments)
+    assert ended.value.code == 0
 
 
 @contextmanager
@@ -56,32 +61,40 @@ def kms(tmp_path: Path) -> list[str]:
 @pytest.fixture
 def keys(tmp_path: Path, kms: list[str]) -> Path:
     path = tmp_path / "orc-keys.json"
-    done = _run(*kms, "hadoop-kms-key", "pii", "--key-file", str(path), "--master-key", "orc")
-    assert (done.returncode, done.stderr) == (0, "")
+    _run(*kms, "hadoop-kms-key", "pii", "--key-file", str(path), "--master-key", "orc")
     return path
 
 
 @pytest.fixture
 def token(tmp_path: Path) -> str:
     """A token of the user etl, who may use pii by tmp_path/allow.toml."""
-    path = tmp_path / "etl.token"
-    done = _run("hadoop-kms-token", "--token-file", str(path), "--json")
-    assert done.returncode == 0
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    token = path.read_text().strip()
-    assert token not in done.stdout + done.stderr
-    (tmp_path / "allow.toml").write_text(f'[users.etl]\nkeys = ["pii"]\ntoken-sha256 = ["{json.loads(done.stdout)["token_sha256"]}"]\n')
+    token = new_token()
+    (tmp_path / "allow.toml").write_text(f'[users.etl]\nkeys = ["pii"]\ntoken-sha256 = ["{token_hash(token)}"]\n')
     return token
 
 
-def test_a_key_is_made_and_rolled(tmp_path: Path, kms: list[str], keys: Path) -> None:
-    rolled = _run(*kms, "hadoop-kms-key", "pii", "--key-file", str(keys), "--roll", "--json")
-    assert json.loads(rolled.stdout) == {"key": "pii", "version": 1, "key_file": str(keys)}
+def test_a_key_is_made_and_rolled(tmp_path: Path, kms: list[str], keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    _run(*kms, "hadoop-kms-key", "pii", "--key-file", str(keys), "--roll", "--json")
+    assert json.loads(capsys.readouterr().out) == {"key": "pii", "version": 1, "key_file": str(keys)}
     provider = MasterKeyFile(keys, load_kms({"encryption.kms-type": "local", "kms.local.key-file": str(tmp_path / "kms.json")}))
     assert provider.current_version("pii").version == 1
-    again = _run(*kms, "hadoop-kms-key", "pii", "--key-file", str(keys), "--master-key", "orc")
-    assert (again.returncode, again.stdout) == (2, "")
-    assert "has a key 'pii' already" in again.stderr
+    with pytest.raises(ConfigurationError, match="has a key 'pii' already"):
+        _run(*kms, "hadoop-kms-key", "pii", "--key-file", str(keys), "--master-key", "orc")
+    with pytest.raises(ConfigurationError, match="needs --master-key"):
+        _run(*kms, "hadoop-kms-key", "cards", "--key-file", str(keys))
+
+
+def test_a_token_is_in_its_file_and_not_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "etl.token"
+    _run("hadoop-kms-token", "--token-file", str(path), "--json")
+    token, printed = path.read_text().strip(), capsys.readouterr().out
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert json.loads(printed)["token_sha256"] == token_hash(token)
+    assert token not in printed
+    with pytest.raises(ConfigurationError, match="cannot be made"):
+        _run("hadoop-kms-token", "--token-file", str(path))
+    assert path.read_text().strip() == token
 
 
 def test_a_server_serves_says_who_asked_and_stops_when_told(tmp_path: Path, kms: list[str], keys: Path, token: str) -> None:
@@ -102,9 +115,7 @@ def test_a_server_serves_says_who_asked_and_stops_when_told(tmp_path: Path, kms:
 def test_aws_kms_stands_behind_it(tmp_path: Path, aws: AwsServer, token: str) -> None:
     kms = [argument for name, value in aws.kms_properties.items() for argument in ("-p", f"{name}={value}")]
     key_file = tmp_path / "aws-keys.json"
-    assert (
-        _run(*kms, "hadoop-kms-key", "pii", "--key-file", str(key_file), "--master-key", "alias/orders", "--length", "32").returncode == 0
-    )
+    _run(*kms, "hadoop-kms-key", "pii", "--key-file", str(key_file), "--master-key", "alias/orders", "--length", "32")
     with _serving(*kms, "hadoop-kms", "--key-file", str(key_file), "--allow-list", str(tmp_path / "allow.toml")) as (process, url):
         client = HadoopKmsKeys(url.replace("/kms", f"/token/{token}/kms"), retry=RetryPolicy(budget_seconds=0))
         master = client.current_version("pii")
@@ -129,15 +140,12 @@ def test_aws_kms_stands_behind_it(tmp_path: Path, aws: AwsServer, token: str) ->
 def test_a_server_that_could_not_serve_safely_does_not_start(
     tmp_path: Path, kms: list[str], keys: Path, token: str, options: list[str], said: str
 ) -> None:
-    done = _run(*kms, "hadoop-kms", "--key-file", str(keys), "--allow-list", str(tmp_path / "allow.toml"), *options)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        _run(*kms, "hadoop-kms", "--key-file", str(keys), "--allow-list", str(tmp_path / "allow.toml"), *options)
 
 
-def test_a_token_file_that_is_there_is_left_alone(tmp_path: Path, token: str) -> None:
-    before = (tmp_path / "etl.token").read_text()
-    done = _run("hadoop-kms-token", "--token-file", str(tmp_path / "etl.token"))
-    assert done.returncode == 2
-    assert os.strerror(17) in done.stderr
-    assert (tmp_path / "etl.token").read_text() == before
+def test_names_are_not_believed_on_an_address_that_others_reach(tmp_path: Path, kms: list[str], keys: Path, token: str) -> None:
+    certificate, private_key = Authority(tmp_path).issue("server")
+    tls = ["--certificate", str(certificate), "--private-key", str(private_key), "--host", "0.0.0.0", "--port", "0"]
+    with pytest.raises(ConfigurationError, match="names that anyone can claim would be believed"):
+        _run(*kms, "hadoop-kms", "--key-file", str(keys), "--allow-list", str(tmp_path / "allow.toml"), "--believe-names", *tls)

@@ -1,0 +1,201 @@
+"""Copying one file of a table to its copy. Each function runs on a `Runner`, here or on a cluster's executors.
+
+    data files, equality deletes    byte for byte, under the DEK and AAD prefix that they have: neither depends on the place
+    deletion vectors                the Puffin file's footer names data files: it is written anew, under a fresh DEK; the blobs stay
+    position deletes                rows name data files: they are written anew, under a fresh DEK
+
+A byte copy has the old file's name. What is written anew has a name of its own in every run.
+
+Raises PlaintextRefusedError for a file that does not begin as an encrypted one does, TamperedFileError for one of another length than its
+manifest says or whose blocks do not authenticate, FormatError for a footer or rows that cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import struct
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.io import InputFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance.relocate_paths import PathMap
+from tablecrypt.maintenance.runner import FileDone
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.parquet.uniform import UniformParquetWriter
+from tablecrypt.table.deletes import position_delete_columns
+from tablecrypt.table.opened_file import opened_file
+
+_CHUNK: Final = 8 * 1024 * 1024
+_MAGIC: Final = {FileFormat.PARQUET.value: b"PARE", FileFormat.AVRO.value: b"AGS1"}
+_PUFFIN_MAGIC: Final = b"PFA1"
+_PUFFIN_END: Final = struct.Struct("<II")
+_REFERENCED: Final = "referenced-data-file"
+_ROW_GROUP_ROWS: Final = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class CopyWork:
+    """A file to copy byte for byte.
+
+    Attributes:
+        file_format: PARQUET or AVRO.
+        length: bytes of the file, as its manifest says; None where that does not.
+        is_there: whether a file of that length is at the target already: then it is compared, and stays if it is the same.
+    """
+
+    source: str
+    target: str
+    file_format: str
+    length: int | None
+    is_there: bool
+
+
+@dataclass(frozen=True)
+class RewriteWork:
+    """A delete file to write anew because it names data files.
+
+    Attributes:
+        file_format: PUFFIN, PARQUET or AVRO.
+        records: how many rows it has; 0 for a Puffin file.
+        data_key_length: bytes of its new DEK.
+    """
+
+    source: str
+    file_format: str
+    records: int
+    paths: PathMap
+    data_key_length: int
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A delete file that was written anew.
+
+    Attributes:
+        first_path, last_path: the bounds of the data files that its rows name; None for a Puffin file.
+    """
+
+    location: str
+    first_path: str | None = None
+    last_path: str | None = None
+
+
+def copy_file(io: EncryptingFileIO, work: CopyWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[int]:
+    """Copy a file; its result is how many bytes were written, 0 for one that was there."""
+    source, target = io.sealed_input(work.source), io.sealed_input(work.target)
+    chunks = _checked_chunks(source, work)
+    if work.is_there and _are_same(chunks, target):
+        return FileDone(0)
+    written = 0
+    with io.sealed_output(work.target).create(overwrite=True) as sink:
+        for chunk in _checked_chunks(source, work):
+            written += sink.write(chunk)
+    return FileDone(written)
+
+
+def rewrite_deletes(io: EncryptingFileIO, work: RewriteWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[Rewritten]:
+    """Write a delete file anew under a fresh DEK; the key metadata knows its length."""
+    folder, _, name = work.paths(work.source).rpartition("/")
+    target = f"{folder}/{uuid.uuid4()}-{name}"
+    key = StandardKeyMetadata.generate(work.data_key_length, secrets.token_bytes)
+    if work.file_format == FileFormat.PUFFIN.value:
+        return _rewrite_vectors(io, work, keys[0], target, key)
+    return _rewrite_positions(io, work, keys[0], target, key)
+
+
+def _checked_chunks(source: InputFile, work: CopyWork) -> Iterator[bytes]:
+    """Yield a source's bytes, and raise where they cannot be those of the encrypted file that the manifest names."""
+    length = 0
+    with source.open() as stream:
+        while chunk := stream.read(_CHUNK):
+            if length == 0 and bytes(chunk[:4]) != _MAGIC.get(work.file_format, b""):
+                raise PlaintextRefusedError(work.source, f"does not begin as an encrypted {work.file_format} file does")
+            length += len(chunk)
+            yield bytes(chunk)
+    if work.length is not None and length != work.length:
+        raise TamperedFileError(work.source, f"has {length} bytes in the store, but {work.length} according to its manifest")
+
+
+def _are_same(chunks: Iterator[bytes], target: InputFile) -> bool:
+    with target.open() as stream:
+        for chunk in chunks:
+            if _read_exactly(stream, len(chunk)) != chunk:
+                return False
+        return not stream.read(1)
+
+
+def _read_exactly(stream: Any, length: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < length and (part := stream.read(length - len(parts))):
+        parts += part
+    return bytes(parts)
+
+
+def _rewrite_vectors(
+    io: EncryptingFileIO, work: RewriteWork, old: StandardKeyMetadata, target: str, key: StandardKeyMetadata
+) -> FileDone[Rewritten]:
+    with io.decrypting_input(work.source, old).open() as stream:
+        content = bytes(stream.read())
+    output = io.encrypting_output(target, key)
+    with output.create(overwrite=True) as sink:
+        sink.write(_with_mapped_footer(content, work))
+    return FileDone(Rewritten(target), (output.key_metadata,))
+
+
+def _with_mapped_footer(content: bytes, work: RewriteWork) -> bytes:
+    end = len(content) - len(_PUFFIN_MAGIC) - _PUFFIN_END.size
+    if end < 2 * len(_PUFFIN_MAGIC) or not content.startswith(_PUFFIN_MAGIC) or not content.endswith(_PUFFIN_MAGIC):
+        raise FormatError(f"{work.source}: not a Puffin file")
+    size, flags = _PUFFIN_END.unpack_from(content, end)
+    start = end - size - len(_PUFFIN_MAGIC)
+    if flags or start < len(_PUFFIN_MAGIC) or not content.startswith(_PUFFIN_MAGIC, start):
+        raise FormatError(
+            f"{work.source}: a Puffin footer that is compressed or malformed, so the data files that it names cannot be changed"
+        )
+    try:
+        footer = json.loads(content[end - size : end])
+        for blob in footer["blobs"]:
+            if _REFERENCED in (named := blob.get("properties") or {}):
+                named[_REFERENCED] = work.paths(named[_REFERENCED])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise FormatError(f"{work.source}: a Puffin footer that is not as specified") from error
+    payload = json.dumps(footer, separators=(",", ":")).encode()
+    return content[:start] + _PUFFIN_MAGIC + payload + _PUFFIN_END.pack(len(payload), 0) + _PUFFIN_MAGIC
+
+
+def _rewrite_positions(
+    io: EncryptingFileIO, work: RewriteWork, old: StandardKeyMetadata, target: str, key: StandardKeyMetadata
+) -> FileDone[Rewritten]:
+    if work.file_format != FileFormat.PARQUET.value:
+        raise FormatError(
+            f"{work.source}: position deletes in a {work.file_format} file cannot be copied: rewrite them into deletion vectors"
+        )
+    file = EncryptedDataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=work.source,
+        file_format=FileFormat.PARQUET,
+        record_count=work.records,
+        key_metadata=old.encode(),
+    )
+    with opened_file(io, file) as opened:
+        schema = opened.schema
+        path_name, position_name = position_delete_columns(schema, file)
+        rows = pa.Table.from_batches(opened.batches(schema.names), schema)
+    mapped = {path: work.paths(path) for path in rows[path_name].unique().to_pylist()}
+    paths = pa.array([mapped[path] for path in rows[path_name].to_pylist()], schema.field(path_name).type)
+    rows = rows.set_column(schema.names.index(path_name), schema.field(path_name), paths)
+    rows = rows.sort_by([(path_name, "ascending"), (position_name, "ascending")])
+    with io.sealed_output(target).create(overwrite=True) as sink:
+        writer = UniformParquetWriter(sink, schema, key)
+        writer.write(rows, _ROW_GROUP_ROWS)
+        _, length = writer.close()
+    return FileDone(Rewritten(target, min(mapped.values()), max(mapped.values())), (key.with_file_length(length),))

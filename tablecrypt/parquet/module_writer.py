@@ -1,0 +1,221 @@
+"""Writing the modules of Parquet files into a new one: under keys, or in the clear; no value is decompressed or decoded.
+
+    source                        new file
+    magic                         magic
+    pages of each chunk     →     pages of each chunk, in the order of row groups and columns
+    bloom filters           →     bloom filters
+    column indexes          →     column indexes, as they are
+    offset indexes          →     offset indexes, with the new offsets and sizes of pages
+    footer                  →     footer, with the new offsets and sizes
+
+The row groups of several sources follow one another, each with its bloom filters and indexes behind it.
+
+A module is opened (and so authenticated, in AES_GCM_CTR_V1 but for the bodies of pages), then sealed and written. In memory are one piece
+of a chunk (see tablecrypt.parquet.pages), one page, one index or bloom filter, and the footer.
+
+The uncompressed sizes in the footer count the headers as they are stored, as other writers do, so they change by what the headers change.
+
+Raises what tablecrypt.parquet.layout and .pages raise, and ConfigurationError for what encryption has no room for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.parquet import thrift
+from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index
+from tablecrypt.parquet.footer import described
+from tablecrypt.parquet.layout import Chunk, FileLayout, Span
+from tablecrypt.parquet.modules import ModuleCipher, ModuleType, Place
+from tablecrypt.parquet.pages import Page, read_pages
+from tablecrypt.parquet.sealing import Sealing
+from tablecrypt.parquet.storage import Sink
+from tablecrypt.parquet.structures import (
+    OFFSET_INDEX_SHAPE,
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    OffsetIndex,
+    PageLocation,
+    RowGroup,
+)
+from tablecrypt.parquet.thrift import Struct
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_OF_THE_OLD_FILE_IN_FOOTER: Final = (FileMetaData.ENCRYPTION_ALGORITHM, FileMetaData.FOOTER_SIGNING_KEY_METADATA)
+_OF_THE_OLD_FILE_IN_CHUNK: Final = (
+    ColumnChunk.META_DATA,
+    ColumnChunk.OFFSET_INDEX_OFFSET,
+    ColumnChunk.OFFSET_INDEX_LENGTH,
+    ColumnChunk.COLUMN_INDEX_OFFSET,
+    ColumnChunk.COLUMN_INDEX_LENGTH,
+    ColumnChunk.CRYPTO_METADATA,
+    ColumnChunk.ENCRYPTED_COLUMN_METADATA,
+)
+_OF_THE_OLD_FILE_IN_METADATA: Final = (
+    ColumnMetaData.INDEX_PAGE_OFFSET,
+    ColumnMetaData.DICTIONARY_PAGE_OFFSET,
+    ColumnMetaData.BLOOM_FILTER_OFFSET,
+    ColumnMetaData.BLOOM_FILTER_LENGTH,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _NewChunk:
+    """A chunk whose pages are written; what comes after them is put into `struct` and `metadata`."""
+
+    old: Chunk
+    place: Place
+    struct: Struct
+    metadata: Struct
+    cipher: ModuleCipher | None
+    data_pages: list[Span]
+
+    def sealed(self, module_type: ModuleType, plaintext: Buffer) -> Buffer:
+        """A module as the new file stores it."""
+        return plaintext if self.cipher is None else self.cipher.seal(self.place.suffix(module_type), plaintext)
+
+
+class ModularWriter:
+    """Writes one new file. Add one source or several of one schema, then finish.
+
+    Args:
+        sink: where the bytes go.
+        sealing: the protection of the new file.
+    """
+
+    def __init__(self, sink: Sink, sealing: Sealing) -> None:
+        self._sink = sink
+        self._sealing = sealing
+        self._footer: Struct | None = None
+        self._groups: list[Struct] = []
+        self._rows = 0
+        self._sink.write(self._sealing.magic)
+
+    def add(self, source: FileLayout) -> None:
+        """Write the row groups of a file."""
+        if self._footer is None:
+            self._sealing.check_columns(source.leaf_paths())
+            self._footer = source.metadata.copy(without=_OF_THE_OLD_FILE_IN_FOOTER)
+        every: list[_NewChunk] = []
+        for old_group, old_chunks in zip(source.metadata.structs(FileMetaData.ROW_GROUPS), source.row_groups, strict=True):
+            start = self._sink.position
+            chunks = [self._pages(chunk, len(self._groups), column) for column, chunk in enumerate(old_chunks)]
+            self._groups.append(self._row_group(old_group, chunks, Span(start, self._sink.position - start)))
+            every += chunks
+        for write in (self._bloom_filter, self._column_index, self._offset_index):
+            for chunk in every:
+                write(chunk)
+        for chunk in every:
+            self._sealing.put_metadata(chunk.struct, chunk.metadata, chunk.place, chunk.old.path)
+        with described(source.location, "the footer"):
+            self._rows += source.metadata.integer(FileMetaData.NUM_ROWS)
+
+    def finish(self) -> int:
+        """Write the footer. Returns the length of the file in bytes."""
+        if self._footer is None:
+            raise ConfigurationError("nothing was added to the new Parquet file, so it has no schema")
+        self._footer.set(FileMetaData.ROW_GROUPS, thrift.LIST, self._groups)
+        self._footer.set(FileMetaData.NUM_ROWS, thrift.I64, self._rows)
+        self._sealing.write_footer(self._sink, self._footer)
+        return self._sink.position
+
+    def _pages(self, old: Chunk, row_group: int, column: int) -> _NewChunk:
+        place = Place(row_group, column, old.place.path)
+        cipher = self._sealing.cipher(old.path)
+        start, header_growth = self._sink.position, 0
+        dictionary_offset: int | None = None
+        data_pages: list[Span] = []
+        for page in read_pages(old):
+            span, header_length = self._page(page, place, cipher)
+            header_growth += header_length - page.header_span.length
+            if page.is_dictionary:
+                dictionary_offset = span.start
+            else:
+                data_pages.append(span)
+        metadata = old.metadata.copy(without=_OF_THE_OLD_FILE_IN_METADATA)
+        with described(old.location, f"the metadata of {old.place}"):
+            if not data_pages and dictionary_offset is None:
+                raise FormatError("it has no pages")
+            uncompressed = metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) + header_growth
+        first = data_pages[0].start if data_pages else self._sink.position
+        metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, first)
+        metadata.set(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE, thrift.I64, uncompressed)
+        metadata.set(ColumnMetaData.TOTAL_COMPRESSED_SIZE, thrift.I64, self._sink.position - start)
+        if dictionary_offset is not None:
+            metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, dictionary_offset)
+        struct = old.struct.copy(without=_OF_THE_OLD_FILE_IN_CHUNK)
+        struct.set(ColumnChunk.FILE_OFFSET, thrift.I64, 0)
+        return _NewChunk(old, place, struct, metadata, cipher, data_pages)
+
+    def _page(self, page: Page, place: Place, cipher: ModuleCipher | None) -> tuple[Span, int]:
+        """Write a page. Returns where it is, and how long its header is there."""
+        start = self._sink.position
+        if cipher is None:
+            body = page.body
+            header: Buffer = page.header.of_body(body)
+        else:
+            body = cipher.seal_page(place.suffix(page.body_type, page.number), page.body)
+            header = cipher.seal(place.suffix(page.header_type, page.number), page.header.of_body(body))
+        self._sink.write(header)
+        header_length = self._sink.position - start
+        self._sink.write(body)
+        return Span(start, self._sink.position - start), header_length
+
+    def _row_group(self, old: Struct, chunks: list[_NewChunk], span: Span) -> Struct:
+        group = old.copy()
+        group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.struct for chunk in chunks])
+        uncompressed = sum(chunk.metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) for chunk in chunks)
+        group.set(RowGroup.TOTAL_BYTE_SIZE, thrift.I64, uncompressed)
+        group.set(RowGroup.FILE_OFFSET, thrift.I64, span.start)
+        group.set(RowGroup.TOTAL_COMPRESSED_SIZE, thrift.I64, span.length)
+        if self._sealing.is_encrypted:
+            group.set(RowGroup.ORDINAL, thrift.I16, len(self._groups))
+        else:
+            group.remove(RowGroup.ORDINAL)
+        return group
+
+    def _bloom_filter(self, chunk: _NewChunk) -> None:
+        found = read_bloom_filter(chunk.old)
+        if found is None:
+            return
+        start = self._sink.position
+        self._sink.write(chunk.sealed(ModuleType.BLOOM_FILTER_HEADER, found.header))
+        self._sink.write(chunk.sealed(ModuleType.BLOOM_FILTER_BITSET, found.bitset))
+        chunk.metadata.set(ColumnMetaData.BLOOM_FILTER_OFFSET, thrift.I64, start)
+        chunk.metadata.set(ColumnMetaData.BLOOM_FILTER_LENGTH, thrift.I32, self._sink.position - start)
+
+    def _column_index(self, chunk: _NewChunk) -> None:
+        span = chunk.old.column_index
+        if span is None:
+            return
+        index = read_index(chunk.old, span, ModuleType.COLUMN_INDEX)
+        start = self._sink.position
+        self._sink.write(chunk.sealed(ModuleType.COLUMN_INDEX, index))
+        chunk.struct.set(ColumnChunk.COLUMN_INDEX_OFFSET, thrift.I64, start)
+        chunk.struct.set(ColumnChunk.COLUMN_INDEX_LENGTH, thrift.I32, self._sink.position - start)
+
+    def _offset_index(self, chunk: _NewChunk) -> None:
+        span = chunk.old.offset_index
+        if span is None:
+            return
+        index = self._moved_index(chunk, read_index(chunk.old, span, ModuleType.OFFSET_INDEX))
+        start = self._sink.position
+        self._sink.write(chunk.sealed(ModuleType.OFFSET_INDEX, index))
+        chunk.struct.set(ColumnChunk.OFFSET_INDEX_OFFSET, thrift.I64, start)
+        chunk.struct.set(ColumnChunk.OFFSET_INDEX_LENGTH, thrift.I32, self._sink.position - start)
+
+    def _moved_index(self, chunk: _NewChunk, encoded: bytes) -> bytes:
+        with described(chunk.old.location, chunk.old.place.describe(ModuleType.OFFSET_INDEX)):
+            index = thrift.decode(encoded, OFFSET_INDEX_SHAPE)
+            locations = index.structs(OffsetIndex.PAGE_LOCATIONS)
+            if len(locations) != len(chunk.data_pages):
+                raise FormatError(f"it has {len(locations)} pages, and the chunk {len(chunk.data_pages)}")
+        for location, page in zip(locations, chunk.data_pages, strict=True):
+            location.set(PageLocation.OFFSET, thrift.I64, page.start)
+            location.set(PageLocation.COMPRESSED_PAGE_SIZE, thrift.I32, page.length)
+        return index.encode()

@@ -1,0 +1,146 @@
+"""Writing Arrow tables into encrypted Parquet files, in every mode, with bloom filters and page indexes if they are asked for.
+
+    rows → pyarrow makes a plaintext file of one row group, in memory → its modules are sealed and go to the sink
+
+No plaintext reaches storage, and no more of it is in memory than one row group. pyarrow's options mean what they mean there; bloom filters,
+which pyarrow does not write into encrypted files, are sealed as all else.
+
+Raises ConfigurationError for options that encryption excludes or keys that cannot be used, and what pyarrow raises for rows it cannot write.
+
+Specification: Apache Parquet, "Parquet Modular Encryption".
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.module_writer import ModularWriter
+from tablecrypt.parquet.rewrite import plain_layout
+from tablecrypt.parquet.sealing import Sealing
+from tablecrypt.parquet.storage import open_sink, open_source
+
+ROW_GROUP_SIZE: Final = 1024 * 1024
+"""Rows in a row group, where the caller does not say: as many as pyarrow puts there."""
+
+_EXCLUDED: Final = {
+    "encryption_properties": "the keys say how the file is encrypted",
+    "metadata_collector": "the metadata of the file is encrypted with it",
+    "filesystem": "give a URI or an open file as the sink",
+}
+
+
+def write_table(table: pa.Table, sink: Any, keys: FileKeys, *, row_group_size: int = ROW_GROUP_SIZE, **options: Any) -> int:
+    """Write a table as one encrypted Parquet file. Returns its length in bytes.
+
+    Args:
+        table: the rows.
+        sink: a path, URI or binary file that is open for writing. A path is written only when all went well.
+        keys: what to encrypt with; give each file keys or an AAD prefix of its own.
+        row_group_size: rows in a row group, at most.
+        options: of pyarrow.parquet.ParquetWriter: compression, use_dictionary, write_page_index, bloom_filter_options, …
+
+    Raises: as the module says.
+    """
+    with EncryptedParquetWriter(sink, table.schema, keys, **options) as writer:
+        writer.write_table(table, row_group_size)
+    return writer.file_length
+
+
+class EncryptedParquetWriter:
+    """Writes tables of one schema into one encrypted Parquet file. A context manager: an exception inside leaves no file at a path.
+
+    Args:
+        sink: a path, URI or binary file that is open for writing, which the caller closes.
+        schema: the Arrow schema of every table written.
+        keys: what to encrypt with.
+        random: gives nonces and the random part of the AAD.
+        options: of pyarrow.parquet.ParquetWriter.
+
+    Raises: as the module says.
+    """
+
+    def __init__(
+        self, sink: Any, schema: pa.Schema, keys: FileKeys, *, random: Callable[[int], bytes] = secrets.token_bytes, **options: Any
+    ) -> None:
+        for name, reason in _EXCLUDED.items():
+            if options.get(name) is not None:
+                raise ConfigurationError(f"an encrypted Parquet file cannot be written with {name}: {reason}")
+        self.schema = schema
+        self._options = options
+        self._file_length: int | None = None
+        self._closed = False
+        # Options that pyarrow refuses and keys that name no column are found here, before anything is written.
+        empty = self._plaintext(schema.empty_table(), None)
+        sealing = Sealing(keys, "the new Parquet file", random)
+        self._opened = open_sink(sink)
+        self._sink = self._opened.__enter__()
+        try:
+            self._writer = ModularWriter(self._sink, sealing)
+            self._add(empty)
+        except BaseException as error:
+            self._abandon(error)
+            raise
+
+    @property
+    def file_length(self) -> int:
+        """Bytes of the encrypted file. ConfigurationError before it is closed."""
+        if self._file_length is None:
+            raise ConfigurationError("the encrypted Parquet file is not finished, it has no length yet")
+        return self._file_length
+
+    def write_table(self, table: pa.Table, row_group_size: int = ROW_GROUP_SIZE) -> None:
+        """Write a table in row groups of at most `row_group_size` rows. A table without rows makes no row group."""
+        if row_group_size < 1:
+            raise ConfigurationError(f"a row group cannot have {row_group_size} rows")
+        if self._closed:
+            raise ConfigurationError("the encrypted Parquet file is closed")
+        for start in range(0, table.num_rows, row_group_size):
+            self._add(self._plaintext(table.slice(start, row_group_size), row_group_size))
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write a batch as a row group, or as several if it is very long."""
+        self.write_table(pa.Table.from_batches([batch]))
+
+    def close(self) -> None:
+        """Write the footer. Closing twice is fine."""
+        if self._closed:
+            return
+        try:
+            self._file_length = self._writer.finish()
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        self._closed = True
+        self._opened.__exit__(None, None, None)
+
+    def __enter__(self) -> EncryptedParquetWriter:
+        return self
+
+    def __exit__(self, exctype: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+        elif not self._closed:
+            self._abandon(error)
+
+    def _plaintext(self, table: pa.Table, row_group_size: int | None) -> pa.Buffer:
+        buffer = pa.BufferOutputStream()
+        with pq.ParquetWriter(buffer, self.schema, **self._options) as writer:
+            if row_group_size is not None:
+                writer.write_table(table, row_group_size=row_group_size)
+        return buffer.getvalue()
+
+    def _add(self, plaintext: pa.Buffer) -> None:
+        with open_source(plaintext, "the new Parquet file") as source:
+            self._writer.add(plain_layout(source))
+
+    def _abandon(self, error: BaseException) -> None:
+        self._closed = True
+        self._opened.__exit__(type(error), error, error.__traceback__)
