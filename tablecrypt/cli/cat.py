@@ -83,7 +83,9 @@ def _table_rows(
     table = settings.table(name)
     try:
         rows = table.scan(selected_fields=selected, limit=limit, snapshot_id=snapshot, **chosen).to_arrow_batch_reader()
-    except (ValueError, ParseBaseException) as wrong:
+    except ParseBaseException as wrong:
+        raise ConfigurationError(f"{row_filter!r} is no filter; one is: region = 'north' and total > 3") from wrong
+    except ValueError as wrong:
         raise ConfigurationError(f"{name}: {wrong}") from wrong
     return rows if columns is None else _in_order(rows, columns)
 

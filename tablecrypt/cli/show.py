@@ -58,4 +58,4 @@ def _one_line(value: Any) -> str:
         return ", ".join(f"{name}: {_one_line(each)}" for name, each in value.items())
     if isinstance(value, list):
         return ", ".join(map(_one_line, value)) or "none"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return str(value)

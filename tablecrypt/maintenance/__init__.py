@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from tablecrypt.maintenance.migrate import Migrated, migrate
+from tablecrypt.maintenance.audit import Audit, audit
 from tablecrypt.maintenance.compact import compact
 from tablecrypt.maintenance.compaction import Compacted
+from tablecrypt.maintenance.migrate import Migrated, migrate
 from tablecrypt.maintenance.orphan_files import OrphanFiles, remove_orphan_files
 from tablecrypt.maintenance.prune_keys import PrunedKeys, prune_keys
 from tablecrypt.maintenance.reencrypt import Reencrypted, reencrypt
+from tablecrypt.maintenance.relocate import Relocated, relocate
 from tablecrypt.maintenance.rescue import Rescued, rescue
 from tablecrypt.maintenance.rewrap import Rewrapped, rewrap
 from tablecrypt.maintenance.rotate_kek import RotatedKek, rotate_kek
+from tablecrypt.maintenance.verify import Verification, verify
 
 __all__ = [
+    "Audit",
     "Compacted",
     "Migrated",
     "OrphanFiles",
     "PrunedKeys",
     "Reencrypted",
+    "Relocated",
     "Rescued",
     "Rewrapped",
     "RotatedKek",
+    "Verification",
+    "audit",
     "compact",
     "migrate",
     "prune_keys",
     "reencrypt",
     "remove_orphan_files",
+    "relocate",
     "rescue",
     "rewrap",
     "rotate_kek",
+    "verify",
 ]

@@ -29,22 +29,23 @@ _CHUNK_LENGTH: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class MigrateWork:
-    """Which plaintext file, and how many bytes its DEK has."""
+    """Which plaintext file, the folder for its ciphertext, and how many bytes its DEK has."""
 
     location: str
+    folder: str
     file_format: str
     data_key_length: int
 
 
-def migrate_work(file: DataFile, data_key_length: int) -> FileWork[MigrateWork]:
+def migrate_work(file: DataFile, folder: str, data_key_length: int) -> FileWork[MigrateWork]:
     """Return the work of encrypting one file of a plain table."""
-    return FileWork(MigrateWork(file.file_path, file.file_format.value, data_key_length), size=file.file_size_in_bytes)
+    return FileWork(MigrateWork(file.file_path, folder, file.file_format.value, data_key_length), size=file.file_size_in_bytes)
 
 
 def migrate_file(io: EncryptingFileIO, work: MigrateWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
     """Write the encrypted file and return its location and key metadata, which knows the file's length."""
     new = StandardKeyMetadata.generate(work.data_key_length, secrets.token_bytes)
-    location = f"{work.location.rpartition('/')[0]}/{uuid.uuid4()}.{work.file_format.lower()}"
+    location = f"{work.folder}/{uuid.uuid4()}.{work.file_format.lower()}"
     with deleting_on_error(io, [location]):
         encrypt_one = _encrypt_parquet if work.file_format == FileFormat.PARQUET.value else _encrypt_avro
         return FileDone(location, (new.with_file_length(encrypt_one(io, work.location, location, new)),))

@@ -65,13 +65,11 @@ class RewriteWork:
 
     Attributes:
         file_format: PUFFIN, PARQUET or AVRO.
-        records: how many rows it has; 0 for a Puffin file.
         data_key_length: bytes of its new DEK.
     """
 
     source: str
     file_format: str
-    records: int
     paths: PathMap
     data_key_length: int
 
@@ -183,7 +181,7 @@ def _rewrite_positions(
         content=DataFileContent.POSITION_DELETES,
         file_path=work.source,
         file_format=FileFormat.PARQUET,
-        record_count=work.records,
+        record_count=0,
         key_metadata=old.encode(),
     )
     with opened_file(io, file) as opened:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Final
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -33,11 +32,9 @@ from tablecrypt.manifests.manifest_list_reader import ManifestListHeader
 from tablecrypt.manifests.manifest_reader import OpenedManifest, read_manifest
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import REFERENCED_DATA_FILE, EncryptedDataFile
-from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS, FORMAT_VERSION, MANIFEST_FILE_POSITIONS, MANIFEST_LIST_SCHEMA
+from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS, MANIFEST_FILE_POSITIONS, MANIFEST_LIST_SCHEMA
 from tablecrypt.table.delete_index import FILE_PATH_FIELD_ID
 from tablecrypt.table.table_file_io import TableFileIO
-
-_CODEC: Final = "write.avro.compression-codec"
 
 
 @dataclass(frozen=True)
@@ -109,6 +106,8 @@ class ManifestCopier:
         opened = read_manifest(self._source, manifest.manifest_path, manifest.open_key_metadata(), manifest.content)
         output = self._target.new_encrypted_output(f"{self._prefix}{len(self._rows)}.avro")
         schema, spec = _schema_and_spec(opened, manifest)
+        if manifest.added_snapshot_id is None:
+            raise FormatError(f"{manifest.manifest_path}: its manifest list does not say which snapshot added it")
         with ManifestWriterV3(spec, schema, output, manifest.added_snapshot_id, self._codec, manifest.content) as writer:
             for entry in opened.entries:
                 writer.add_entry(self._entry(entry))

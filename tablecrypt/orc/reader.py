@@ -6,7 +6,9 @@ With `masked=True` a column whose key is given is still read in the clear, and o
 
 Raises KeyNotFoundError or KmsAccessDeniedError without rights, whatever a provider raises when it fails (an outage is never taken for a
 missing right), AuthenticationError for a key that is another file's, FormatError for bytes that cannot be read, PlaintextRefusedError
-for a file without encryption.
+for a file without encryption, TamperedFileError for bytes that are not those of the manifest.
+
+Without a manifest nothing tells a changed byte: ORC encrypts with AES-CTR, which authenticates nothing (docs/orc.md).
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ import pyarrow.orc as pyarrow_orc
 from tablecrypt.errors import FormatError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.orc.column_keys import ColumnKeys, NoRights
 from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.manifest import Manifest
 from tablecrypt.orc.plain_view import PlainView
+from tablecrypt.orc.sealed_source import SealedSource
 from tablecrypt.orc.source import FileSource, Source
 from tablecrypt.orc.tail import Tail, read_tail
 
@@ -31,6 +35,9 @@ def read_table(
     keys: KeyProvider | None = None,
     columns: Sequence[str] | None = None,
     masked: bool = False,
+    *,
+    manifest: bytes | None = None,
+    name: str | None = None,
 ) -> pa.Table:
     """Read rows of an ORC file with encrypted columns.
 
@@ -39,12 +46,22 @@ def read_table(
         keys: gives the local keys; None has no key.
         columns: dotted names as pyarrow.orc takes them ("home" or "home.zip"), None for all. Columns come in the file's order.
         masked: whether columns without rights are read as their masks rather than refused.
+        manifest: a sealed manifest; every byte that is read is checked against it.
+        name: the file's name in the manifest; by default the last part of its path.
     """
-    with FileSource(source) as file:
+    with FileSource(source) as opened:
+        file = checked_source(opened, keys, manifest, name)
         tail = read_tail(file)
         view = open_view(tail, file, keys, columns, masked)
-        with _translated(view, tail.location):
+        with translated(view, tail.location):
             return pyarrow_orc.ORCFile(pa.PythonFile(view, mode="r")).read(columns=None if columns is None else list(columns))
+
+
+def checked_source(file: FileSource, keys: KeyProvider | None, manifest: bytes | None, name: str | None) -> Source:
+    """Return the file such that every byte is checked against the manifest, if there is one."""
+    if manifest is None:
+        return file
+    return SealedSource(file, Manifest.open(manifest, keys).entry(file.name if name is None else name))
 
 
 def open_view(tail: Tail, source: Source, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> PlainView:
@@ -79,7 +96,7 @@ def _no_rights(tail: Tail, column_id: int, refusal: NoRights) -> NoRights:
 
 
 @contextmanager
-def _translated(view: PlainView, location: str) -> Iterator[None]:
+def translated(view: PlainView, location: str) -> Iterator[None]:
     """Say what pyarrow's errors mean: the store's or our own from below it, or bytes that it cannot decode."""
     try:
         yield

@@ -34,6 +34,11 @@ class FileSource:
         self._file = self._open(source)
         self.length: int = self._file.seek(0, os.SEEK_END)
 
+    @property
+    def name(self) -> str:
+        """The last part of the file's path, empty when it has none."""
+        return "" if self.location == UNNAMED else os.path.basename(self.location)
+
     def read_at(self, offset: int, length: int) -> bytes:
         if length <= 0:
             return b""

@@ -60,6 +60,11 @@ class Tail:
         """The statistics of each column, of the masks where it is encrypted."""
         return self.footer.blobs(7)
 
+    @property
+    def rows(self) -> int:
+        """How many rows the footer says the file has."""
+        return self.footer.integer(6)
+
     def require_encryption(self) -> Encryption:
         if self.encryption is None:
             raise PlaintextRefusedError(

@@ -13,7 +13,7 @@ Raises ConfigurationError for what cannot be encrypted as asked, and whatever th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.column_plan import ColumnPlan, plan_columns
 from tablecrypt.orc.file_assembly import FileAssembly
 from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.manifest import FileDigest, ManifestWriter
 from tablecrypt.orc.masking import MaskChoice, mask_table_column
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.stripe_encryption import ShadowColumns
@@ -55,6 +56,8 @@ def write_table(
     compression: str = "zstd",
     stripe_size: int = DEFAULT_STRIPE_SIZE,
     bloom_filter_columns: Sequence[str] = (),
+    manifest: ManifestWriter | None = None,
+    name: str | None = None,
     **options: Any,
 ) -> None:
     """Write rows as an ORC file with encrypted columns.
@@ -69,6 +72,8 @@ def write_table(
         compression: "uncompressed", "zlib", "snappy", "lz4" or "zstd".
         stripe_size: about how many bytes of rows a stripe holds, as Arrow counts them.
         bloom_filter_columns: columns that get bloom filters; those of encrypted columns are encrypted.
+        manifest: takes the file up while it is written.
+        name: the file's name in the manifest; by default the last part of its path.
         options: WRITER_OPTIONS.
     """
     if unknown := options.keys() - WRITER_OPTIONS:
@@ -76,11 +81,22 @@ def write_table(
     if stripe_size < 1:
         raise ConfigurationError(f"a stripe size of {stripe_size} bytes")
     parts = _PartWriter(table.schema, encrypt, mask or {}, {"compression": compression, **options}, bloom_filter_columns)
+    digest = FileDigest()
     with _opened(sink) as output:
-        assembly = FileAssembly(parts.plan, parts.shadows, keys, output.write)
+        assembly = FileAssembly(parts.plan, parts.shadows, keys, output.write if manifest is None else _both(output.write, digest.update))
         for rows in _stripe_sized(table, stripe_size):
             assembly.add(parts.write(rows))
         assembly.finish()
+    if manifest is not None:
+        manifest.add(_name_of(sink) if name is None else name, digest.entry())
+
+
+def _both(first: Callable[[bytes], object], second: Callable[[bytes], object]) -> Callable[[bytes], None]:
+    def put(data: bytes) -> None:
+        first(data)
+        second(data)
+
+    return put
 
 
 class _PartWriter:
@@ -169,6 +185,10 @@ def _translated() -> Iterator[None]:
         if isinstance(error, ConfigurationError):
             raise
         raise ConfigurationError(f"pyarrow cannot write these columns with these options as ORC: {error}") from error
+
+
+def _name_of(sink: Any) -> str:
+    return os.path.basename(os.fspath(sink)) if isinstance(sink, str | os.PathLike) else ""
 
 
 @contextmanager

@@ -1,7 +1,25 @@
 """Parquet Modular Encryption: files whose every module is encrypted and authenticated, on their own or as data files of a table."""
 
-from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.inspection import FileInspection, inspect
+from tablecrypt.parquet.keys import FileKeys, KeyRetriever
 from tablecrypt.parquet.reading import dataset, read_schema, read_table
 from tablecrypt.parquet.rewrite import decrypt, encrypt, reencrypt
+from tablecrypt.parquet.verification import Verification, verify
+from tablecrypt.parquet.writing import EncryptedParquetWriter, write_table
 
-__all__ = ["FileKeys", "dataset", "decrypt", "encrypt", "read_schema", "read_table", "reencrypt"]
+__all__ = [
+    "EncryptedParquetWriter",
+    "FileInspection",
+    "FileKeys",
+    "KeyRetriever",
+    "Verification",
+    "dataset",
+    "decrypt",
+    "encrypt",
+    "inspect",
+    "read_schema",
+    "read_table",
+    "reencrypt",
+    "verify",
+    "write_table",
+]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.parquet import thrift
+from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.modules import LENGTH_BYTES, ModuleCipher, ModuleType, sealed_length
@@ -49,7 +49,7 @@ def read_index(chunk: Chunk, span: Span, module_type: ModuleType) -> bytes:
         raise TamperedFileError(chunk.location, f"{what} is followed by bytes that do not belong to it")
     opened = cipher.open(chunk.place.suffix(module_type), stored, what)
     with described(chunk.location, what):
-        return thrift.unpadded(opened)
+        return thrift_reader.unpadded(opened)
 
 
 def read_bloom_filter(chunk: Chunk) -> BloomFilter | None:
@@ -66,10 +66,23 @@ def read_bloom_filter(chunk: Chunk) -> BloomFilter | None:
     return found
 
 
+def bloom_filter_spans(chunk: Chunk, metadata: thrift.Struct) -> tuple[Span, Span] | None:
+    """Where header and bitset of the bloom filter lie by that metadata, without opening a sealed one; None when it has none."""
+    span = chunk.bloom_filter_by(metadata)
+    if span is None:
+        return None
+    if not chunk.is_encrypted:
+        found = _read_plain(chunk, span)
+        return found.header_span, found.bitset_span
+    _, header = _take(chunk, span, ModuleType.BLOOM_FILTER_HEADER)
+    _, bitset = _take(chunk, Span(header.end, span.length - header.length), ModuleType.BLOOM_FILTER_BITSET)
+    return header, bitset
+
+
 def _read_plain(chunk: Chunk, span: Span) -> BloomFilter:
     data = bytes(chunk.source.read_at(span.start, min(span.length, _LONGEST_BLOOM_FILTER_HEADER)))
     with described(chunk.location, chunk.place.describe(ModuleType.BLOOM_FILTER_HEADER)):
-        header, header_length = thrift.decode_at(data, FLAT)
+        header, header_length = thrift_reader.decode_at(data, FLAT)
         bitset = Span(span.start + header_length, _bitset_length(header, span.length - header_length))
     return BloomFilter(data[:header_length], chunk.source.read_at(bitset.start, bitset.length), Span(span.start, header_length), bitset)
 
@@ -79,13 +92,13 @@ def _read_sealed(chunk: Chunk, cipher: ModuleCipher, span: Span) -> BloomFilter:
     what = chunk.place.describe(ModuleType.BLOOM_FILTER_HEADER)
     opened = cipher.open(chunk.place.suffix(ModuleType.BLOOM_FILTER_HEADER), sealed_header, what)
     with described(chunk.location, what):
-        header = thrift.unpadded(opened)
+        header = thrift_reader.unpadded(opened)
     rest = Span(header_span.end, span.length - header_span.length)
     sealed_bitset, bitset_span = _take(chunk, rest, ModuleType.BLOOM_FILTER_BITSET)
     what = chunk.place.describe(ModuleType.BLOOM_FILTER_BITSET)
     bitset = cipher.open(chunk.place.suffix(ModuleType.BLOOM_FILTER_BITSET), sealed_bitset, what)
     with described(chunk.location, what):
-        if _bitset_length(thrift.decode(header, FLAT), len(bitset)) != len(bitset):
+        if _bitset_length(thrift_reader.decode(header, FLAT), len(bitset)) != len(bitset):
             raise FormatError("it is longer than its header says")
     return BloomFilter(header, bitset, header_span, bitset_span)
 

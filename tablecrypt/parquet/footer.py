@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
-from tablecrypt.parquet import thrift
+from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.keys import AES_GCM_CTR_V1, AES_GCM_V1, FileKeys
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, SIGNATURE_LENGTH, ModuleCipher, sealed_length
 from tablecrypt.parquet.storage import Sink, Source
@@ -134,11 +134,11 @@ class StoredFooter:
         if self.is_encrypted and cipher is not None:
             opened = cipher.open(FOOTER_SUFFIX, memoryview(self.stored), "the footer")
             with described(self.location, "the footer"):
-                return thrift.decode_padded(opened, FILE_META_DATA_SHAPE)
+                return thrift_reader.decode_padded(opened, FILE_META_DATA_SHAPE)
         if self.signature is not None and cipher is not None:
             cipher.check_signature(self.stored, self.signature)
         with described(self.location, "the footer"):
-            return thrift.decode(self.stored, FILE_META_DATA_SHAPE)
+            return thrift_reader.decode(self.stored, FILE_META_DATA_SHAPE)
 
 
 def read_footer(source: Source) -> StoredFooter:
@@ -217,7 +217,7 @@ def _tail(length: int, magic: bytes) -> bytes:
 
 def _encrypted(location: str, start: int, stored: bytes) -> StoredFooter:
     with unauthenticated(location, "the file crypto metadata"):
-        crypto, length = thrift.decode_at(stored, FILE_CRYPTO_META_DATA_SHAPE)
+        crypto, length = thrift_reader.decode_at(stored, FILE_CRYPTO_META_DATA_SHAPE)
         algorithm = Algorithm.decode(crypto.struct(FileCryptoMetaData.ENCRYPTION_ALGORITHM))
         _refuse_unknown(crypto, FileCryptoMetaData.ENCRYPTION_ALGORITHM, FileCryptoMetaData.KEY_METADATA)
         key_metadata = crypto.optional_binary(FileCryptoMetaData.KEY_METADATA)
@@ -236,7 +236,7 @@ def _refuse_unknown(struct: Struct, *known: int) -> None:
 
 def _in_the_clear(location: str, start: int, stored: bytes) -> StoredFooter:
     with unauthenticated(location, "the plaintext footer"):
-        crypto, length = thrift.decode_at(stored, FOOTER_CRYPTO_SHAPE)
+        crypto, length = thrift_reader.decode_at(stored, FOOTER_CRYPTO_SHAPE)
         union = crypto.optional_struct(FileMetaData.ENCRYPTION_ALGORITHM)
         algorithm = None if union is None else Algorithm.decode(union)
         key_metadata = crypto.optional_binary(FileMetaData.FOOTER_SIGNING_KEY_METADATA)

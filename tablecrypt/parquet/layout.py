@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.parquet import thrift
+from tablecrypt.errors import FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.parquet import thrift_reader
 from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described
 from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType, Place, sealed_length
@@ -34,6 +34,7 @@ from tablecrypt.parquet.structures import (
     EncryptionWithColumnKey,
     FileMetaData,
     RowGroup,
+    SchemaElement,
 )
 from tablecrypt.parquet.thrift import Struct
 
@@ -136,8 +137,10 @@ class Chunk:
                     self.location, f"column {self.place.path} is in the clear, and plaintext_columns does not name it"
                 )
             return None
-        if ciphers is None:
+        if ciphers is None and self._file.footer.algorithm is None:
             raise FormatError(f"{self.location}: column {self.place.path} says it is encrypted, in a file that says it is not")
+        if ciphers is None:
+            raise KeyNotFoundError(f"{self.location}: column {self.place.path} is encrypted, and no keys were given")
         return ciphers.footer if self._own_key is None else ciphers.column(self.path, self.key_metadata)
 
     @cached_property
@@ -152,7 +155,7 @@ class Chunk:
             raise TamperedFileError(self.location, f"{what} is followed by bytes that do not belong to it")
         opened = cipher.open(self.place.suffix(ModuleType.COLUMN_METADATA), memoryview(sealed), what)
         with described(self.location, what):
-            metadata = thrift.decode_padded(opened, FLAT)
+            metadata = thrift_reader.decode_padded(opened, FLAT)
             if _path(metadata) != self.path:
                 raise FormatError(f"it is of column {'.'.join(_path(metadata))}")
         return metadata
@@ -160,21 +163,22 @@ class Chunk:
     @cached_property
     def pages(self) -> Span:
         """Where the pages lie, one after the other."""
-        metadata = self.metadata
+        return self.pages_by(self.metadata)[0]
+
+    @cached_property
+    def has_dictionary(self) -> bool:
+        """Whether the first page is a dictionary."""
+        return self.pages_by(self.metadata)[1]
+
+    def pages_by(self, metadata: Struct) -> tuple[Span, bool]:
+        """Where the pages lie by that metadata, and whether the first is a dictionary. Some writers say that one is at 0 for none."""
         with described(self.location, f"the metadata of {self.place}"):
             start = metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
-            if self.has_dictionary:
-                start = metadata.integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET)
+            dictionary = metadata.optional_integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET) or 0
             length = metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE)
-        return self._file.checked(Span(start, length), f"the pages of {self.place}")
-
-    @property
-    def has_dictionary(self) -> bool:
-        """Whether the first page is a dictionary. Some writers say 0 for none."""
-        metadata = self.metadata
-        with described(self.location, f"the metadata of {self.place}"):
-            offset = metadata.optional_integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET)
-            return offset is not None and 0 < offset <= metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
+        has_dictionary = 0 < dictionary <= start
+        span = Span(dictionary if has_dictionary else start, length)
+        return self._file.checked(span, f"the pages of {self.place}"), has_dictionary
 
     @property
     def column_index(self) -> Span | None:
@@ -186,16 +190,18 @@ class Chunk:
 
     @property
     def bloom_filter(self) -> Span | None:
-        """Header and bitset. Without a stored length the span reaches to the footer: the header says how long the bitset is."""
-        metadata = self.metadata
+        """Header and bitset."""
+        return self.bloom_filter_by(self.metadata)
+
+    def bloom_filter_by(self, metadata: Struct) -> Span | None:
+        """Header and bitset by that metadata. Where it has no length, the span reaches to the footer: the header tells the bitset's."""
         with described(self.location, f"the metadata of {self.place}"):
             start = metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_OFFSET)
             length = metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_LENGTH)
         if not start:
             return None
-        return self._file.checked(
-            Span(start, self._file.footer.start - start if length is None else length), f"the bloom filter of {self.place}"
-        )
+        span = Span(start, self._file.footer.start - start if length is None else length)
+        return self._file.checked(span, f"the bloom filter of {self.place}")
 
     @property
     def bloom_filter_has_length(self) -> bool:
@@ -219,7 +225,7 @@ class Chunk:
 
     def _read_path(self) -> tuple[str, ...]:
         if self._own_key is not None:
-            return _decoded(self._own_key.binaries(EncryptionWithColumnKey.PATH_IN_SCHEMA))
+            return _decoded(self._own_key.stored_list(EncryptionWithColumnKey.PATH_IN_SCHEMA))
         return _path(self.struct.struct(ColumnChunk.META_DATA))
 
 
@@ -246,8 +252,9 @@ class FileLayout:
         return [chunk for chunks in self.row_groups for chunk in chunks]
 
     def leaf_paths(self) -> list[tuple[str, ...]]:
-        """Of the leaf columns, as the first row group has them."""
-        return [chunk.path for chunk in self.row_groups[0]] if self.row_groups else []
+        """Of the leaf columns in the schema, in their order."""
+        with described(self.location, "the schema in the footer"):
+            return _leaf_paths(self.metadata.structs(FileMetaData.SCHEMA))
 
     def checked(self, span: Span, what: str) -> Span:
         """The same span. TamperedFileError when it is not between the first magic and the footer."""
@@ -264,6 +271,27 @@ class FileLayout:
         return [Chunk(chunk, row_group, column, self) for column, chunk in enumerate(group.structs(RowGroup.COLUMNS))]
 
 
+def _leaf_paths(elements: list[Struct]) -> list[tuple[str, ...]]:
+    paths: list[tuple[str, ...]] = []
+    # The groups that are not complete: the name of each, and how many children are still to come. The root has no part in paths.
+    groups: list[tuple[str, int]] = []
+    for element in elements:
+        name = _name(element.binary(SchemaElement.NAME))
+        children = element.optional_integer(SchemaElement.NUM_CHILDREN) or 0
+        if not groups and paths:
+            raise FormatError("it has nodes outside of its root")
+        if children > 0:
+            groups.append((name, children))
+            continue
+        paths.append((*(group for group, _ in groups[1:]), name))
+        while groups:
+            group, left = groups.pop()
+            if left > 1:
+                groups.append((group, left - 1))
+                break
+    return paths
+
+
 def _own_key(crypto: Struct) -> Struct | None:
     if len(crypto.fields) != 1:
         raise FormatError("its crypto metadata names no key, or more than one")
@@ -273,11 +301,15 @@ def _own_key(crypto: Struct) -> Struct | None:
 
 
 def _path(metadata: Struct) -> tuple[str, ...]:
-    return _decoded(metadata.binaries(ColumnMetaData.PATH_IN_SCHEMA))
+    return _decoded(metadata.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
 
 
-def _decoded(parts: list[bytes]) -> tuple[str, ...]:
+def _decoded(path: bytes) -> tuple[str, ...]:
+    return tuple(_name(part) for part in thrift_reader.decode_binaries(path))
+
+
+def _name(encoded: bytes) -> str:
     try:
-        return tuple(part.decode("utf-8") for part in parts)
+        return encoded.decode("utf-8")
     except UnicodeDecodeError:
         raise FormatError("a column's name is not UTF-8") from None

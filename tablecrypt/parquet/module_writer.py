@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.parquet import thrift
+from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span
@@ -211,7 +211,7 @@ class ModularWriter:
 
     def _moved_index(self, chunk: _NewChunk, encoded: bytes) -> bytes:
         with described(chunk.old.location, chunk.old.place.describe(ModuleType.OFFSET_INDEX)):
-            index = thrift.decode(encoded, OFFSET_INDEX_SHAPE)
+            index = thrift_reader.decode(encoded, OFFSET_INDEX_SHAPE)
             locations = index.structs(OffsetIndex.PAGE_LOCATIONS)
             if len(locations) != len(chunk.data_pages):
                 raise FormatError(f"it has {len(locations)} pages, and the chunk {len(chunk.data_pages)}")

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.parquet import thrift
+from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, sealed_length
@@ -57,7 +57,7 @@ class StoredHeader:
     @classmethod
     def decode_at(cls, data: bytes) -> StoredHeader:
         """Read the header that `data` begins with. CutShortError when `data` ends in it."""
-        reader = thrift.Reader(data)
+        reader = thrift_reader.Reader(data)
         found: dict[int, tuple[int, int, int]] = {}
         field_id = 0
         while (header := reader.read_byte()) != 0:
@@ -128,7 +128,7 @@ class Page:
 def read_pages(chunk: Chunk) -> Iterator[Page]:
     """Yield the pages of a chunk, each when it is authenticated (in AES_GCM_CTR_V1: its header)."""
     cipher = chunk.cipher
-    window = _Window(chunk.source, chunk.pages)
+    window = Window(chunk.source, chunk.pages)
     number = 0
     while window.left:
         page = _read_plain(window, chunk, number) if cipher is None else _read_sealed(window, chunk, cipher, number)
@@ -136,7 +136,7 @@ def read_pages(chunk: Chunk) -> Iterator[Page]:
         number += not page.is_dictionary
 
 
-class _Window:
+class Window:
     """A span of the file, read front to back."""
 
     def __init__(self, source: Source, span: Span) -> None:
@@ -166,7 +166,7 @@ class _Window:
         return taken, span
 
 
-def _read_plain(window: _Window, chunk: Chunk, number: int) -> Page:
+def _read_plain(window: Window, chunk: Chunk, number: int) -> Page:
     what = f"a page header of {chunk.place}, at byte {window.position}"
     with described(chunk.location, what):
         header = _find_header(window)
@@ -180,19 +180,19 @@ def _read_plain(window: _Window, chunk: Chunk, number: int) -> Page:
     return page
 
 
-def _find_header(window: _Window) -> StoredHeader:
+def _find_header(window: Window) -> StoredHeader:
     """Read a header of unknown length, looking at more and more bytes of the chunk."""
     length = _HEADER_GUESS
     while True:
         try:
             return StoredHeader.decode_at(bytes(window.peek(length)))
-        except thrift.CutShortError:
+        except thrift_reader.CutShortError:
             if length >= window.left:
                 raise
         length *= 16
 
 
-def _read_sealed(window: _Window, chunk: Chunk, cipher: ModuleCipher, number: int) -> Page:
+def _read_sealed(window: Window, chunk: Chunk, cipher: ModuleCipher, number: int) -> Page:
     location, place = chunk.location, chunk.place
     is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
     header_type = ModuleType.DICTIONARY_PAGE_HEADER if is_dictionary else ModuleType.DATA_PAGE_HEADER

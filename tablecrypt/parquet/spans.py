@@ -1,7 +1,7 @@
 """Every byte of a file has one owner: which spans of it none has, and which more than one.
 
-    bytes     0 ─ 4 ──────────── 100 ── 110 ─────── 200
-    owners    magic   pages      (gap)    footer            → "bytes 100 to 110 belong to nothing"
+bytes     0 ─ 4 ──────────── 100 ── 110 ─────── 200
+owners    magic   pages      (gap)    footer            → "bytes 100 to 110 belong to nothing"
 """
 
 from __future__ import annotations

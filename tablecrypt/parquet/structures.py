@@ -20,10 +20,18 @@ from tablecrypt.parquet.thrift import Shape
 class FileMetaData:
     """The footer."""
 
+    SCHEMA: Final = 2
     NUM_ROWS: Final = 3
     ROW_GROUPS: Final = 4
     ENCRYPTION_ALGORITHM: Final = 8
     FOOTER_SIGNING_KEY_METADATA: Final = 9
+
+
+class SchemaElement:
+    """A node of the schema, which is a tree written depth first."""
+
+    NAME: Final = 4
+    NUM_CHILDREN: Final = 5
 
 
 class RowGroup:
@@ -153,6 +161,7 @@ COLUMN_CHUNK_SHAPE: Final[Shape] = {
     ColumnChunk.CRYPTO_METADATA: {ColumnCryptoMetaData.WITH_FOOTER_KEY: FLAT, ColumnCryptoMetaData.WITH_COLUMN_KEY: FLAT},
 }
 FILE_META_DATA_SHAPE: Final[Shape] = {
+    FileMetaData.SCHEMA: FLAT,
     FileMetaData.ROW_GROUPS: {RowGroup.COLUMNS: COLUMN_CHUNK_SHAPE},
     FileMetaData.ENCRYPTION_ALGORITHM: ALGORITHM_SHAPE,
 }

@@ -5,7 +5,8 @@
 No plaintext reaches storage, and no more of it is in memory than one row group. pyarrow's options mean what they mean there; bloom filters,
 which pyarrow does not write into encrypted files, are sealed as all else.
 
-Raises ConfigurationError for options that encryption excludes or keys that cannot be used, and what pyarrow raises for rows it cannot write.
+Raises ConfigurationError for options that encryption excludes or keys that cannot be used, and what pyarrow raises for rows that it cannot
+write.
 
 Specification: Apache Parquet, "Parquet Modular Encryption".
 """

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -95,7 +95,7 @@ def test_the_table_lives_on(catalog: Catalog) -> None:
 
 
 def test_properties_come_with_it(catalog: Catalog) -> None:
-    migrate(plain_table(catalog), MASTER_KEY, {"encryption.data-key-length": "32"})
+    migrate(plain_table(catalog), MASTER_KEY, properties={"encryption.data-key-length": "32"})
     table = catalog.load_table("db.rows")
     assert {len(key_metadata_of(task.file).encryption_key) for task in table.scan().plan_files()} == {32}
 
@@ -191,6 +191,39 @@ def test_plaintext_can_be_kept_for_a_while_and_deleted_later(unwatched_warehouse
     second = migrate(table, MASTER_KEY)
     assert second.deleted > 10
     assert_nothing_plain(table)
+
+
+@pytest.mark.parametrize("format_version", ["1", "2"])
+def test_into_a_new_table_beside_the_plain_one(unwatched_warehouse: Path, aws: AwsServer, format_version: str) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
+    plain = plain_table(catalog, format_version)
+    before, files = contents(plain), stored(plain)
+    result = migrate(plain, MASTER_KEY, into="db.sealed")
+    assert stored(plain) == files and contents(catalog.load_table("db.rows")) == before
+    table = catalog.load_table("db.sealed")
+    assert isinstance(table, EncryptedTable)
+    assert contents(table) == before
+    assert table.location().endswith("/sealed") and table.metadata.table_uuid != plain.metadata.table_uuid
+    assert [snapshot.snapshot_id for snapshot in table.snapshots()] == [result.snapshot_id]
+    assert_nothing_plain(table)
+    table.append(rows(300).rename_columns(["id", "team", "remark"]))
+    assert len(contents(table)) == 58
+    with pytest.raises(TableAlreadyExistsError):
+        migrate(plain, MASTER_KEY, into="db.sealed")
+
+
+def test_a_migration_into_a_new_table_is_continued(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
+    plain = plain_table(catalog)
+
+    def kill(progress: Progress) -> None:
+        if progress.done:
+            raise StoreDiedError
+
+    with pytest.raises(StoreDiedError):
+        migrate(plain, MASTER_KEY, into="db.sealed", progress=kill)
+    assert migrate(plain, MASTER_KEY, into="db.sealed").resumed == 1
+    assert contents(catalog.load_table("db.sealed")) == contents(plain)
 
 
 def test_a_catalog_that_cannot_encrypt_is_refused(tmp_path: Path) -> None:

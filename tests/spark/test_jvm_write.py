@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -60,7 +58,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 KEY: Final = {"encryption.key-id": "alias/orders"}
-INNER: Final = StructType(NestedField(31, "x", IntegerType()), NestedField(32, "y.z", StringType()))
+
+
+def inner(first_id: int) -> StructType:
+    return StructType(NestedField(first_id, "x", IntegerType()), NestedField(first_id + 1, "y.z", StringType()))
+
+
 VALUES: Final = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "note", StringType()),
@@ -75,9 +78,9 @@ VALUES: Final = Schema(
     NestedField(11, "number", IntegerType()),
     NestedField(12, "flag", BooleanType()),
     NestedField(13, "raw", BinaryType()),
-    NestedField(14, "inner", INNER),
+    NestedField(14, "inner", inner(31)),
     NestedField(15, "tags", ListType(16, StringType(), element_required=False)),
-    NestedField(17, "props", MapType(18, StringType(), 19, INNER.model_copy(), value_required=False)),
+    NestedField(17, "props", MapType(18, StringType(), 19, inner(33), value_required=False)),
     NestedField(20, "pairs", ListType(21, ListType(22, LongType(), element_required=True), element_required=False)),
 )
 COLUMNS: Final = (
@@ -86,7 +89,7 @@ COLUMNS: Final = (
     "if(id % 3 = 0, null, cast(id - 20 as decimal(9, 2)) / 4) as price0",
     "cast(id as decimal(18, 4)) * -7 as long0",
     "cast(if(id % 4 = 0, '1234567890123456789012345678.0123456789', '-0.5') as decimal(38, 10)) as wide",
-    "case id % 6 when 0 then double('NaN') when 1 then -0.0d when 2 then 0.0d when 3 then double('inf') when 4 then null else 0.1d end as ratio",
+    "element_at(array(double('NaN'), -0.0d, 0.0d, double('inf'), null, 0.1d), cast(id % 6 + 1 as int)) as ratio",
     "cast(if(id % 5 = 0, null, id / 3) as float) as small",
     "date_add(date'0001-01-01', cast(id * 9000 as int)) as day",
     "timestamp_ntz'1969-12-31 23:59:59.999999' + make_dt_interval(cast(id as int)) as local",
@@ -155,15 +158,275 @@ def test_both_paths_tell_the_same_of_their_files(spark: SparkSession, lake: Lake
         create(lake, f"db.{path}")
         write(frame(spark), lake, f"db.{path}", path=path)
 
-    jvm, python = (sorted(data_files(lake.catalog.load_table(f"db.{path}")), key=lambda file: file.lower_bounds[1]) for path in ("jvm", "python"))
+    jvm, python = (
+        sorted(data_files(lake.catalog.load_table(f"db.{path}")), key=lambda file: file.lower_bounds[1]) for path in ("jvm", "python")
+    )
+    ids = {name: lake.catalog.load_table("db.jvm").schema().find_field(name).field_id for name in ("ratio", "small")}
     for one, other in zip(jvm, python, strict=True):
         assert one.record_count == other.record_count
         assert one.value_counts == other.value_counts
         assert one.null_value_counts == other.null_value_counts
-        assert one.lower_bounds == {field: bound for field, bound in other.lower_bounds.items() if field != 6}
-        assert one.upper_bounds == {field: bound for field, bound in other.upper_bounds.items() if field != 6}
-        assert one.nan_value_counts == {6: 5, 7: 0}
+        assert one.lower_bounds == {field: bound for field, bound in other.lower_bounds.items() if field != ids["ratio"]}
+        assert one.upper_bounds == {field: bound for field, bound in other.upper_bounds.items() if field != ids["ratio"]}
+        assert one.nan_value_counts == {ids["ratio"]: 5, ids["small"]: 0}
         assert one.column_sizes.keys() == other.column_sizes.keys()
         assert one.split_offsets == [4]
         assert one.partition == other.partition
         assert one.spec_id == other.spec_id == 0
+
+
+SOURCES: Final[dict[str, tuple[IcebergType, str]]] = {
+    "whole": (IntegerType(), "cast(id * 37 - 400 as int)"),
+    "long": (LongType(), "id * 10000000019 - 70000000000"),
+    "text": (StringType(), "element_at(array('', 'a/b c=d', 'ü%20+', '.dot', null, 'äöüß-long-text'), cast(id % 6 + 1 as int))"),
+    "raw": (BinaryType(), "if(id % 5 = 0, null, encode(concat('r', cast(id % 4 as string)), 'utf-8'))"),
+    "day": (DateType(), "date_add(date'1969-11-28', cast(id * 11 as int))"),
+    "local": (TimestampType(), "timestamp_ntz'1969-12-30 23:59:59.999999' + make_dt_interval(0, cast(id * 7 as int))"),
+    "instant": (TimestamptzType(), "timestamp_micros(id * 5400000001 - 86400000003)"),
+    "price": (DecimalType(9, 2), "cast(id * 3 - 60 as decimal(9, 2)) / 4"),
+    "wide": (DecimalType(38, 2), "cast(concat(cast(id % 3 as string), '23456789012345678901234.50') as decimal(38, 2))"),
+    "flag": (BooleanType(), "if(id % 7 = 0, null, id % 2 = 0)"),
+}
+TRANSFORMS: Final[list[tuple[str, Transform[Any, Any]]]] = [
+    *((source, IdentityTransform()) for source in SOURCES),
+    *((source, BucketTransform(3)) for source in SOURCES if source != "flag"),
+    *((source, TruncateTransform(10)) for source in ("whole", "long")),
+    *((source, TruncateTransform(2)) for source in ("text", "raw")),
+    *((source, transform) for source in ("day", "local", "instant") for transform in (YearTransform(), MonthTransform(), DayTransform())),
+    *((source, HourTransform()) for source in ("local", "instant")),
+]
+
+
+def test_partition_values_and_folders_are_those_of_the_portable_path(spark: SparkSession, lake: Lake) -> None:
+    schema = Schema(*(NestedField(number, name, kind) for number, (name, (kind, _)) in enumerate(SOURCES.items(), 1)))
+    rows = spark.range(0, 24, 1, 1).selectExpr(*(f"cast({text} as {spark_name(kind)}) as {name}" for name, (kind, text) in SOURCES.items()))
+    specs = [TRANSFORMS[0::2], TRANSFORMS[1::2]]
+    for number, fields in enumerate(unique_sources(specs[0] + specs[1])):
+        spec = PartitionSpec(
+            *(
+                PartitionField(schema.find_field(source).field_id, 1000 + at, transform, f"part {at}")
+                for at, (source, transform) in enumerate(fields)
+            )
+        )
+        found: dict[str, Any] = {}
+        for path in ("jvm", "python"):
+            table = create(lake, f"db.{path}{number}", schema, spec)
+            write(rows, lake, f"db.{path}{number}", path=path)
+            found[path] = Counter(
+                (str(file.partition), file.file_path.rpartition("/")[0].rpartition("/data/")[2], file.record_count)
+                for file in data_files(table)
+            )
+        assert found["jvm"] == found["python"]
+
+
+def unique_sources(transforms: list[tuple[str, Transform[Any, Any]]]) -> list[list[tuple[str, Transform[Any, Any]]]]:
+    """Lists in which no column is the source of two fields, since PyIceberg's writer takes no more than one of each."""
+    lists: list[list[tuple[str, Transform[Any, Any]]]] = []
+    for source, transform in transforms:
+        home = next((each for each in lists if source not in {name for name, _ in each}), None)
+        if home is None:
+            home = []
+            lists.append(home)
+        home.append((source, transform))
+    return lists
+
+
+def spark_name(iceberg: IcebergType) -> str:
+    names = {LongType(): "bigint", TimestampType(): "timestamp_ntz", TimestamptzType(): "timestamp"}
+    return names.get(iceberg, str(iceberg))
+
+
+def test_each_table_partition_gets_one_file_of_a_task_however_the_rows_come(spark: SparkSession, lake: Lake) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "s", StructType(NestedField(3, "region", StringType()))))
+    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "region"), PartitionField(1, 1001, VoidTransform(), "gone"))
+    rows = spark.range(0, 90, 1, 3).selectExpr("id", "named_struct('region', concat('r', cast(id % 4 as string))) as s")
+    table = create(lake, "db.scattered", schema, spec)
+    write(rows, lake, "db.scattered")
+    assert Counter(file.partition[0] for file in data_files(table)) == {"r0": 3, "r1": 3, "r2": 3, "r3": 3}
+    assert {file.partition[1] for file in data_files(table)} == {None}
+
+    write(rows, lake, "db.scattered", "overwrite_partitions", distribute_by="partition", sort_by=["id"])
+    assert Counter(file.partition[0] for file in data_files(table)) == {"r0": 1, "r1": 1, "r2": 1, "r3": 1}
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(90))
+
+
+def test_columns_are_matched_by_name_widened_and_filled_with_nulls_at_every_level(spark: SparkSession, lake: Lake) -> None:
+    wide = StructType(NestedField(11, "x", LongType()), NestedField(12, "y", StringType()), NestedField(13, "later", DoubleType()))
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "ratio", DoubleType()),
+        NestedField(3, "price", DecimalType(12, 2)),
+        NestedField(4, "absent", MapType(5, StringType(), 6, DateType())),
+        NestedField(10, "s", wide),
+        NestedField(20, "list", ListType(21, StructType(NestedField(22, "x", LongType()), NestedField(23, "y", StringType())))),
+        NestedField(
+            30,
+            "map",
+            MapType(
+                31,
+                StructType(NestedField(33, "k", LongType())),
+                32,
+                StructType(NestedField(34, "a", LongType()), NestedField(35, "b", LongType())),
+            ),
+        ),
+        NestedField(40, "nothing", DateType()),
+    )
+    columns = (
+        "map(named_struct('k', 1Y), named_struct('b', 2S)) as map",
+        "array(named_struct('y', 'a', 'x', 1), null) as list",
+        "if(id = 1, null, named_struct('y', 'b', 'x', cast(id as short))) as s",
+        "cast(1.5 as decimal(4, 2)) as price",
+        "cast(0.5 as float) as ratio",
+        "cast(id as int) as id",
+        "null as nothing",
+    )
+    for path in ("jvm", "python"):
+        create(lake, f"db.{path}", schema)
+        write(spark.range(0, 3, 1, 1).selectExpr(*columns), lake, f"db.{path}", path=path)
+
+    jvm, python = (lake.catalog.load_table(f"db.{path}").scan().to_arrow() for path in ("jvm", "python"))
+    assert_same_rows(jvm, python)
+    assert jvm.slice(0, 2)["s"].to_pylist() == [{"x": 0, "y": "b", "later": None}, None]
+    assert jvm["map"][0].as_py() == [({"k": 1}, {"a": None, "b": 2})]
+
+
+@pytest.mark.parametrize(
+    ("column", "path"),
+    [
+        ("if(id = 7, null, id) as id", "id"),
+        ("named_struct('x', if(id = 7, null, 1)) as s", "s.x"),
+        ("array(named_struct('x', if(id = 7, null, 1))) as list", "list.element.x"),
+        ("if(id = 7, array(null), array()) as list", "list.element"),
+        ("map('k', if(id = 7, null, 1)) as map", "map.value"),
+    ],
+)
+def test_a_null_where_a_value_is_required_fails_the_write_and_leaves_nothing(
+    spark: SparkSession, lake: Lake, column: str, path: str
+) -> None:
+    one = StructType(NestedField(11, "x", IntegerType(), required=True))
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "s", one),
+        NestedField(3, "list", ListType(4, StructType(NestedField(12, "x", IntegerType(), required=True)), element_required=True)),
+        NestedField(5, "map", MapType(6, StringType(), 7, IntegerType(), value_required=True)),
+    )
+    table = create(lake, "db.strict", schema)
+    columns = [column] if column.endswith(" id") else ["id", column]
+
+    with pytest.raises(Exception, match=f"column '{path}' is required in the table, but the DataFrame has nulls in it"):
+        write(spark.range(0, 10, 1, 2).selectExpr(*columns), lake, "db.strict")
+
+    assert table.refresh().current_snapshot() is None
+    assert not [path for path in lake.warehouse.rglob("data/**/*") if path.is_file()]
+
+
+def test_table_properties_shape_the_files(spark: SparkSession, lake: Lake) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
+    shape = {
+        "write.parquet.compression-codec": "gzip",
+        "write.parquet.compression-level": "9",
+        "write.parquet.row-group-limit": "1000",
+        "write.parquet.page-row-limit": "100",
+        "write.target-file-size-bytes": "20000",
+        "write.metadata.metrics.column.note": "counts",
+        "write.object-storage.enabled": "true",
+        "encryption.data-key-length": "32",
+    }
+    table = create(lake, "db.shaped", schema, **shape)
+    write(spark.range(0, 20_000, 1, 1).selectExpr("id", f"concat('{CANARY}', cast(rand(1) as string)) as note"), lake, "db.shaped")
+
+    files = data_files(table)
+    assert len(files) > 3
+    assert sum(file.record_count for file in files) == 20_000
+    footer = parquet(table, files[0]).metadata
+    assert footer.row_group(0).num_rows == 1000
+    assert {footer.row_group(0).column(at).compression for at in range(2)} == {"GZIP"}
+    assert {footer.row_group(0).column(at).encodings for at in range(2)}
+    assert [len(key_metadata_of(file).encryption_key) for file in files] == [32] * len(files)
+    assert all(file.lower_bounds.keys() == {1} for file in files)
+    assert all(len(file.file_path.rpartition("/data/")[2].split("/")) == 5 for file in files), "no folders of the object store layout"
+    assert len({key_metadata_of(file).encryption_key.reveal() for file in files}) == len(files)
+    assert len({key_metadata_of(file).aad_prefix for file in files}) == len(files)
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns", "properties", "told"),
+    [
+        ([NestedField(2, "ref", UUIDType())], (), {}, "ref: uuid is translated by Python"),
+        ([NestedField(2, "code", FixedType(4))], (), {}, r"code: fixed\[4\] is translated by Python"),
+        ([NestedField(2, "ID", LongType())], (), {}, "names of columns differ in case alone"),
+        ([NestedField(2, "kind", StringType(), write_default="x")], (), {}, "the DataFrame lacks kind, which has a write-default"),
+        ([], (), {"write.parquet.compression-codec": "brotli"}, "Parquet's Java writer does not have the codec brotli"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_with_the_reason_and_written_portably(
+    spark: SparkSession, lake: Lake, fields: list[NestedField], columns: tuple[str, ...], properties: dict[str, str], told: str
+) -> None:
+    table = create(lake, "db.odd", Schema(NestedField(1, "id", LongType()), *fields), **{"format-version": "3", **properties})
+    rows = spark.range(0, 3, 1, 1).selectExpr("id", *columns)
+
+    with pytest.raises(ConfigurationError, match=told):
+        write(rows, lake, "db.odd")
+    write(rows, lake, "db.odd", path=None)
+
+    assert not written_by_jvm(table)
+    assert table.scan().to_arrow()["id"].to_pylist() == [0, 1, 2]
+
+
+def test_a_path_that_does_not_fit_the_mode_is_refused(spark: SparkSession, lake: Lake) -> None:
+    create(lake, "db.modes", Schema(NestedField(1, "id", LongType(), required=True)))
+
+    with pytest.raises(ConfigurationError, match="use jvm or python"):
+        write(spark.range(3), lake, "db.modes", path="java")
+    with pytest.raises(ConfigurationError, match="mode 'merge' writes on the portable path alone"):
+        write(spark.range(3), lake, "db.modes", "merge", path="jvm", keys=["id"])
+
+
+def test_floating_point_partitions_are_left_to_the_portable_path(spark: SparkSession, lake: Lake) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "ratio"))
+    create(lake, "db.floats", Schema(NestedField(1, "ratio", DoubleType())), spec)
+
+    with pytest.raises(ConfigurationError, match="the partition field ratio is identity of double"):
+        write(spark.sql("select 0.5d as ratio"), lake, "db.floats")
+
+
+def test_a_store_that_hadoop_does_not_reach_is_left_to_the_portable_path(spark: SparkSession, aws: AwsServer, lake: Lake) -> None:
+    properties = {**lake.properties, **aws.s3_properties}
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog("sparktest", **properties)
+    location = f"s3://{aws.bucket('jvm-write-unknown')}/db/orders"
+    table = catalog.create_table("db.remote", Schema(NestedField(1, "id", LongType())), location=location, properties=KEY)
+    remote = Lake(catalog, properties, lake.warehouse)
+
+    with pytest.raises(ConfigurationError, match="Hadoop, with its own configuration and credentials, does not find it"):
+        write(spark.range(3), remote, "db.remote")
+    write(spark.range(3), remote, "db.remote", path=None)
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [0, 1, 2]
+
+
+def test_files_are_encrypted_as_those_of_the_portable_path(spark: SparkSession, lake: Lake) -> None:
+    table = create(lake, "db.sealed")
+    write(frame(spark, 30, 1), lake, "db.sealed")
+
+    [file] = data_files(table)
+    content = lake.warehouse.joinpath(file.file_path.removeprefix(lake.warehouse.as_uri() + "/")).read_bytes()
+    key = key_metadata_of(file)
+    assert content[:4] == content[-4:] == b"PARE"
+    assert key.file_length == file.file_size_in_bytes == len(content)
+    assert key.aad_prefix not in content
+    opened = UniformParquetFile(pa.BufferReader(content), key, file.file_path)
+    assert sum(batch.num_rows for batch in opened.batches(opened.schema.names)) == 30
+    schema = parquet(table, file).schema_arrow
+    stored = {
+        "long price": schema.field("long_x20price"),
+        "inner.y.z": schema.field("inner").type.field("y_x2Ez"),
+        "tags.element": schema.field("tags").type.value_field,
+        "props.key": schema.field("props").type.key_field,
+        "props.value": schema.field("props").type.item_field,
+        "props.value.y.z": schema.field("props").type.item_type.field("y_x2Ez"),
+        "pairs.element.element": schema.field("pairs").type.value_type.value_field,
+    }
+    for name, field in stored.items():
+        assert field.metadata[b"PARQUET:field_id"] == str(table.schema().find_field(name).field_id).encode()
+    assert not schema.field("id").nullable

@@ -104,4 +104,4 @@ def test_keys_of_every_kind_are_searched_for_and_would_be_found(traces: Path, ke
 
 def test_rows_are_all_there(traces: Path, traced_lake: Lake) -> None:
     rows: pa.Table = traced_lake.catalog.load_table("db.traced").scan().to_arrow()
-    assert sorted(rows["id"].to_pylist()) == list(range(2000))
+    assert sorted(rows["id"].to_pylist()) == list(range(3000))

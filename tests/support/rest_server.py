@@ -11,7 +11,6 @@ import os
 import secrets
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,12 +23,13 @@ from pyiceberg.catalog.rest import RestCatalog
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
 from tests.support.java_version import java_executable
+from tests.support.maven_jars import fetched_jars, pyspark_jars
 
 ICEBERG_VERSION: Final = "1.11.0"
 MAIN_CLASS: Final = "org.apache.iceberg.rest.RESTCatalogServer"
 START_TIMEOUT: Final = 60
 _IVY_FILE: Final = Path(__file__).with_name("rest_server_ivy.xml")
-_JARS: Final = Path.home() / ".cache" / "tablecrypt-tests" / f"iceberg-rest-server-{ICEBERG_VERSION}"
+_JARS: Final = f"iceberg-rest-server-{ICEBERG_VERSION}"
 
 
 class RestServer:
@@ -50,7 +50,7 @@ class RestServer:
         }
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", _class_path(java), MAIN_CLASS],
+                [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", _class_path(), MAIN_CLASS],
                 stdout=log,
                 stderr=log,
                 cwd=folder,
@@ -94,35 +94,9 @@ def encrypted_rest_catalog(uri: str, aws: AwsServer, properties: Mapping[str, st
     return catalog
 
 
-def _class_path(java: str) -> str:
-    if not _JARS.is_dir():
-        _fetch_jars(java)
-    hadoop = [next(_pyspark_jars().glob(f"{name}-[0-9]*.jar")) for name in ("hadoop-client-api", "hadoop-client-runtime")]
-    return os.pathsep.join([f"{_JARS}/*", *map(str, hadoop)])
-
-
-def _fetch_jars(java: str) -> None:
-    ivy = next(_pyspark_jars().glob("ivy-[0-9]*.jar"))
-    _JARS.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=_JARS.parent) as scratch:
-        jars = Path(scratch) / "jars"
-        pattern = f"{jars}/[artifact](-[classifier])-[revision].[ext]"
-        command = [java, "-jar", str(ivy), "-warn", "-ivy", str(_IVY_FILE), "-cache", f"{scratch}/cache", "-retrieve", pattern]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode:
-            raise RuntimeError(f"the REST catalog server's jars could not be fetched:\n{(run.stdout + run.stderr)[-4000:]}")
-        try:
-            jars.rename(_JARS)
-        except OSError:
-            # Another process was faster: its folder is complete, since it came here by a rename too.
-            if not _JARS.is_dir():
-                raise
-
-
-def _pyspark_jars() -> Path:
-    import pyspark
-
-    return Path(pyspark.__file__).parent / "jars"
+def _class_path() -> str:
+    hadoop = [next(pyspark_jars().glob(f"{name}-[0-9]*.jar")) for name in ("hadoop-client-api", "hadoop-client-runtime")]
+    return os.pathsep.join([f"{fetched_jars(_IVY_FILE, _JARS)}/*", *map(str, hadoop)])
 
 
 def _free_port() -> int:

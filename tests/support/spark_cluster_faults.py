@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.support.spark_faults import Fault
 
-CASES: Final = (("write", "python"), ("read", "python"), ("read", "jvm"))
+CASES: Final = (("write", "python"), ("write", "jvm"), ("read", "python"), ("read", "jvm"))
 ROWS_OF_WRITE: Final = 10_000
 
 
@@ -56,7 +56,7 @@ class Jobs:
         note = f"concat('{self._job['canary']}', sha2(cast(id AS string), 512), sha2(cast(-id AS string), 512)) AS note"
         rows = self._spark.range(first, self._written, 1, 2).selectExpr("id", note)
         struck = faulty(rows, fault, self._new_mark(), after=8, written=Path(self._job["warehouse"]))
-        tcs.write_table(struck, self._job["written"], catalog_properties=self._job["properties"])
+        tcs.write_table(struck, self._job["written"], path=path, catalog_properties=self._job["properties"])
         return self._ids() == list(range(self._written))
 
     def _new_mark(self) -> Path:

@@ -141,8 +141,9 @@ def main() -> None:
         made = spark.range(first, first + 1000, 1, 2).selectExpr("id", f"'{job['canary']}' AS note")
         return watched(made, os.getpid(), folder / "processes")
 
-    for number, properties in enumerate([job["properties"], job["properties"] | {"tablecrypt.spark.executor-keys": "spark"}]):
-        tcs.write_table(rows(1000 * number), job["table"], catalog_properties=properties)
+    brought = job["properties"] | {"tablecrypt.spark.executor-keys": "spark"}
+    for number, (path_to_write, properties) in enumerate((("python", job["properties"]), ("jvm", job["properties"]), ("python", brought))):
+        tcs.write_table(rows(1000 * number), job["table"], path=path_to_write, catalog_properties=properties)
         for path in ("python", "jvm"):
             table = tcs.read_table(spark, job["table"], row_filter="id >= 10", path=path, catalog_properties=properties)
             for mode in ("extended", "formatted", "codegen", "cost"):

@@ -86,6 +86,12 @@ class FindingKind(Enum):
         "Metadata from before the table was encrypted",
         "Delete it once no plaintext snapshot is needed.",
     )
+    FOREIGN_METADATA = _Meaning(
+        "foreign-metadata",
+        Severity.WARNING,
+        "Metadata of another table in this one's folder",
+        "Delete it if that table is gone; give tables folders of their own.",
+    )
     PARTITION_VALUES = _Meaning(
         "partition-values",
         Severity.WARNING,

@@ -91,7 +91,7 @@ class _Older:
             return
         current, uuid = metadata.properties.get(names.KEY_ID.name), self._content.get("table-uuid")
         if uuid != str(metadata.table_uuid):
-            yield Finding(FindingKind.UNOPENED, self._location, f"is the metadata of table {uuid}, not of this one")
+            yield Finding(FindingKind.FOREIGN_METADATA, self._location, f"is the metadata of table {uuid}, not of this one")
             return
         key_id = self._dict("properties").get(names.KEY_ID.name)
         if key_id is None and current is not None:

@@ -1,7 +1,9 @@
-"""Authenticating an encrypted Parquet file module by module, naming every bad module.
+"""Authenticating an encrypted Parquet data file of a table: one key for all of it, nothing in the clear.
 
-short look    length, both magics, footer
-full look     those, and every module that the footer leads to: page headers, pages, dictionaries, indexes, bloom filters
+    short look    length, both magics, footer
+    full look     those, and every module: page headers, pages, dictionaries, indexes, bloom filters; every byte belongs to something
+
+What the store raises passes through.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import os
 
 from pyiceberg.io import InputStream
 
+from tablecrypt import parquet
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.maintenance.verify.problems import FileLook, Problem
 from tablecrypt.parquet.uniform import UniformParquetFile
 
@@ -29,7 +32,22 @@ def verify_parquet(raw: InputStream, key_metadata: StandardKeyMetadata, location
     stored = raw.tell()
     raw.seek(0)
     try:
-        UniformParquetFile(raw, key_metadata, location).footer()
+        parts = _all_modules(raw, key_metadata, location) if full else _footer(raw, key_metadata, location)
     except (TamperedFileError, PlaintextRefusedError) as refused:
-        return FileLook(stored, 0, (Problem("footer", refused.what),))
-    return FileLook(stored, 1)
+        return FileLook(stored, 0, (Problem("modules" if full else "footer", refused.what),))
+    except FormatError as refused:
+        return FileLook(stored, 0, (Problem("format", str(refused)),))
+    return FileLook(stored, parts)
+
+
+def _footer(raw: InputStream, key_metadata: StandardKeyMetadata, location: str) -> int:
+    UniformParquetFile(raw, key_metadata, location).footer()
+    return 1
+
+
+def _all_modules(raw: InputStream, key_metadata: StandardKeyMetadata, location: str) -> int:
+    verified = parquet.verify(raw, parquet.FileKeys.of_table_file(key_metadata), location=location)
+    if not verified.complete:
+        clear = ", ".join(verified.columns_in_the_clear) or f"{verified.unauthenticated_pages} pages"
+        raise TamperedFileError(location, f"is encrypted by {verified.algorithm} in parts only: {clear} cannot be authenticated")
+    return sum(verified.modules.values())

@@ -8,12 +8,7 @@ Raises ConfigurationError where the sources do not compile: a Spark whose intern
 
 from __future__ import annotations
 
-import atexit
-import hashlib
 import secrets
-import shutil
-import tempfile
-import zipfile
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -21,6 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.java_classes import compiled, write_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +84,7 @@ def _install(spark: SparkSession) -> JvmSide:
     from py4j.protocol import Py4JError
 
     try:
-        jar = _jar(_compiled(spark.sparkContext._jvm))
+        jar = write_jar(compiled(spark.sparkContext._jvm, {name: source(name) for name in CLASSES}))
         spark.sparkContext._jsc.addJar(str(jar))
         loader = _loader(spark, jar)
         name = f"tablecrypt-{secrets.token_hex(8)}"
@@ -98,37 +94,9 @@ def _install(spark: SparkSession) -> JvmSide:
         raise ConfigurationError(f"the JVM path does not run on Spark {spark.version}: {error}") from error
 
 
-def _compiled(jvm: Any) -> dict[str, bytes]:
-    """Return the bytecode of all classes by name."""
-    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    bytecode: dict[str, bytes] = {}
-    for name in CLASSES:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader)
-        compiler.cook(f"{name}.java", source(name))
-        compiled = compiler.getBytecodes()
-        bytecode |= {class_name: bytes(compiled.get(class_name)) for class_name in list(compiled.keySet())}
-        loader = compiler.getClassLoader()
-    return bytecode
-
-
 def source(name: str) -> str:
     """Return the Java source of a class."""
     return (resources.files(__package__) / "java" / f"{name}.java").read_text(encoding="utf-8")
-
-
-def _jar(classes: dict[str, bytes]) -> Path:
-    """Write a jar, which executors fetch for as long as the application runs. Its name says what is in it."""
-    digest = hashlib.sha256()
-    for name in sorted(classes):
-        digest.update(name.encode() + classes[name])
-    folder = Path(tempfile.mkdtemp(prefix="tablecrypt-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / f"tablecrypt-{digest.hexdigest()[:16]}.jar"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as jar:
-        for name, content in classes.items():
-            jar.writestr(name.replace(".", "/") + ".class", content)
-    return path
 
 
 def _loader(spark: SparkSession, jar: Path) -> Any:

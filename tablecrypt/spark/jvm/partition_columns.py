@@ -107,7 +107,9 @@ def _transformed(transform: Transform[Any, Any], column: Column, source: Iceberg
         return bucket(transform.num_buckets, _hashed(column, source))
     if isinstance(transform, TruncateTransform):
         if isinstance(source, _WHOLE):
-            return column - functions.pmod(column, functions.lit(transform.width).cast("int" if isinstance(source, IntegerType) else "bigint"))
+            return column - functions.pmod(
+                column, functions.lit(transform.width).cast("int" if isinstance(source, IntegerType) else "bigint")
+            )
         return functions.substring(column, 1, transform.width)
     if isinstance(transform, HourTransform):
         return _hours(column, source).cast("int")

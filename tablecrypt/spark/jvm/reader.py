@@ -58,9 +58,7 @@ _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-_IN_THE_CLEAR: Final = (
-    "keys of data files travel to the executors in the clear: set spark.authenticate and spark.network.crypto.enabled"
-)
+_IN_THE_CLEAR: Final = "keys of data files travel to the executors in the clear: set spark.authenticate and spark.network.crypto.enabled"
 
 
 def jvm_rows(spark: SparkSession, read: PlannedRead, *, forced: bool) -> DataFrame | None:

@@ -1,4 +1,4 @@
-"""A DataFrame's columns as the table's: by name, all of the table's and in its order, missing ones null, types widened by Spark's own casts.
+"""A DataFrame's columns as the table's: by name, all of the table's and in its order, missing ones null, types widened by Spark's casts.
 
 What fits is decided beforehand, for both paths alike, by `schema_for_table`; so each cast here keeps every value.
 """

@@ -146,7 +146,7 @@ def _laid_out(
 def _bucket(side: JvmSide, count: int, column: Any) -> Column:
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    return ClassicColumn(side.bucket(count, column._jc))
+    return ClassicColumn(side.broker.bucket(count, column._jc))
 
 
 def _run(write: PlannedWrite, places: Places) -> list[DataFile]:

@@ -19,7 +19,6 @@ Iceberg table spec, "Manifests" (data_file), appendix D "Binary single-value ser
 from __future__ import annotations
 
 import io
-import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

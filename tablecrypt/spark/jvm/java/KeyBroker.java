@@ -18,9 +18,9 @@ import org.apache.spark.rpc.RpcEnv;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -71,9 +71,9 @@ public class KeyBroker implements RpcEndpoint {
     return new WriteDesk(name);
   }
 
-  /** Iceberg's bucket of an int, long, decimal, string or binary. */
-  public UserDefinedFunction bucket(int count) {
-    return functions.udf(new Bucket(count), DataTypes.IntegerType).withName("bucket");
+  /** Iceberg's bucket of a column of int, long, decimal, string or binary. */
+  public Column bucket(int count, Column column) {
+    return called(functions.udf(new Bucket(count), DataTypes.IntegerType).withName("bucket"), new Column[] {column});
   }
 
   /** How many reads are held by a plan or an RDD. */
@@ -120,10 +120,11 @@ public class KeyBroker implements RpcEndpoint {
 
   private Column isLiving(String read, String numberColumn, String position) {
     Column[] place = new Column[] {functions.col(numberColumn), functions.col(position)};
-    return functions
-        .udf(new LivingRows(name, read), DataTypes.BooleanType)
-        .withName("is_living")
-        .apply(scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(place));
+    return called(functions.udf(new LivingRows(name, read), DataTypes.BooleanType).withName("is_living"), place);
+  }
+
+  private static Column called(UserDefinedFunction function, Column[] columns) {
+    return function.apply(scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(columns));
   }
 
   private byte[] open(String read, byte[] sealedKey, byte[] sealedFiles) throws Exception {

@@ -1,0 +1,173 @@
+"""One attempt to migrate one state of a plain table: its files encrypted, and committed in its place or as a table beside it.
+
+    in place       version 3, encryption.key-id, the keys, one snapshot, and no snapshot from before: one commit of the table's catalog
+    as another     metadata of the same schemas, partition specs, sort orders and properties, with a UUID, a location and one snapshot
+                   of its own, registered under the new name
+
+Sequence numbers, row ids, partition specs and statistics of the files stay in both.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Final, cast
+
+from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import (
+    AssertTableUUID,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from tablecrypt.errors import FormatError
+from tablecrypt.maintenance.journal import Journal
+from tablecrypt.maintenance.migrate_file import KNOWN_FORMATS, MigrateWork, migrate_file, migrate_work
+from tablecrypt.maintenance.migration_snapshot import MigrationSnapshot, plain_snapshot_ids
+from tablecrypt.maintenance.new_files import make_new_files
+from tablecrypt.maintenance.progress import ProgressListener
+from tablecrypt.maintenance.relocate_paths import PathMap
+from tablecrypt.maintenance.runner import FileWork, Runner
+from tablecrypt.manifests.plain import plain_manifests
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata_file import write_metadata_file
+from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.updates import EncryptTableUpdate
+
+VERB: Final = "migrate"
+
+
+class Migration:
+    """See the module.
+
+    Args:
+        plain: the plain table as it is now.
+        table: the same with the metadata and the FileIO that it will have (`EncryptingCatalog.as_encrypted`).
+        location: where the table beside it goes; None to encrypt in place.
+    """
+
+    def __init__(self, plain: Table, table: EncryptedTable, location: str | None) -> None:
+        self._plain = plain
+        self._io = cast(TableFileIO, table.io)
+        self._map = None if location is None else PathMap(plain.location().rstrip("/"), location)
+        self._metadata = cast(EncryptedTableMetadata, table.metadata)
+        self.table = table
+        if location is not None:
+            self._metadata = _beginning_at(self._metadata, location)
+            self.table = _with_metadata(table, self._metadata)
+        self.files = self._live_files()
+
+    def encrypt(self, runner: Runner, progress: ProgressListener) -> tuple[int, dict[str, EncryptedDataFile]]:
+        """Return how many files earlier runs had done, and for each file of the plain table the one that takes its place.
+
+        Raises:
+            KmsError: the KMS refused the key; nothing was written.
+        """
+        self._io.manager.check_usable(self._metadata.key_ring)
+        journal = self.journal()
+        encrypted = {location: new for location, new in journal.load().items() if location in self.files}
+        resumed = len(encrypted)
+
+        def work_of(file: DataFile) -> FileWork[MigrateWork]:
+            target = file.file_path if self._map is None else self._map(file.file_path)
+            return migrate_work(file, target.rpartition("/")[0], self._io.manager.data_key_length)
+
+        make_new_files(self.files, encrypted, runner, migrate_file, work_of, journal, VERB, progress)
+        return resumed, encrypted
+
+    def journal(self) -> Journal:
+        """Return what says which files are done."""
+        return Journal(self._io, self._metadata, (), VERB)
+
+    def commit_in_place(self, encrypted: Mapping[str, EncryptedDataFile]) -> int | None:
+        """Commit, and return the id of the snapshot; None for a table without any.
+
+        Raises:
+            CommitFailedException: somebody else committed to the plain table meanwhile.
+        """
+        before = self._plain.metadata
+        changed = {name: value for name, value in self._metadata.properties.items() if before.properties.get(name) != value}
+        produced, required, snapshot_id = self._produce(encrypted)
+        removed = plain_snapshot_ids(self._metadata.snapshots)
+        updates: tuple[TableUpdate, ...] = (
+            EncryptTableUpdate(),
+            SetPropertiesUpdate(updates=changed),
+            *produced,
+            *(RemoveStatisticsUpdate(snapshot_id=each.snapshot_id) for each in before.statistics),
+            *(RemovePartitionStatisticsUpdate(snapshot_id=each.snapshot_id) for each in before.partition_statistics),
+            *((RemoveSnapshotsUpdate(snapshot_ids=removed),) if removed else ()),
+        )
+        self._plain.catalog.commit_table(self._plain, (AssertTableUUID(uuid=before.table_uuid), *required), updates)
+        return snapshot_id
+
+    def register_as(self, identifier: str, encrypted: Mapping[str, EncryptedDataFile]) -> int | None:
+        """Register the table beside the plain one, and return the id of its snapshot; None for a table without any."""
+        produced, _, snapshot_id = self._produce(encrypted)
+        metadata = update_table_metadata(self._metadata, produced)
+        location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location(0)
+        write_metadata_file(metadata, self._io.inner, location)
+        self._plain.catalog.register_table(identifier, location)
+        return snapshot_id
+
+    def _produce(
+        self, encrypted: Mapping[str, EncryptedDataFile]
+    ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...], int | None]:
+        if self._plain.metadata.current_snapshot() is None:
+            return (), (), None
+        producer = self.table.transaction().update_snapshot({}, MAIN_BRANCH).producer(MigrationSnapshot, Operation.REPLACE)
+        producer.of_plain(self._plain.metadata, self._plain.io).swap(encrypted)
+        updates, requirements = producer.produce()
+        return updates, requirements, producer.snapshot_id
+
+    def _live_files(self) -> dict[str, DataFile]:
+        """Return the files to encrypt, by location. Positional deletes are not among them: they become deletion vectors."""
+        snapshot = self._plain.metadata.current_snapshot()
+        if snapshot is None:
+            return {}
+        entries = (entry for _, entries in plain_manifests(self._plain.metadata, snapshot, self._plain.io) for entry in entries)
+        files = {entry.data_file.file_path: entry.data_file for entry in entries}
+        for file in files.values():
+            if file.file_format not in KNOWN_FORMATS and file.content != DataFileContent.POSITION_DELETES:
+                raise FormatError(
+                    f"{file.file_path}: {file.file_format.value} files cannot be in an encrypted table; "
+                    "rewrite the table's data as Parquet first"
+                )
+        return {location: file for location, file in files.items() if file.content != DataFileContent.POSITION_DELETES}
+
+
+def _beginning_at(metadata: EncryptedTableMetadata, location: str) -> EncryptedTableMetadata:
+    """Return the metadata of a table that has no history yet, elsewhere."""
+    nothing = {
+        "location": location,
+        "table_uuid": uuid.uuid4(),
+        "snapshots": [],
+        "snapshot_log": [],
+        "metadata_log": [],
+        "refs": {},
+        "current_snapshot_id": None,
+        "statistics": [],
+        "partition_statistics": [],
+    }
+    return metadata.model_copy(update=nothing)
+
+
+def _with_metadata(table: EncryptedTable, metadata: EncryptedTableMetadata) -> EncryptedTable:
+    return EncryptedTable(
+        identifier=table.name(),
+        metadata=metadata,
+        metadata_location=table.metadata_location,
+        io=table.io,
+        catalog=table.catalog,
+        config=table.config,
+    )

@@ -1,0 +1,289 @@
+"""Copying an encrypted table to another location, where Iceberg Java reads it too, under the same master key or another one.
+
+    1  find       every file that the kept snapshots lead to; all of it must be encrypted
+    2  files      data files byte for byte, delete files that name data files anew; on threads or executors
+    3  manifests  manifests and manifest lists anew, under fresh DEKs, sealed under a KEK of the copy's own
+    4  metadata   metadata.json last: before it is there, there is no copy
+    5  register   the copy in the table's catalog, where asked for
+
+A run that was killed is continued by calling again. Names of the copy's files follow from the table's state, the new location and the
+arguments, so the next run finds what is done: files that are there with the right content stay, manifests are written over, and a
+metadata.json that is there whole ends it. Nothing of the table itself is changed at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.exceptions import TableAlreadyExistsError
+from pyiceberg.table import Table
+
+from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import TABLE_METADATA_SUFFIXES
+from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.maintenance.key_commit import encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
+from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
+from tablecrypt.maintenance.relocate_files import CopyWork, RewriteWork, copy_file, rewrite_deletes
+from tablecrypt.maintenance.relocate_manifests import ManifestCopier, NewDeletes
+from tablecrypt.maintenance.relocate_metadata import CopyIdentity, copied_metadata, kept_snapshots, only_snapshots
+from tablecrypt.maintenance.relocate_paths import PathMap
+from tablecrypt.maintenance.results import VerbResult
+from tablecrypt.maintenance.runner import FileWork, Runner, runner_for
+from tablecrypt.maintenance.stored_files import canonical, stored_files
+from tablecrypt.manifests.manifest_list_reader import read_manifest_list
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata_file import read_metadata_file
+from tablecrypt.table.table_file_io import TableFileIO
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COPIED: Final = (FileKind.DATA, FileKind.EQUALITY_DELETES)
+_REWRITTEN: Final = (FileKind.POSITION_DELETES, FileKind.DELETION_VECTOR)
+
+
+@dataclass(frozen=True)
+class Relocated(VerbResult):
+    """What `relocate` did.
+
+    Attributes:
+        location: of the copy.
+        metadata_location: of the copy's metadata.json; where it will be, in a dry run.
+        registered_as: the copy's name in the catalog; None where it was not registered.
+        master_key: the copy's encryption.key-id.
+        snapshots: how many snapshots the copy has.
+        files: how many data and delete files.
+        bytes: their length.
+        found: how many of these files an earlier run had copied.
+        manifests: how many manifests were written.
+        statistics_left: statistics files that were not copied, because they are plaintext.
+    """
+
+    location: str
+    metadata_location: str
+    registered_as: str | None
+    master_key: str
+    snapshots: int
+    files: int
+    bytes: int
+    found: int = 0
+    manifests: int = 0
+    statistics_left: tuple[str, ...] = ()
+
+
+def relocate(
+    table: Table,
+    new_location: str,
+    key_id: str | None = None,
+    register_as: str | None = None,
+    all_snapshots: bool = True,
+    compare_content: bool = True,
+    dry_run: bool = False,
+    progress: ProgressListener = unheard,
+    spark: SparkSession | None = None,
+    workers: int | None = None,
+) -> Relocated:
+    """Copy an encrypted table to another location, optionally under another master key.
+
+    The copy is a table of its own, with another table-uuid. It does NOT remove the original, nor follow what is committed to it later:
+    calling again copies the newer state, and then the files that are there are not copied again. Data files keep their DEKs, so who has
+    opened a manifest of the original can read the same files of the copy (`reencrypt` the copy to end that). Older metadata files and
+    statistics files stay behind. What the copy's FileIO needs to reach the new place has to be in the catalog's properties.
+
+    Args:
+        table: an encrypted table; its newest state is copied.
+        new_location: where the copy goes, a location in any store that the table's FileIO reaches; not inside the table's own.
+        key_id: the copy's master key; by default the table's.
+        register_as: the copy's name in the table's catalog, "namespace.name"; by default it is not registered.
+        all_snapshots: whether all snapshots, branches and tags are copied, or the current snapshot alone.
+        compare_content: whether a file that an earlier run copied is read and compared; else its length is enough.
+        dry_run: only find what would be copied.
+        progress: hears of bytes that are copied.
+        spark: a session whose executors copy the files; by default threads here do.
+        workers: how many files at once, without `spark`.
+
+    Raises:
+        ConfigurationError: the table is not encrypted, the new location is inside the table's or holds another table.
+        PlaintextRefusedError: a file of the table is plaintext: nothing is copied.
+        TamperedFileError: a manifest or delete file does not authenticate, or a data file has not the length that its manifest says.
+        KmsError: the KMS refused the table's master key or the copy's.
+        TableAlreadyExistsError: another table is registered under the name; the copy is complete nevertheless.
+    """
+    copying = _Copying(newest(table), new_location.rstrip("/"), key_id, all_snapshots)
+    files = copying.find()
+    if dry_run:
+        return copying.result(files, register_as=None, dry_run=True)
+    if copying.is_complete():
+        return copying.result(files, copying.register(register_as), found=len(files))
+    copying.check_place_is_free()
+    # Asked now, so that a refusal comes before the copying and not after it.
+    copying.target.manager.check_usable(KeyRing())
+    runner = runner_for(copying.table, spark, workers)
+    found = copying.copy_files(files, runner, compare_content, progress)
+    new_deletes = copying.rewrite_deletes(files, runner, progress)
+    manifests = copying.write_metadata(new_deletes)
+    return copying.result(files, copying.register(register_as), found, manifests)
+
+
+class _Copying:
+    """One table on its way to one place."""
+
+    def __init__(self, table: EncryptedTable, new_location: str, key_id: str | None, all_snapshots: bool) -> None:
+        metadata, source = encrypted_metadata_of(table), table_io(table)
+        self.table = table
+        self.key_id = key_id or source.manager.table_key_id
+        self.paths = PathMap(metadata.location.rstrip("/"), new_location)
+        self.metadata = only_snapshots(metadata, kept_snapshots(metadata, all_snapshots))
+        self.source = source
+        manager = EncryptionManager(
+            source.manager.kms,
+            self.key_id,
+            data_key_length=source.manager.data_key_length,
+            kek_lifespan_ms=source.manager.kek_lifespan_ms,
+        )
+        self.target = TableFileIO(source.inner, manager)
+        self.identity = CopyIdentity.of(metadata, table.metadata_location, new_location, self.key_id, all_snapshots)
+        self.metadata_location = f"{new_location}/metadata/00000-{self.identity.copy_id}.metadata.json"
+
+    def find(self) -> list[ReachableFile]:
+        """Return every data and delete file that the copy needs."""
+        found = reachable_files(self.metadata, self.source)
+        if found.unopened:
+            raise found.unopened[0].error
+        for file in found.files.values():
+            if file.key is None:
+                raise PlaintextRefusedError(file.location, "is plaintext, and a copy of it would be plaintext too")
+        return [file for file in found.files.values() if file.kind in (*_COPIED, *_REWRITTEN)]
+
+    def is_complete(self) -> bool:
+        """Whether an earlier run wrote the metadata.json, which it does last."""
+        return self._uuid_of(self.metadata_location) == self.identity.table_uuid
+
+    def check_place_is_free(self) -> None:
+        """Refuse a place where another table is."""
+        for file in stored_files(self.source.inner, f"{self.paths.new}/metadata"):
+            if not file.location.endswith(TABLE_METADATA_SUFFIXES):
+                continue
+            if (found := self._uuid_of(file.location)) not in (None, self.identity.table_uuid):
+                raise ConfigurationError(f"{self.paths.new} holds another table already (table-uuid {found} in {file.location})")
+
+    def copy_files(self, files: list[ReachableFile], runner: Runner, compare_content: bool, progress: ProgressListener) -> int:
+        """Copy what is copied byte for byte; return how many files were there."""
+        lengths = self._lengths_at_target()
+        plain = [file for file in files if file.kind in _COPIED]
+        there = {file.location for file in plain if lengths.get(canonical(self.paths(file.location))) == _length(file)}
+        works = [
+            FileWork(
+                CopyWork(file.location, self.paths(file.location), file.file_format, file.length, is_there=file.location in there),
+                size=_length(file),
+            )
+            for file in plain
+            if compare_content or file.location not in there
+        ]
+        skipped = len(plain) - len(works)
+        total, done = sum(_length(file) for file in plain), sum(_length(file) for file in plain) - sum(work.size for work in works)
+        progress(Progress("relocate: files", done, total, "bytes"))
+        for index, copied in runner.run(copy_file, works):
+            skipped += copied.result == 0
+            done += works[index].size
+            progress(Progress("relocate: files", done, total, "bytes"))
+        self._check_copied(plain)
+        return skipped
+
+    def rewrite_deletes(self, files: list[ReachableFile], runner: Runner, progress: ProgressListener) -> dict[str, NewDeletes]:
+        """Write the delete files anew that name data files; return them by old location."""
+        old = [file for file in files if file.kind in _REWRITTEN]
+        length = self.target.manager.data_key_length
+        works = [
+            FileWork(
+                RewriteWork(file.location, file.file_format, self.paths, length),
+                keys=() if file.key is None else (file.key,),
+                size=_length(file),
+            )
+            for file in old
+        ]
+        total, done = sum(work.size for work in works), 0
+        new: dict[str, NewDeletes] = {}
+        for index, written in runner.run(rewrite_deletes, works):
+            new[old[index].location] = NewDeletes(written.result, written.keys[0])
+            done += works[index].size
+            progress(Progress("relocate: delete files", done, total, "bytes"))
+        return new
+
+    def write_metadata(self, new_deletes: dict[str, NewDeletes]) -> int:
+        """Write manifests, manifest lists and metadata.json; return how many manifests."""
+        folder, copy_id = f"{self.paths.new}/metadata", self.identity.copy_id
+        copier = ManifestCopier(self.source, self.target, self.paths, new_deletes, f"{folder}/{copy_id}-m", self.metadata.properties)
+        ring = self.metadata.key_ring
+        keys: list[EncryptedKey] = []
+        lists: dict[int, tuple[str, str]] = {}
+        for snapshot in self.metadata.snapshots:
+            key = self.source.manager.open_manifest_list_key(ring.chain(snapshot.key_id or ""))
+            opened = read_manifest_list(self.source, snapshot.manifest_list, key)
+            location = f"{folder}/snap-{snapshot.snapshot_id}-0-{copy_id}.avro"
+            new_key = copier.write_list(location, opened.header, [copier.row(manifest) for manifest in opened.manifests])
+            sealed = self.target.manager.seal_manifest_list_key(new_key, KeyRing(keys))
+            keys += sealed.added
+            lists[snapshot.snapshot_id] = (location, sealed.key_id)
+        copied = copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, keys)
+        with self.target.sealed_output(self.metadata_location).create(overwrite=True) as stream:
+            stream.write(copied.model_dump_json().encode())
+        return copier.count
+
+    def register(self, name: str | None) -> str | None:
+        """Give the copy a name in the table's catalog, if it has not that name already."""
+        if name is None:
+            return None
+        try:
+            self.table.catalog.register_table(name, self.metadata_location)
+        except TableAlreadyExistsError:
+            if self.table.catalog.load_table(name).metadata.table_uuid != self.identity.table_uuid:
+                raise
+        return name
+
+    def result(
+        self, files: list[ReachableFile], register_as: str | None, found: int = 0, manifests: int = 0, dry_run: bool = False
+    ) -> Relocated:
+        """Return what was done."""
+        statistics = (*self.metadata.statistics, *self.metadata.partition_statistics)
+        return Relocated(
+            table=name_of(self.table),
+            dry_run=dry_run,
+            location=self.paths.new,
+            metadata_location=self.metadata_location,
+            registered_as=register_as,
+            master_key=self.key_id,
+            snapshots=len(self.metadata.snapshots),
+            files=len(files),
+            bytes=sum(_length(file) for file in files),
+            found=found,
+            manifests=manifests,
+            statistics_left=tuple(each.statistics_path for each in statistics),
+        )
+
+    def _uuid_of(self, location: str) -> object:
+        """Return the table-uuid in a metadata file; None where there is none, or half of one."""
+        try:
+            return read_metadata_file(self.source.sealed_input(location)).parse().table_uuid
+        except (FileNotFoundError, FormatError, ValueError):
+            return None
+
+    def _lengths_at_target(self) -> dict[tuple[str, str, str], int]:
+        return {canonical(file.location): file.size for file in stored_files(self.source.inner, self.paths.new)}
+
+    def _check_copied(self, files: Iterable[ReachableFile]) -> None:
+        """Look at what is there: a task of a cluster that was given up may have written over what another one finished."""
+        lengths = self._lengths_at_target()
+        for file in files:
+            target = self.paths(file.location)
+            if lengths.get(canonical(target)) != _length(file):
+                raise TamperedFileError(target, f"is not there with {_length(file)} bytes after it was copied: call relocate again")
+
+
+def _length(file: ReachableFile) -> int:
+    return file.length or 0

@@ -1,0 +1,218 @@
+"""A sealed manifest: what ORC encryption lacks, a MAC over every byte of some files, under a key of the provider.
+
+    {"format": "tablecrypt-orc-manifest", "version": 1,
+     "key":   {"name": "integrity", "version": 0, "length": 16, "encrypted": "<base64>"},        the local key that MACs are made with
+     "files": {"part-0.orc": {"length": 145729, "blocks": "<base64>", "mac": "<hex>"}, ...},
+     "mac":   "<hex>"}
+
+    MAC key      = HKDF-SHA256(local key, info "tablecrypt orc manifest 1"), 32 bytes
+    blocks       = the SHA-256 of each 64 KiB of the file, the last block as long as what is left
+    file's MAC   = HMAC-SHA256(MAC key, "file" | length of name, 4 bytes BE | name | length of file, 8 bytes BE | blocks)
+    whole's MAC  = HMAC-SHA256(MAC key, "manifest" | number of files, 8 bytes BE | files' MACs in the order of their names)
+
+A reader checks the whole manifest once, then each block when it fetches it: a projected read fetches what it needs and stays authentic,
+and nothing can be exchanged between a check and the read. Names are bound: one file does not pass for another of the same manifest.
+
+Whoever can open the manifest's key can also make manifests: give its key to those who write, and readers who are to check them.
+Raises TamperedFileError where bytes and manifest differ, KeyNotFoundError for a file or key that is not there, FormatError for a
+manifest that is none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.constant_time import bytes_eq
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TamperedFileError
+from tablecrypt.orc.keys import LOCAL_KEY_LENGTHS, KeyProvider, MasterKeyVersion
+
+FORMAT: Final = "tablecrypt-orc-manifest"
+VERSION: Final = 1
+BLOCK_LENGTH: Final = 64 * 1024
+DIGEST_LENGTH: Final = 32
+
+_WHERE: Final = "the manifest"
+_INFO: Final = b"tablecrypt orc manifest 1"
+_NAME_LENGTH: Final = struct.Struct(">I")
+_LENGTH: Final = struct.Struct(">Q")
+
+
+@dataclass(frozen=True)
+class ManifestEntry:
+    """What a manifest says of one file. `blocks` are the concatenated SHA-256 of its blocks."""
+
+    length: int
+    blocks: bytes
+
+    def mac(self, key: Secret, name: str) -> bytes:
+        encoded = name.encode()
+        return _hmac(key, b"file", _NAME_LENGTH.pack(len(encoded)), encoded, _LENGTH.pack(self.length), self.blocks)
+
+    def digest_of(self, block: int) -> bytes:
+        return self.blocks[block * DIGEST_LENGTH : (block + 1) * DIGEST_LENGTH]
+
+
+class FileDigest:
+    """Takes a file's bytes in order and gives its entry."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._blocks = bytearray()
+        self._length = 0
+
+    def update(self, data: bytes) -> None:
+        self._length += len(data)
+        self._pending += data
+        whole = len(self._pending) - len(self._pending) % BLOCK_LENGTH
+        with memoryview(self._pending) as view:
+            for start in range(0, whole, BLOCK_LENGTH):
+                self._blocks += hashlib.sha256(view[start : start + BLOCK_LENGTH]).digest()
+        del self._pending[:whole]
+
+    def entry(self) -> ManifestEntry:
+        last = hashlib.sha256(self._pending).digest() if self._pending else b""
+        return ManifestEntry(self._length, bytes(self._blocks) + last)
+
+
+class ManifestWriter:
+    """Collects files and seals them into one manifest. `write_table(..., manifest=writer)` adds a file while it is written.
+
+    Args:
+        keys: the newest version of the key makes the MACs.
+        key_name: best a key that only serves integrity.
+    """
+
+    def __init__(self, keys: KeyProvider, key_name: str) -> None:
+        self._master = keys.current_version(key_name)
+        self._local_key = keys.create_local_key(self._master)
+        self._entries: dict[str, ManifestEntry] = {}
+
+    def add(self, name: str, entry: ManifestEntry) -> None:
+        """Add a file under a name that the manifest does not have yet."""
+        if not name:
+            raise ConfigurationError("a file in a manifest needs a name: give `name`, or a path")
+        if name in self._entries:
+            raise ConfigurationError(f"the manifest has a file {name!r} already")
+        self._entries[name] = entry
+
+    def seal(self) -> bytes:
+        """Return the manifest."""
+        key = _mac_key(self._local_key.key)
+        macs = {name: entry.mac(key, name) for name, entry in sorted(self._entries.items())}
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "key": {
+                "name": self._master.name,
+                "version": self._master.version,
+                "length": self._master.length,
+                "encrypted": base64.b64encode(self._local_key.encrypted).decode(),
+            },
+            "files": {
+                name: {"length": entry.length, "blocks": base64.b64encode(entry.blocks).decode(), "mac": macs[name].hex()}
+                for name, entry in sorted(self._entries.items())
+            },
+            "mac": _whole_mac(key, list(macs.values())).hex(),
+        }
+        return json.dumps(document, indent=1).encode()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest whose MACs were found right."""
+
+    entries: dict[str, ManifestEntry] = field(repr=False)
+
+    @classmethod
+    def open(cls, sealed: bytes, keys: KeyProvider | None) -> Manifest:
+        """Check a manifest."""
+        document = _parse(sealed)
+        if keys is None:
+            raise KeyNotFoundError(f"no key provider was given to check {_WHERE} with")
+        entries = {name: _entry(name, file) for name, file in _mapping(document, "files").items()}
+        key = _mac_key(_local_key(_mapping(document, "key"), keys))
+        macs = {name: entry.mac(key, name) for name, entry in sorted(entries.items())}
+        for name, mac in macs.items():
+            if not bytes_eq(mac, _hex(document["files"][name], "mac")):
+                raise TamperedFileError(_WHERE, f"the entry of {name!r} was changed, or the key is another's")
+        if not bytes_eq(_whole_mac(key, list(macs.values())), _hex(document, "mac")):
+            raise TamperedFileError(_WHERE, "files were added or taken away, or the key is another's")
+        return cls(entries)
+
+    def entry(self, name: str) -> ManifestEntry:
+        if name not in self.entries:
+            raise KeyNotFoundError(f"{_WHERE} has no file {name!r}: give the name under which it was sealed as `name`")
+        return self.entries[name]
+
+
+def _mac_key(local_key: Secret) -> Secret:
+    return Secret(HKDF(SHA256(), DIGEST_LENGTH, salt=None, info=_INFO).derive(local_key.reveal()))
+
+
+def _hmac(key: Secret, *parts: bytes) -> bytes:
+    mac = HMAC(key.reveal(), SHA256())
+    for part in parts:
+        mac.update(part)
+    return mac.finalize()
+
+
+def _whole_mac(key: Secret, macs: list[bytes]) -> bytes:
+    return _hmac(key, b"manifest", _LENGTH.pack(len(macs)), *macs)
+
+
+def _parse(sealed: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(sealed)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{_WHERE} is not JSON") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+        raise FormatError(f"{_WHERE} is none of format {FORMAT}, version {VERSION}")
+    return document
+
+
+def _local_key(key: dict[str, Any], keys: KeyProvider) -> Secret:
+    name, version, length = key.get("name"), key.get("version"), key.get("length")
+    if not isinstance(name, str) or type(version) is not int or length not in LOCAL_KEY_LENGTHS:
+        raise FormatError(f"{_WHERE} does not say which key it was made with")
+    return keys.decrypt_local_key(MasterKeyVersion(name, version, length), _base64(key, "encrypted"))
+
+
+def _entry(name: str, file: Any) -> ManifestEntry:
+    if not isinstance(file, dict) or type(file.get("length")) is not int or not 0 <= file["length"] < 2**63:
+        raise FormatError(f"{_WHERE} does not say how long {name!r} is")
+    blocks = _base64(file, "blocks")
+    if len(blocks) != -(-file["length"] // BLOCK_LENGTH) * DIGEST_LENGTH:
+        raise FormatError(f"{_WHERE} has {len(blocks)} bytes of digests for the {file['length']} bytes of {name!r}")
+    return ManifestEntry(file["length"], blocks)
+
+
+def _mapping(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found = document.get(name)
+    if not isinstance(found, dict):
+        raise FormatError(f"{_WHERE} has no {name!r}")
+    return found
+
+
+def _base64(document: dict[str, Any], name: str) -> bytes:
+    try:
+        return base64.b64decode(document.get(name) or "", validate=True)
+    except (binascii.Error, ValueError, TypeError) as error:
+        raise FormatError(f"{_WHERE}: {name!r} is not base64") from error
+
+
+def _hex(document: dict[str, Any], name: str) -> bytes:
+    try:
+        return bytes.fromhex(document.get(name) or "")
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"{_WHERE}: {name!r} is not hexadecimal") from error

@@ -1,0 +1,133 @@
+"""Checking whole ORC files, and sealing files that exist into a manifest.
+
+    with a manifest      every byte is what was sealed; then all of the below
+    without              the structure holds together: header, tail, stripes in order, every stream where the footers say, no byte of
+                         a stripe unaccounted for, statistics that open, and every row of every stripe decodes
+
+Without a manifest a changed byte inside a value is not seen: ORC's cipher authenticates nothing. The result says which it was.
+
+Raises TamperedFileError where bytes differ from the manifest, FormatError where the file contradicts itself, and what reading raises.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.orc as pyarrow_orc
+
+from tablecrypt.errors import FormatError
+from tablecrypt.orc.column_keys import ColumnKeys
+from tablecrypt.orc.keys import KeyProvider
+from tablecrypt.orc.manifest import FileDigest, ManifestWriter
+from tablecrypt.orc.plain_view import place_streams
+from tablecrypt.orc.reader import checked_source, open_view, translated
+from tablecrypt.orc.source import FileSource, Source
+from tablecrypt.orc.tail import MAGIC, Tail, read_tail
+
+_PIECE: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class VerifiedFile:
+    """What was checked.
+
+    Attributes:
+        authenticated: whether every byte was checked against a manifest; otherwise only the structure was.
+        opened: encrypted columns whose true values were decoded.
+        unopened: encrypted columns without rights, of which only the masks were decoded.
+    """
+
+    location: str
+    authenticated: bool
+    stripes: int
+    rows: int
+    opened: tuple[str, ...]
+    unopened: tuple[str, ...]
+
+
+def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | None = None, name: str | None = None) -> VerifiedFile:
+    """Check a whole file, as far as the rights of `keys` go.
+
+    Args:
+        source: as of read_table.
+        keys: opens encrypted columns, and the manifest's key.
+        manifest: a sealed manifest.
+        name: the file's name in the manifest; by default the last part of its path.
+    """
+    with FileSource(source) as opened:
+        file = checked_source(opened, keys, manifest, name)
+        if manifest is not None:
+            _read_all(file)
+        if file.read_at(0, min(len(MAGIC), file.length)) != MAGIC:
+            raise FormatError(f"{file.location}: does not begin with {MAGIC!r}")
+        tail = read_tail(file)
+        _check_layout(tail, file)
+        rows = _decode(tail, file, keys)
+        granted, denied = _rights(tail, keys)
+        return VerifiedFile(file.location, manifest is not None, len(tail.stripes), rows, granted, denied)
+
+
+def seal(sources: Mapping[str, Any] | Sequence[str | os.PathLike[str]], keys: KeyProvider, key_name: str) -> bytes:
+    """Seal existing files into a manifest, as they are now.
+
+    Args:
+        sources: files by name, or paths, whose last parts are then the names.
+        keys: gives the key.
+        key_name: of the key that makes the MACs.
+    """
+    named = sources if isinstance(sources, Mapping) else {os.path.basename(os.fspath(path)): path for path in sources}
+    writer = ManifestWriter(keys, key_name)
+    for name, source in named.items():
+        digest = FileDigest()
+        with FileSource(source) as file:
+            for offset in range(0, file.length, _PIECE):
+                digest.update(file.read_at(offset, min(_PIECE, file.length - offset)))
+        writer.add(name, digest.entry())
+    return writer.seal()
+
+
+def _read_all(source: Source) -> None:
+    for offset in range(0, source.length, _PIECE):
+        source.read_at(offset, min(_PIECE, source.length - offset))
+
+
+def _check_layout(tail: Tail, source: Source) -> None:
+    for stripe in tail.stripes:
+        placed = place_streams(tail.read_stripe_footer(source, stripe), stripe, tail.location)
+        of_index = sum(one.stream.length for one in placed if one.stream.is_index)
+        of_data = sum(one.stream.length for one in placed if not one.stream.is_index)
+        at = stripe.information
+        if (of_index, of_data) != (at.index_length, at.data_length):
+            raise FormatError(f"{tail.location}: the streams of the stripe at {at.offset} leave bytes of it unaccounted for")
+    described = sum(stream.length for variant in tail.require_encryption().variants for stream in variant.stripe_statistics)
+    if described != len(tail.statistics):
+        raise FormatError(f"{tail.location}: {len(tail.statistics)} bytes of encrypted statistics, of which {described} are described")
+
+
+def _decode(tail: Tail, source: Source, keys: KeyProvider | None) -> int:
+    view = open_view(tail, source, keys, None, masked=True)
+    rows = 0
+    with translated(view, tail.location):
+        file = pyarrow_orc.ORCFile(pa.PythonFile(view, mode="r"))
+        for number, stripe in enumerate(tail.stripes):
+            decoded = file.read_stripe(number).num_rows
+            if decoded != stripe.information.rows:
+                raise FormatError(f"{tail.location}: stripe {number} has {decoded} rows, the footer says {stripe.information.rows}")
+            rows += decoded
+    if rows != tail.rows:
+        raise FormatError(f"{tail.location}: the stripes have {rows} rows, the footer says {tail.rows}")
+    return rows
+
+
+def _rights(tail: Tail, keys: KeyProvider | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    column_keys = ColumnKeys(tail, keys)
+    roots = sorted({variant.root for variant in column_keys.encryption.variants})
+    granted = [root for root in roots if column_keys.choose(root)[0] is not None]
+    return (
+        tuple(tail.schema.name_of(root) for root in granted),
+        tuple(tail.schema.name_of(root) for root in roots if root not in granted),
+    )

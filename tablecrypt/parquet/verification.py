@@ -1,0 +1,166 @@
+"""Checking a whole encrypted file: every module authenticates at its place, and every byte of the file belongs to something.
+
+A fault does not end the check, so that one look tells all of the damage; then it is one TamperedFileError that names what failed. What
+cannot be authenticated by design is not hidden in a success: columns in the clear and bodies of pages in AES_GCM_CTR_V1 are in the result.
+
+Not checked are values: a page that authenticates is what its writer sealed, whatever it decodes to.
+
+Raises TamperedFileError, PlaintextRefusedError for a plaintext file, KeyNotFoundError when a key of any column is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index
+from tablecrypt.parquet.footer import MAGIC_LENGTH
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.layout import Chunk, FileLayout, Span
+from tablecrypt.parquet.modules import ModuleType
+from tablecrypt.parquet.pages import read_pages
+from tablecrypt.parquet.rewrite import encrypted_layout
+from tablecrypt.parquet.spans import OwnedSpan, faults
+from tablecrypt.parquet.storage import open_source
+from tablecrypt.parquet.structures import ColumnChunk
+
+_SHOWN_FAULTS: Final = 10
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What authenticated, and what by its nature did not.
+
+    Attributes:
+        length: bytes of the file, all of which belong to something.
+        algorithm: AES_GCM_V1 or AES_GCM_CTR_V1.
+        modules: how many of each type authenticated.
+        unauthenticated_pages: pages whose bodies AES_GCM_CTR_V1 encrypts and does not authenticate.
+        columns_in_the_clear: dotted paths.
+    """
+
+    location: str
+    length: int
+    algorithm: str
+    modules: dict[str, int]
+    unauthenticated_pages: int
+    columns_in_the_clear: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the file is authenticated."""
+        return not self.unauthenticated_pages and not self.columns_in_the_clear
+
+
+def verify(source: Any, keys: FileKeys, *, location: str | None = None) -> Verification:
+    """Check an encrypted Parquet file whole. All its keys are needed.
+
+    Args:
+        source: a path, URI, buffer or seekable binary file.
+        keys: of the footer and every column; FileKeys.of_table_file(key_metadata) for a data file of an Iceberg table.
+        location: names the file in errors.
+
+    Raises: as the module says. The message of TamperedFileError names each module that failed, and bytes that belong to nothing or twice.
+    """
+    with open_source(source, location) as opened:
+        layout = encrypted_layout(opened, keys)
+        checks = _Checks(layout)
+        for chunk in layout.chunks():
+            checks.check_chunk(chunk)
+        return checks.result()
+
+
+class _Checks:
+    """The checks of one file, and what they found so far."""
+
+    def __init__(self, layout: FileLayout) -> None:
+        self._layout = layout
+        self._modules: Counter[str] = Counter({ModuleType.FOOTER.label: 1})
+        self._unauthenticated_pages = 0
+        self._in_the_clear: dict[str, None] = {}
+        self._faults: list[str] = []
+        self._spans = [
+            OwnedSpan(0, MAGIC_LENGTH, "the first magic"),
+            OwnedSpan(layout.footer.start, layout.source.length, "the footer"),
+        ]
+
+    def check_chunk(self, chunk: Chunk) -> None:
+        if not chunk.is_encrypted:
+            self._in_the_clear[chunk.place.path] = None
+        checks: tuple[Callable[[Chunk], None], ...] = (self._pages, self._column_index, self._offset_index, self._bloom_filter)
+        # Without its metadata nothing of a chunk can be found.
+        for check in checks if self._passes(self._metadata, chunk) else ():
+            self._passes(check, chunk)
+
+    def result(self) -> Verification:
+        """What was found. TamperedFileError if that is any fault."""
+        layout = self._layout
+        every = self._faults + list(faults(self._spans, layout.source.length))
+        if every:
+            more = f"; and {len(every) - _SHOWN_FAULTS} more" if len(every) > _SHOWN_FAULTS else ""
+            raise TamperedFileError(layout.location, "; ".join(every[:_SHOWN_FAULTS]) + more)
+        algorithm = layout.footer.algorithm
+        assert algorithm is not None, "the layout is that of an encrypted file"
+        return Verification(
+            layout.location,
+            layout.source.length,
+            algorithm.name,
+            dict(self._modules),
+            self._unauthenticated_pages,
+            tuple(self._in_the_clear),
+        )
+
+    def _passes(self, check: Callable[[Chunk], None], chunk: Chunk) -> bool:
+        try:
+            check(chunk)
+        except TamperedFileError as error:
+            self._faults.append(error.what)
+            return False
+        except FormatError as error:
+            self._faults.append(str(error).removeprefix(f"{self._layout.location}: "))
+            return False
+        return True
+
+    def _metadata(self, chunk: Chunk) -> None:
+        self._own(chunk.pages, f"the pages of {chunk.place}")
+        if ColumnChunk.ENCRYPTED_COLUMN_METADATA in chunk.struct:
+            self._count(chunk, ModuleType.COLUMN_METADATA)
+
+    def _pages(self, chunk: Chunk) -> None:
+        for page in read_pages(chunk):
+            self._count(chunk, page.header_type)
+            if chunk.cipher is not None and chunk.cipher.ctr:
+                self._unauthenticated_pages += 1
+            else:
+                self._count(chunk, page.body_type)
+
+    def _column_index(self, chunk: Chunk) -> None:
+        self._index(chunk, chunk.column_index, ModuleType.COLUMN_INDEX)
+
+    def _offset_index(self, chunk: Chunk) -> None:
+        self._index(chunk, chunk.offset_index, ModuleType.OFFSET_INDEX)
+
+    def _index(self, chunk: Chunk, span: Span | None, module_type: ModuleType) -> None:
+        if span is None:
+            return
+        self._own(span, chunk.place.describe(module_type))
+        read_index(chunk, span, module_type)
+        self._count(chunk, module_type)
+
+    def _bloom_filter(self, chunk: Chunk) -> None:
+        found = read_bloom_filter(chunk)
+        if found is None:
+            return
+        for module_type, span in ((ModuleType.BLOOM_FILTER_HEADER, found.header_span), (ModuleType.BLOOM_FILTER_BITSET, found.bitset_span)):
+            self._own(span, chunk.place.describe(module_type))
+            self._count(chunk, module_type)
+
+    def _own(self, span: Span, owner: str) -> None:
+        self._spans.append(OwnedSpan(span.start, span.end, owner))
+
+    def _count(self, chunk: Chunk, module_type: ModuleType) -> None:
+        if chunk.is_encrypted:
+            self._modules[module_type.label] += 1

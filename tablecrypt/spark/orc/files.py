@@ -1,0 +1,123 @@
+"""Writing and reading ORC files with encrypted columns through Spark's own writer and reader.
+
+    write_orc    options, checked ─► Spark's write ─► every new file's footer: are the columns encrypted, under these keys?
+    read_orc     a DataFrame whose reads end in an error where a key is refused or the KMS fails
+
+A file that is not encrypted as asked is a PlaintextRefusedError that names it; the files stay for whoever looks into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
+from tablecrypt.spark.orc.checked import ERRORS, KEY_PROVIDER, MASKS_WHERE_REFUSED, install_checked_keys
+from tablecrypt.spark.orc.options import BLOOM_FILTER_COLUMNS, orc_options, shown, split_column
+from tablecrypt.spark.orc.session import check_orc_session, session_setting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+def write_orc(
+    df: DataFrame,
+    path: str,
+    encrypt: Mapping[str, Sequence[str]],
+    mask: Mapping[str, str] | None = None,
+    *,
+    mode: str = "errorifexists",
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+) -> None:
+    """Write rows as ORC files, with columns encrypted for readers that have no key.
+
+    Args:
+        df: the rows.
+        path: the folder, as Spark takes it.
+        encrypt: for each key of the KMS the columns under it: {"pii": ["ssn", "home.zip"]}.
+        mask: what readers without the key see of encrypted columns: {"ssn": "nullify"}, which is the default.
+        mode: that of df.write: errorifexists, overwrite, append or ignore.
+        partition_by: columns by which the files are partitioned; encrypted ones are refused.
+        options: more options of the ORC writer. Those of encryption come from the arguments above.
+
+    Raises:
+        ConfigurationError: the session or an argument would write plaintext; see options.py and session.py.
+        KeyNotFoundError, KmsAccessDeniedError, KmsUnavailableError: the KMS does not give a key.
+        PlaintextRefusedError: Spark wrote a file without the encryption asked for.
+    """
+    spark = df.sparkSession
+    given = dict(options or {})
+    if taken := [name for name in given if name.lower() in {"orc.encrypt", "orc.mask", KEY_PROVIDER}]:
+        raise ConfigurationError(f"the option {taken[0]} comes from the arguments of write_orc")
+    bloom_filters = next((value for name, value in given.items() if name.lower() == BLOOM_FILTER_COLUMNS), None)
+    made = orc_options(
+        df.schema,
+        encrypt,
+        mask,
+        partition_by=partition_by,
+        bloom_filter_columns=session_setting(spark, BLOOM_FILTER_COLUMNS) if bloom_filters is None else bloom_filters,
+    )
+    check_orc_session(spark, encrypt)
+    install_checked_keys(spark)
+    before = set() if mode == "overwrite" else _files(spark, path)
+    writer = df.write.mode(mode).options(**given, **made, **{KEY_PROVIDER: ERRORS})
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    writer.orc(path)
+    wanted = {shown(split_column(column)): key for key, columns in encrypt.items() for column in columns}
+    for location in _files(spark, path) - before:
+        _check_file(spark, location, wanted)
+
+
+def read_orc(
+    spark: SparkSession, path: str | list[str], *, masked: bool = False, schema: StructType | str | None = None, **options: str
+) -> DataFrame:
+    """Return a DataFrame of ORC files, whose encrypted columns are read with the keys of the KMS or not at all.
+
+    Args:
+        spark: the session.
+        path: one or more files or folders, as spark.read.orc takes them.
+        masked: show the masks of columns whose keys the KMS refuses. A KMS that fails is an error all the same.
+        schema: that of the rows, where it should not be read from the files.
+        options: more options of the ORC reader.
+    """
+    check_orc_session(spark)
+    install_checked_keys(spark)
+    reader = spark.read.options(**{**options, KEY_PROVIDER: MASKS_WHERE_REFUSED if masked else ERRORS})
+    if schema is not None:
+        reader = reader.schema(schema)
+    return reader.orc(path)
+
+
+def _files(spark: SparkSession, path: str) -> set[str]:
+    """The data files below a folder: what Spark reads of it."""
+    context: Any = spark.sparkContext
+    root = context._jvm.org.apache.hadoop.fs.Path(path)
+    system = root.getFileSystem(context._jsc.hadoopConfiguration())
+    found: set[str] = set()
+    if not system.exists(root):
+        return found
+    listed = system.listFiles(root, True)
+    while listed.hasNext():
+        file = listed.next().getPath()
+        if not file.getName().startswith(("_", ".")):
+            found.add(file.toString())
+    return found
+
+
+def _check_file(spark: SparkSession, location: str, wanted: Mapping[str, str]) -> None:
+    context: Any = spark.sparkContext
+    jvm, configuration = context._jvm, context._jsc.hadoopConfiguration()
+    reader = jvm.org.apache.orc.OrcFile.createReader(
+        jvm.org.apache.hadoop.fs.Path(location), jvm.org.apache.orc.OrcFile.readerOptions(configuration)
+    )
+    try:
+        variants = reader.getEncryptionVariants()
+        found = {each.getRoot().getFullFieldName(): each.getKeyDescription().getKeyName() for each in variants}
+    finally:
+        reader.close()
+    for column, key in wanted.items():
+        if found.get(column) != key:
+            raise PlaintextRefusedError(location, f"column {column} was written without encryption under the key {key!r}")

@@ -1,0 +1,220 @@
+"""Single data files: one encrypted Parquet file from its first row group to its manifest entry.
+
+    rows as they came ──columns by the table's schema, row lineage──▶ rows as stored ──row groups──▶ Parquet under a fresh DEK ──▶ DataFile
+
+The DataFile's key_metadata holds the DEK, the AAD prefix and the length of the ciphertext.
+
+sort_order_id stays null: rows are written in the order in which they came, and an id would promise readers more than that.
+
+Iceberg table spec, "Manifests" (data_file) and "Row Lineage".
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import ParquetFormatModel, pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionKey
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE
+from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+from pyiceberg.types import NestedField, StructType
+from pyiceberg.utils.config import Config
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.parquet.uniform import UniformParquetWriter
+from tablecrypt.table._pyiceberg.arrow import to_requested_schema
+from tablecrypt.table.data_keys import DataKeySource
+from tablecrypt.table.failed_write import delete_written
+from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, lineage_columns, with_lineage, without_lineage
+from tablecrypt.table.parquet_properties import parquet_writer_options, row_group_limit
+from tablecrypt.table.statistics import data_file_statistics
+
+FORMAT_VERSION: Final = 3
+
+
+@dataclass
+class DataFileWriter:
+    """Writes the files of one call; it knows what they share, and which locations it has begun to write. Used by many threads."""
+
+    table_metadata: TableMetadata
+    io: EncryptingFileIO
+    keys: DataKeySource
+    locations: LocationProvider
+    arrow_file_schema: Schema
+    file_schema: Schema
+    lineage: tuple[NestedField, ...]
+    options: dict[str, Any]
+    row_group_size: int
+    downcast_ns: bool
+    write_uuid: uuid.UUID
+    counter: itertools.count[int]
+    begun: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        table_metadata: TableMetadata,
+        arrow_schema: pa.Schema,
+        io: EncryptingFileIO,
+        keys: DataKeySource,
+        write_uuid: uuid.UUID,
+        counter: itertools.count[int],
+    ) -> DataFileWriter:
+        """Make a writer of rows with this Arrow schema; arguments and errors are those of `write_data_files`."""
+        schema, properties = table_metadata.schema(), table_metadata.properties
+        lineage = lineage_columns(arrow_schema, schema)
+        downcast_ns = Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE) or False
+        return cls(
+            table_metadata,
+            io,
+            keys,
+            load_location_provider(table_metadata.location, properties),
+            pyarrow_to_schema(
+                without_lineage(arrow_schema, lineage),
+                name_mapping=schema.name_mapping,
+                downcast_ns_timestamp_to_us=downcast_ns,
+                format_version=FORMAT_VERSION,
+            ),
+            _file_schema(schema),
+            lineage,
+            parquet_writer_options(properties),
+            row_group_limit(properties),
+            downcast_ns,
+            write_uuid,
+            counter,
+        )
+
+    def write(self, number: int, partition_key: PartitionKey | None, batches: Iterable[pa.RecordBatch]) -> DataFile:
+        """Write one file whose rows are all there."""
+        file = self.begin(number, partition_key)
+        try:
+            file.write(batches)
+            return file.finish()
+        except BaseException:
+            file.abandon()
+            raise
+
+    def begin(self, number: int, partition_key: PartitionKey | None) -> UnfinishedDataFile:
+        """Begin a file. `number` is that of the file in this write, from `counter`."""
+        name = f"00000-{number}-{self.write_uuid}.parquet"
+        location = self.locations.new_data_location(name, partition_key)
+        key_metadata = self.keys.new_key_metadata()
+        self.begun.append(location)
+        return UnfinishedDataFile(self, partition_key, location, key_metadata)
+
+    def delete_written(self) -> None:
+        """Delete what was begun, as far as the store lets it be. A file that stays is in no manifest and holds only ciphertext."""
+        delete_written(self.io, self.begun)
+
+    def as_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows in the columns of the file."""
+        stored = to_requested_schema(
+            requested_schema=self.file_schema,
+            file_schema=self.arrow_file_schema,
+            batch=batch,
+            downcast_ns_timestamp_to_us=self.downcast_ns,
+            include_field_ids=True,
+            format_model=ParquetFormatModel(),
+        )
+        for lineage_field in schema_to_pyarrow(Schema(*self.lineage)):
+            stored = stored.append_column(lineage_field, batch.column(lineage_field.name).cast(lineage_field.type))
+        return stored
+
+    def data_file(
+        self, partition_key: PartitionKey | None, location: str, footer: pq.FileMetaData, key_metadata: StandardKeyMetadata
+    ) -> DataFile:
+        """Return the manifest entry of a file that is written."""
+        data_file = EncryptedDataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=location,
+            file_format=FileFormat.PARQUET,
+            partition=partition_key.partition if partition_key else Record(),
+            file_size_in_bytes=key_metadata.file_length,
+            sort_order_id=None,
+            equality_ids=None,
+            key_metadata=key_metadata.encode(),
+            **self._statistics(footer),
+        )
+        data_file.spec_id = self.table_metadata.default_spec_id
+        return data_file
+
+    def _statistics(self, footer: pq.FileMetaData) -> dict[str, Any]:
+        stored = with_lineage(self.file_schema, self.lineage)
+        statistics = data_file_statistics(footer, stored, self.table_metadata.properties)
+        return {name: _without_lineage_ids(value) for name, value in statistics.items()}
+
+
+class UnfinishedDataFile:
+    """A data file that row groups can be added to. Ends with `finish` or `abandon`."""
+
+    def __init__(
+        self, writer: DataFileWriter, partition_key: PartitionKey | None, location: str, key_metadata: StandardKeyMetadata
+    ) -> None:
+        self._writer = writer
+        self._partition_key = partition_key
+        self._location = location
+        self._key_metadata = key_metadata
+        self._sink = writer.io.sealed_output(location).create(overwrite=True)
+        self._parquet: UniformParquetWriter | None = None
+
+    @property
+    def length(self) -> int:
+        """Stored bytes so far."""
+        return int(self._sink.tell())
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Add rows as one row group, or as many as the table's limit makes of them."""
+        table = pa.Table.from_batches([self._writer.as_stored(batch) for batch in batches])
+        if self._parquet is None:
+            self._parquet = UniformParquetWriter(self._sink, table.schema, self._key_metadata, **self._writer.options)
+        self._parquet.write(table, self._writer.row_group_size)
+
+    def finish(self) -> DataFile:
+        """Write the footer and return the file's entry. Rows were written before."""
+        if self._parquet is None:
+            raise ConfigurationError(f"{self._location}: a data file without rows is not written")
+        footer, length = self._parquet.close()
+        self._sink.close()
+        return self._writer.data_file(self._partition_key, self._location, footer, self._key_metadata.with_file_length(length))
+
+    def abandon(self) -> None:
+        """Close what is open; the file is deleted by its writer."""
+        with suppress(Exception):  # the error that brought us here is the one to raise
+            self._sink.close()
+
+
+def _file_schema(table_schema: Schema) -> Schema:
+    """Return the columns as they are written: a column that rows come without is filled with its write-default.
+
+    PyIceberg's writer fills it with nulls. Iceberg table spec, "Default values".
+    """
+
+    def filled(field: NestedField) -> NestedField:
+        stored = field.field_type
+        if isinstance(stored, StructType):
+            stored = StructType(*map(filled, stored.fields))
+        default = table_schema.find_field(field.field_id).write_default
+        return field.model_copy(update={"field_type": stored, "initial_default": default})
+
+    return Schema(*map(filled, sanitize_column_names(table_schema).fields))
+
+
+def _without_lineage_ids(value: object) -> object:
+    # Manifest statistics are about the table's columns; the reserved ids are not in any table schema.
+    if not isinstance(value, dict):
+        return value
+    return {field_id: each for field_id, each in value.items() if field_id not in LINEAGE_FIELD_IDS}

@@ -1,0 +1,408 @@
+"""An audit finds each kind of plaintext and of neglected key, provoked here for real, and nothing in a table that is in order."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.maintenance import audit, rotate_kek
+from tablecrypt.maintenance.audit import Audit, Finding, FindingKind, Severity
+from tablecrypt.maintenance.audit.keys import file_key_findings
+from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
+from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.maintained_table import SCHEMA, flip, folder_of, maintained_table, path_of, put_back, rows
+from tests.support.plaintext_scan import unwatch
+
+YEAR = dt.timedelta(days=365)
+
+
+@pytest.fixture(scope="module")
+def module_table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    folder = tmp_path_factory.mktemp("audited")
+    unwatch(folder)
+    return maintained_table(encrypted_sql_catalog(folder, aws))
+
+
+@pytest.fixture
+def table(module_table: Table) -> Iterator[Table]:
+    """A table that tests may damage, and must not commit to."""
+    with put_back(folder_of(module_table)):
+        yield module_table.catalog.load_table("db.rows")
+
+
+def of_kind(found: Audit, kind: FindingKind) -> list[Finding]:
+    return [finding for finding in found.findings if finding.kind == kind]
+
+
+def kinds(found: Audit) -> set[FindingKind]:
+    return {finding.kind for finding in found.findings}
+
+
+def path_to(table: Table, kind: FileKind) -> Path:
+    files = reachable_files(table.metadata, table.io).files.values()
+    return path_of(sorted(file.location for file in files if file.kind == kind)[0])
+
+
+def edited(table: Table, change: Callable[[dict[str, Any]], None]) -> Table:
+    """The table as it would be after somebody edited its metadata."""
+    content = json.loads(table.metadata.model_dump_json())
+    change(content)
+    table.metadata = type(table.metadata).model_validate(content)
+    return table
+
+
+def test_a_table_in_order_has_no_finding(table: Table) -> None:
+    found = audit(table)
+
+    assert found.findings == ()
+    assert not found.has_plaintext
+    assert found.worst is None
+
+
+def test_each_file_is_described(table: Table) -> None:
+    (audited,) = audit(table).tables
+
+    assert audited.key_id == MASTER_KEY
+    assert {file.seal.value for file in audited.files if file.kind == "data"} == {"PARE"}
+    assert {file.seal.value for file in audited.files if file.kind != "data"} == {"AGS1"}
+    assert {file.key_length for file in audited.files} == {16}
+    (kek,) = audited.keks
+    assert {file.keks for file in audited.files} == {(kek.key_id,)}
+    assert (kek.master_key_id, kek.key_length, kek.wraps_new, kek.lists) == (MASTER_KEY, 16, True, 3)
+    assert kek.manifests == sum(file.kind == "manifest" for file in audited.files)
+    assert [(each.partition, each.share) for each in audited.partitions] == [("team=north", 1.0), ("team=south", 1.0)]
+    assert all(file.length == path_of(file.location).stat().st_size for file in audited.files)
+
+
+def test_ages_are_told_at_the_given_moment(table: Table) -> None:
+    now = dt.datetime.now(dt.UTC) + dt.timedelta(days=10)
+    (shown,) = audit(table, now=now).to_json()["tables"]
+
+    assert {round(file["age_days"]) for file in shown["files"]} == {10}
+    assert {round(kek["age_days"]) for kek in shown["keks"]} == {10}
+
+
+@pytest.mark.parametrize("kind", [FileKind.DATA, FileKind.MANIFEST, FileKind.MANIFEST_LIST, FileKind.DELETION_VECTOR])
+def test_plaintext_in_place_of_a_file_is_critical(table: Table, kind: FileKind) -> None:
+    path = path_to(table, kind)
+    pq.write_table(rows(0), path)
+
+    found = audit(table)
+
+    assert found.has_plaintext
+    assert [path_of(finding.where) for finding in of_kind(found, FindingKind.PLAINTEXT_FILE)] == [path]
+
+
+def test_coverage_counts_what_is_not_encrypted(table: Table) -> None:
+    pq.write_table(rows(0), path_to(table, FileKind.DATA))
+
+    north, south = audit(table).tables[0].partitions
+
+    assert north.encrypted_files == north.files - 1
+    assert 0 < north.share < 1
+    assert south.share == 1
+
+
+def test_a_plaintext_file_in_the_folder_is_critical_and_a_sealed_one_is_not(table: Table) -> None:
+    folder = folder_of(table)
+    pq.write_table(rows(0), folder / "data" / "export.parquet")
+    (folder / "data" / "left.parquet").write_bytes(path_to(table, FileKind.DATA).read_bytes())
+
+    found = audit(table)
+
+    assert [path_of(finding.where).name for finding in of_kind(found, FindingKind.PLAINTEXT_ORPHAN)] == ["export.parquet"]
+    assert ["left.parquet" in finding.message for finding in of_kind(found, FindingKind.ORPHANS)] == [True]
+    assert kinds(found) == {FindingKind.PLAINTEXT_ORPHAN, FindingKind.ORPHANS}
+
+
+def test_a_file_of_no_encrypted_format_counts_as_plaintext_and_an_empty_one_does_not(table: Table) -> None:
+    (folder_of(table) / "data" / "rows.csv").write_text("1,north\n")
+    (folder_of(table) / "data" / "_SUCCESS").write_bytes(b"")
+
+    found = audit(table)
+
+    assert [path_of(finding.where).name for finding in of_kind(found, FindingKind.UNKNOWN_CONTENT)] == ["rows.csv"]
+    assert found.has_plaintext
+
+
+@pytest.mark.parametrize("name", ["statistics", "partition-statistics"])
+def test_plaintext_statistics_are_critical(table: Table, name: str) -> None:
+    path = folder_of(table) / "metadata" / "statistics.puffin"
+    path.write_bytes(b"PFA1 and the rest")
+    size = path.stat().st_size
+    entry = {"snapshot-id": table.metadata.snapshots[0].snapshot_id, "statistics-path": f"file://{path}", "file-size-in-bytes": size}
+    if name == "statistics":
+        entry |= {"file-footer-size-in-bytes": 4, "blob-metadata": []}
+
+    found = audit(edited(table, lambda content: content.update({name: [entry]})))
+
+    assert [path_of(finding.where) for finding in of_kind(found, FindingKind.PLAINTEXT_STATISTICS)] == [path]
+
+
+def test_a_snapshot_without_a_key_is_critical_and_the_others_are_walked(table: Table) -> None:
+    first = table.metadata.snapshots[0].snapshot_id
+    found = audit(edited(table, lambda content: content["snapshots"][0].pop("key-id")))
+
+    assert [finding.where for finding in of_kind(found, FindingKind.PLAINTEXT_SNAPSHOT)] == [f"snapshot {first}"]
+    assert len(found.tables[0].files) > 8
+
+
+@pytest.mark.parametrize("what", ["the manifest-list key", "its KEK"])
+def test_a_removed_key_is_an_error(table: Table, what: str) -> None:
+    key_id = table.metadata.snapshots[1].key_id  # type: ignore[attr-defined]
+
+    def remove(content: dict[str, Any]) -> None:
+        keys = content["encryption-keys"]
+        gone = key_id if what == "the manifest-list key" else next(key["encrypted-by-id"] for key in keys if key["key-id"] == key_id)
+        content["encryption-keys"] = [key for key in keys if key["key-id"] != gone]
+
+    found = audit(edited(table, remove))
+
+    missing = [finding.where for finding in of_kind(found, FindingKind.MISSING_KEY)]
+    assert f"snapshot {table.metadata.snapshots[1].snapshot_id}" in missing
+    assert len(missing) == (1 if what == "the manifest-list key" else 3)
+
+
+def test_keys_without_a_snapshot_are_told(table: Table) -> None:
+    spare = {"key-id": "c3BhcmU=", "encrypted-key-metadata": "AAAA", "encrypted-by-id": "nobody"}
+    found = audit(edited(table, lambda content: content["encryption-keys"].append(spare)))
+
+    assert ["c3BhcmU=" in finding.message for finding in of_kind(found, FindingKind.UNUSED_KEY)] == [True]
+    assert found.worst == Severity.INFO
+
+
+@pytest.mark.parametrize(
+    ("age", "kind"),
+    [
+        (1.7 * YEAR, None),
+        (1.9 * YEAR, FindingKind.KEK_NEAR_END),
+        (2.1 * YEAR, FindingKind.KEK_RETIRED),
+        (5.1 * YEAR, FindingKind.KEK_PAST_LIFE),
+    ],
+)
+def test_a_kek_is_told_by_its_age(table: Table, age: dt.timedelta, kind: FindingKind | None) -> None:
+    found = audit(table, now=dt.datetime.now(dt.UTC) + age)
+
+    told = kinds(found) & {FindingKind.KEK_NEAR_END, FindingKind.KEK_RETIRED, FindingKind.KEK_PAST_LIFE}
+    assert told == ({kind} if kind else set())
+
+
+def test_a_shorter_life_in_the_properties_counts(aws: AwsServer, warehouse: Path) -> None:
+    day = 24 * 60 * 60 * 1000
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws), properties={"encryption.kek-lifespan-ms": str(10 * day)})
+    now = dt.datetime.now(dt.UTC)
+
+    assert audit(table, now=now).findings == ()
+    assert kinds(audit(table, now=now + dt.timedelta(days=9, hours=12))) == {FindingKind.KEK_NEAR_END}
+    assert kinds(audit(table, now=now + dt.timedelta(days=11))) == {FindingKind.KEK_RETIRED}
+
+
+def test_data_keys_over_five_years_old_are_told(table: Table) -> None:
+    assert FindingKind.DEK_PAST_LIFE not in kinds(audit(table, now=dt.datetime.now(dt.UTC) + 4.9 * YEAR))
+    assert FindingKind.DEK_PAST_LIFE in kinds(audit(table, now=dt.datetime.now(dt.UTC) + 5.1 * YEAR))
+
+
+def test_keys_shorter_than_the_table_asks_for_are_told(aws: AwsServer, warehouse: Path) -> None:
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws))
+    table.transaction().set_properties({"encryption.data-key-length": "32"}).commit_transaction()
+
+    found = audit(table.catalog.load_table("db.rows"))
+
+    assert kinds(found) == {FindingKind.SHORT_KEY}
+
+
+def test_one_key_for_two_files_is_critical() -> None:
+    key, other = (StandardKeyMetadata(Secret(secrets.token_bytes(16)), secrets.token_bytes(16), 100) for _ in range(2))
+    files = [ReachableFile(name, FileKind.DATA, "PARQUET", each, 100, frozenset()) for name, each in (("a", key), ("b", other), ("c", key))]
+
+    (finding,) = file_key_findings(files, {}, 16, dt.datetime.now(dt.UTC))
+
+    assert (finding.kind, finding.where, finding.severity) == (FindingKind.REUSED_KEY, "c", Severity.CRITICAL)
+    assert "a" in finding.message
+
+
+def test_key_metadata_without_a_length_is_told() -> None:
+    key = StandardKeyMetadata(Secret(secrets.token_bytes(16)), secrets.token_bytes(16))
+    files = [ReachableFile("a", FileKind.MANIFEST, "AVRO", key, 100, frozenset())]
+
+    assert [finding.kind for finding in file_key_findings(files, {}, 16, dt.datetime.now(dt.UTC))] == [FindingKind.NO_LENGTH]
+
+
+@pytest.mark.parametrize("kind", [FileKind.DATA, FileKind.DELETION_VECTOR])
+def test_a_missing_a_cut_and_an_overwritten_file_are_errors(table: Table, kind: FileKind) -> None:
+    path = path_to(table, kind)
+    content = path.read_bytes()
+    for change, expected in (
+        (content[:-1], FindingKind.WRONG_LENGTH),
+        (b"XXXX" + content[4:], FindingKind.WRONG_MAGIC),
+        (b"", FindingKind.WRONG_MAGIC),
+        (None, FindingKind.MISSING_FILE),
+    ):
+        path.unlink() if change is None else path.write_bytes(change)
+
+        found = audit(table)
+
+        assert [(finding.kind, path_of(finding.where)) for finding in found.findings] == [(expected, path)]
+        assert found.worst == Severity.ERROR
+
+
+def test_an_ags1_file_in_place_of_a_parquet_file_is_an_error(table: Table) -> None:
+    path_to(table, FileKind.DATA).write_bytes(path_to(table, FileKind.DELETION_VECTOR).read_bytes())
+
+    assert kinds(audit(table)) == {FindingKind.WRONG_MAGIC}
+
+
+@pytest.mark.parametrize("kind", [FileKind.MANIFEST, FileKind.MANIFEST_LIST])
+def test_metadata_that_does_not_open_is_an_error_and_the_rest_is_walked(table: Table, kind: FileKind) -> None:
+    path = path_to(table, kind)
+    flip(path, -30)
+
+    found = audit(table)
+
+    assert [path_of(finding.where) for finding in of_kind(found, FindingKind.UNOPENED)] == [path]
+    assert len(found.tables[0].files) > 5
+
+
+def test_a_kek_of_another_master_key_is_an_error(table: Table) -> None:
+    def exchange(content: dict[str, Any]) -> None:
+        for key in content["encryption-keys"]:
+            if "properties" in key:
+                key["encrypted-by-id"] = "alias/people"
+
+    assert FindingKind.KEY_ID_DIFFERS in kinds(audit(edited(table, exchange)))
+
+
+def older(table: Table, name: str, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Put an edited copy of the metadata into the folder, as an older version that the log does not name any more."""
+    content = json.loads(path_of(table.metadata_location).read_bytes())
+    change(content)
+    path = folder_of(table) / "metadata" / name
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_metadata_of_another_master_key_is_an_error(table: Table) -> None:
+    path = older(table, "00000-x.metadata.json", lambda content: content["properties"].update({"encryption.key-id": "alias/people"}))
+
+    assert [path_of(finding.where) for finding in of_kind(audit(table), FindingKind.KEY_ID_DIFFERS)] == [path]
+
+
+def test_metadata_from_before_encryption_is_told_with_the_plaintext_that_it_leads_to(table: Table, unwatched_warehouse: Path) -> None:
+    elsewhere = unwatched_warehouse / "snap-1.avro"
+    elsewhere.write_bytes(b"Obj\x01 and the rest")
+
+    def as_plain(content: dict[str, Any]) -> None:
+        content["format-version"] = 2
+        del content["properties"]["encryption.key-id"], content["encryption-keys"]
+        content["snapshots"] = [{"snapshot-id": 1, "manifest-list": f"file://{elsewhere}"}]
+
+    path = older(table, "00000-x.metadata.json", as_plain)
+
+    found = audit(table)
+
+    assert [path_of(finding.where) for finding in of_kind(found, FindingKind.STALE_PLAINTEXT_METADATA)] == [path]
+    assert [path_of(finding.where) for finding in of_kind(found, FindingKind.PLAINTEXT_FILE)] == [elsewhere]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        *((content, FindingKind.UNOPENED) for content in (b"", b"{", b"[]", b"\xff\xfe")),
+        (b'{"table-uuid": 3, "snapshots": 7, "encryption-keys": [1]}', FindingKind.FOREIGN_METADATA),
+    ],
+)
+def test_older_metadata_may_hold_anything(table: Table, content: bytes, kind: FindingKind) -> None:
+    path = folder_of(table) / "metadata" / "00000-x.metadata.json"
+    path.write_bytes(content)
+
+    assert [(finding.kind, path_of(finding.where)) for finding in audit(table).findings if finding.severity > Severity.INFO] == [
+        (kind, path)
+    ]
+
+
+def test_keys_in_older_metadata_that_the_table_has_no_more_are_told(aws: AwsServer, warehouse: Path) -> None:
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws))
+    rotate_kek(table)
+
+    (finding,) = audit(table.catalog.load_table("db.rows")).findings
+
+    assert finding.kind == FindingKind.STALE_KEYS
+
+
+def test_partition_values_in_summaries_are_told(aws: AwsServer, warehouse: Path) -> None:
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws), properties={"write.summary.partition-limit": "10"})
+
+    assert kinds(audit(table)) == {FindingKind.PARTITION_VALUES}
+
+
+def test_a_table_that_nothing_pins_is_told(aws: AwsServer, tmp_path: Path) -> None:
+    def table_of(properties: dict[str, str]) -> Table:
+        warehouse = f"file://{tmp_path}/warehouse-{len(properties)}"
+        catalog = EncryptedInMemoryCatalog("memory", warehouse=warehouse, **aws.kms_properties, **properties)
+        catalog.create_namespace_if_not_exists("db")
+        return catalog.create_table("db.empty", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+
+    assert kinds(audit(table_of({}))) == {FindingKind.PINS_MISSING}
+    assert kinds(audit(table_of({"encryption.pins": str(tmp_path / "pins.json")}))) == set()
+
+
+def test_a_catalog_is_audited_whole(aws: AwsServer, unwatched_warehouse: Path) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
+    catalog.create_namespace("db.inner")
+    catalog.create_table("db.inner.sealed", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    plain = catalog.create_table("db.plain", Schema(NestedField(1, "id", LongType())))
+    plain.append(rows(0).select(["id"]))
+    broken = catalog.create_table("db.broken", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    path = path_of(broken.metadata_location)
+    path.write_text(path.read_text().replace('"team"', '"maet"'))
+
+    found = audit(catalog)
+
+    assert [table.table for table in found.tables] == ["db.broken", "db.plain", "db.inner.sealed"]
+    assert {finding.kind: finding.where for finding in found.findings} == {
+        FindingKind.PLAIN_TABLE: "db.plain",
+        FindingKind.REFUSED_TABLE: "db.broken",
+    }
+    assert found.tables[1].partitions[0].share == 0
+
+
+def test_a_table_in_a_bucket_is_audited(aws: AwsServer, tmp_path: Path) -> None:
+    bucket = aws.bucket("audited")
+    table = maintained_table(encrypted_sql_catalog(tmp_path, aws, {"warehouse": f"s3://{bucket}/warehouse"}))
+
+    assert audit(table).findings == ()
+
+
+def test_the_json_form_is_json_and_holds_no_key(table: Table) -> None:
+    text = json.dumps(audit(table).to_json())
+
+    assert json.loads(text)["plaintext"] is False
+    for file in reachable_files(table.metadata, table.io).files.values():
+        assert file.key is not None
+        assert file.key.encryption_key.reveal().hex() not in text
+
+
+def test_auditing_changes_nothing(table: Table) -> None:
+    before = {path: path.read_bytes() for path in folder_of(table).rglob("*") if path.is_file()}
+    audit(table)
+
+    assert {path: path.read_bytes() for path in folder_of(table).rglob("*") if path.is_file()} == before
+
+
+def test_every_kind_of_finding_says_what_to_do() -> None:
+    assert len({kind.code for kind in FindingKind}) == len(FindingKind)
+    assert all(kind.title and kind.advice.endswith(".") for kind in FindingKind)

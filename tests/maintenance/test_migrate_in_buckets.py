@@ -1,0 +1,60 @@
+"""Migration on S3: through both FileIOs, in Glue, and in a bucket that keeps earlier versions of what is deleted."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from tablecrypt.maintenance import migrate
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tests.support.aws import REGION, AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.compare import assert_same_rows
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
+
+
+@pytest.mark.parametrize("file_io", ["pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO"])
+def test_through_both_file_ios(aws: AwsServer, warehouse: Path, file_io: str) -> None:
+    bucket = aws.bucket(f"migrate-{uuid.uuid4().hex[:8]}")
+    catalog = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": file_io, "warehouse": f"s3://{bucket}/tables"})
+    plain = catalog.create_table("db.t", ROWS.schema)
+    plain.append(ROWS)
+    result = migrate(plain, MASTER_KEY)
+    assert_same_rows(catalog.load_table("db.t").scan().to_arrow(), ROWS)
+    assert {each.what for each in result.left} == {"metadata of the time before it was encrypted"}
+
+
+def test_in_glue(aws: AwsServer) -> None:
+    bucket = aws.bucket(f"migrate-{uuid.uuid4().hex[:8]}")
+    properties = {"glue.endpoint": aws.endpoint, "glue.region": REGION, "warehouse": f"s3://{bucket}/w"}
+    catalog = load_catalog(
+        "glue",
+        **{"py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog", **properties, **aws.kms_properties, **aws.s3_properties},
+    )
+    database = f"db_{uuid.uuid4().hex[:8]}"
+    catalog.create_namespace(database)
+    plain = catalog.create_table(f"{database}.t", ROWS.schema)
+    plain.append(ROWS)
+    migrate(plain, MASTER_KEY)
+    table = catalog.load_table(f"{database}.t")
+    assert isinstance(table, EncryptedTable)
+    table.append(ROWS)
+    assert catalog.load_table(f"{database}.t").scan().count() == 6
+
+
+def test_versions_that_a_bucket_keeps_are_listed(aws: AwsServer, warehouse: Path) -> None:
+    bucket = aws.bucket(f"migrate-{uuid.uuid4().hex[:8]}")
+    aws.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    catalog = encrypted_sql_catalog(warehouse, aws, {"warehouse": f"s3://{bucket}/tables"})
+    plain = catalog.create_table("db.t", ROWS.schema)
+    plain.append(ROWS)
+    [data_file] = [task.file for task in plain.scan().plan_files()]
+    result = migrate(plain, MASTER_KEY)
+    [kept] = [each for each in result.left if each.location == data_file.file_path]
+    assert kept.size == data_file.file_size_in_bytes
+    assert kept.what.startswith("version ")

@@ -1,0 +1,79 @@
+"""relocate killed at every step of what it does: the next run finishes, no row is lost, and nothing but ciphertext is ever there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import Table
+
+from tablecrypt.maintenance import relocate
+from tests.support.aws import AwsServer
+from tests.support.catalogs import encrypted_sql_catalog
+from tests.support.key_tables import rows, state
+from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def table(tmp_path: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Table:
+    mortal(monkeypatch)
+    # Nothing remembered, so that every run asks the KMS.
+    catalog = encrypted_sql_catalog(tmp_path, aws, {"py-io-impl": MORTAL_IO, "encryption.kms.cache-ttl-ms": "0"})
+    table = catalog.create_table(
+        "db.t", rows(0).schema, properties={"encryption.key-id": "alias/orders", "write.delete.mode": "merge-on-read"}
+    )
+    table.append(rows(0))
+    table.delete("id = 3")
+    return table
+
+
+def test_killed_at_every_step_the_next_run_finishes(table: Table, tmp_path: Path) -> None:
+    before = state(table)
+    with dying_at(None) as whole:
+        relocate(table, f"file://{tmp_path}/warehouse/whole", register_as="db.whole", workers=1)
+    assert len(whole.steps) >= 20
+
+    for last in range(1, len(whole.steps) + 1):
+        place, name = f"file://{tmp_path}/warehouse/killed-{last}", f"db.killed_{last}"
+        with dying_at(last) as life, pytest.raises(Killed):
+            relocate(table, place, register_as=name, workers=1)
+        assert len(life.steps) >= last
+
+        relocate(table, place, register_as=name, workers=1)
+
+        copy = table.catalog.load_table(name)
+        assert state(copy) == before, whole.steps[last - 1]
+        assert copy.location() == place
+    assert state(table) == before
+
+
+def test_killed_again_and_again_in_one_place_it_still_finishes(table: Table, tmp_path: Path) -> None:
+    place, before = f"file://{tmp_path}/warehouse/often", state(table)
+    for last in range(1, 1000, 3):
+        try:
+            with dying_at(last):
+                relocate(table, place, register_as="db.often", workers=2)
+        except Killed:
+            continue
+        break
+    assert last > 20
+    assert state(table.catalog.load_table("db.often")) == before
+
+
+def test_killed_while_a_newer_state_is_copied_the_earlier_copy_stands(table: Table, tmp_path: Path) -> None:
+    place, before = f"file://{tmp_path}/warehouse/newer", state(table)
+    relocate(table, place, register_as="db.earlier", workers=1)
+    table.append(rows(900))
+
+    for last in range(1, 60, 5):
+        with dying_at(last), suppress(Killed):
+            relocate(table, place, workers=1)
+        assert state(table.catalog.load_table("db.earlier")) == before
+
+    newer = relocate(table, place, workers=1)
+    assert state(table.catalog.load_table("db.earlier")) == before
+    table.catalog.drop_table("db.earlier")
+    assert state(table.catalog.register_table("db.newer", newer.metadata_location)) == state(table)

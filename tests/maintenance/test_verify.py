@@ -1,0 +1,329 @@
+"""Verifying a table: every changed byte is found and named, the rest of the table is looked at all the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import Table
+
+from tablecrypt.errors import ConfigurationError, KmsUnavailableError
+from tablecrypt.maintenance import verify
+from tablecrypt.maintenance.progress import Progress
+from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
+from tablecrypt.maintenance.verify import Verification
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.aws import AwsServer
+from tests.support.catalogs import encrypted_sql_catalog
+from tests.support.maintained_table import SCHEMA, flip, folder_of, maintained_table, path_of, put_back, rows
+from tests.support.plaintext_scan import unwatch
+
+
+@pytest.fixture(scope="module")
+def module_table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    folder = tmp_path_factory.mktemp("verified")
+    unwatch(folder)
+    return maintained_table(encrypted_sql_catalog(folder, aws))
+
+
+@pytest.fixture
+def table(module_table: Table) -> Iterator[Table]:
+    """A table that tests may damage, and must not commit to."""
+    with put_back(folder_of(module_table)):
+        yield module_table.catalog.load_table("db.rows")
+
+
+def files_of(table: Table) -> list[ReachableFile]:
+    return list(reachable_files(table.metadata, table.io).files.values())
+
+
+def a_file(table: Table, kind: FileKind) -> ReachableFile:
+    return sorted((file for file in files_of(table) if file.kind == kind), key=lambda file: file.location)[0]
+
+
+def bad_parts(result: Verification) -> dict[str, list[str]]:
+    return {file.location: [problem.part for problem in file.problems] for file in result.bad}
+
+
+def test_an_untouched_table_is_good(table: Table) -> None:
+    result = verify(table)
+
+    assert result.is_good
+    assert result.files == len(files_of(table)) > 10
+    assert result.snapshots == 3
+    assert result.bytes == sum(path_of(file.location).stat().st_size for file in files_of(table))
+    assert result.parts > result.files
+
+
+def test_every_reachable_kind_of_file_is_there(table: Table) -> None:
+    kinds = {file.kind for file in files_of(table)}
+
+    assert kinds == {FileKind.MANIFEST_LIST, FileKind.MANIFEST, FileKind.DATA, FileKind.DELETION_VECTOR}
+
+
+@pytest.mark.parametrize("kind", [FileKind.MANIFEST_LIST, FileKind.MANIFEST, FileKind.DATA, FileKind.DELETION_VECTOR])
+@pytest.mark.parametrize("offset", [0, 5, 40, -1, -40])
+def test_a_flipped_bit_anywhere_is_found_and_the_file_named(table: Table, kind: FileKind, offset: int) -> None:
+    target = a_file(table, kind)
+    flip(path_of(target.location), offset)
+
+    result = verify(table)
+
+    assert not result.is_good
+    assert set(bad_parts(result)) == {target.location}
+    assert {file.kind for file in result.bad} == {kind}
+
+
+@pytest.mark.parametrize("change", ["cut", "lengthened", "emptied", "missing", "swapped"])
+@pytest.mark.parametrize("kind", [FileKind.MANIFEST_LIST, FileKind.MANIFEST, FileKind.DATA, FileKind.DELETION_VECTOR])
+@pytest.mark.parametrize("full", [True, False])
+def test_a_file_that_is_not_the_one_is_found(table: Table, kind: FileKind, change: str, full: bool) -> None:
+    target = a_file(table, kind)
+    path = path_of(target.location)
+    content = path.read_bytes()
+    if change == "cut":
+        path.write_bytes(content[:-1])
+    elif change == "lengthened":
+        path.write_bytes(content + b"\0")
+    elif change == "emptied":
+        path.write_bytes(b"")
+    elif change == "missing":
+        path.unlink()
+    else:
+        shutil.copy(
+            path_of(a_file(table, FileKind.MANIFEST if kind == FileKind.DELETION_VECTOR else FileKind.DELETION_VECTOR).location), path
+        )
+
+    result = verify(table, full)
+
+    assert target.location in bad_parts(result)
+
+
+def test_many_bad_files_are_all_named(table: Table) -> None:
+    damaged = [a_file(table, kind) for kind in (FileKind.DATA, FileKind.DELETION_VECTOR, FileKind.MANIFEST_LIST)]
+    for file in damaged:
+        flip(path_of(file.location), 50)
+
+    assert set(bad_parts(verify(table))) == {file.location for file in damaged}
+
+
+def test_plaintext_in_place_of_ciphertext_is_found(table: Table) -> None:
+    target = path_of(a_file(table, FileKind.DELETION_VECTOR).location)
+    target.write_bytes(b"PFA1" + bytes(target.stat().st_size - 4))
+
+    ((file,)) = verify(table).bad
+
+    assert "plaintext Puffin" in file.problems[0].message
+
+
+def test_a_quick_look_reads_no_whole_file(table: Table) -> None:
+    target = a_file(table, FileKind.DELETION_VECTOR)
+    flip(path_of(target.location), -20)
+
+    assert verify(table, full=False).is_good
+    assert not verify(table).is_good
+
+
+def test_a_snapshot_whose_key_does_not_open_is_named_and_the_others_are_verified(table: Table) -> None:
+    first = table.metadata.snapshots[0]
+    entries = [key.model_copy(update={"encrypted_key_metadata": "AAAA"}) if key.key_id == first.key_id else key for key in keys_of(table)]
+    table.metadata = type(table.metadata).model_validate({**dumped(table), "encryption-keys": [entry.model_dump() for entry in entries]})
+
+    result = verify(table)
+
+    assert set(bad_parts(result)) == {first.manifest_list}
+    assert result.files > 5
+
+
+def test_a_header_that_contradicts_the_metadata_is_found(table: Table) -> None:
+    content = dumped(table)
+    content["snapshots"][1]["sequence-number"] += 7
+    table.metadata = type(table.metadata).model_validate(content)
+
+    ((file,)) = verify(table).bad
+
+    assert file.kind == FileKind.MANIFEST_LIST
+    assert "sequence-number" in file.problems[0].message
+
+
+def keys_of(table: Table) -> list:  # type: ignore[type-arg]
+    return table.metadata.encryption_keys  # type: ignore[attr-defined, no-any-return]
+
+
+def dumped(table: Table) -> dict:  # type: ignore[type-arg]
+    return json.loads(table.metadata.model_dump_json())  # type: ignore[no-any-return]
+
+
+def test_progress_ends_at_the_whole(table: Table) -> None:
+    steps: list[Progress] = []
+    verify(table, progress=steps.append, workers=2)
+
+    assert [step.done for step in steps] == sorted(step.done for step in steps)
+    assert steps[-1].done == steps[-1].total > 0
+    assert {step.unit for step in steps} == {"bytes"}
+
+
+def test_an_interrupted_run_goes_on_where_it_was(table: Table, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    seen: list[Progress] = []
+
+    def interrupted(step: Progress) -> None:
+        seen.append(step)
+        if len(seen) == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verify(table, progress=interrupted, resume_from=state, workers=1)
+    assert state.stat().st_mode & 0o077 == 0
+
+    result = verify(table, resume_from=state, workers=1)
+
+    assert result.is_good
+    assert result.resumed == 6
+    assert not state.exists()
+
+
+@pytest.fixture
+def interrupted_at_the_end(table: Table, tmp_path: Path) -> Callable[[], Path]:
+    """Makes a state file in which every file is noted as good."""
+
+    def run() -> Path:
+        state = tmp_path / "state"
+
+        def stop(step: Progress) -> None:
+            if step.done == step.total:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            verify(table, progress=stop, resume_from=state, workers=1)
+        return state
+
+    return run
+
+
+def test_a_file_that_changed_after_it_was_noted_is_looked_at_again(table: Table, interrupted_at_the_end: Callable[[], Path]) -> None:
+    state = interrupted_at_the_end()
+    target = a_file(table, FileKind.DATA)
+    path_of(target.location).write_bytes(path_of(target.location).read_bytes() + b"\0")
+
+    assert set(bad_parts(verify(table, resume_from=state))) == {target.location}
+
+
+def test_a_forged_note_is_not_believed(table: Table, tmp_path: Path, interrupted_at_the_end: Callable[[], Path]) -> None:
+    target = a_file(table, FileKind.DATA)
+    flip(path_of(target.location), 60)
+    state = interrupted_at_the_end()
+    lines = [json.loads(line) for line in state.read_text().splitlines()]
+    noted = lines[1]
+    stat = path_of(target.location).stat()
+    forged = {**noted, "location": target.location, "length": stat.st_size}
+    state.write_text("".join(json.dumps(line) + "\n" for line in [*lines, forged]))
+
+    assert target.location in bad_parts(verify(table, resume_from=state))
+
+
+def test_a_note_of_a_quick_look_does_not_stand_for_a_full_one(table: Table, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    target = a_file(table, FileKind.DELETION_VECTOR)
+    flip(path_of(target.location), -20)
+
+    def stop(step: Progress) -> None:
+        if step.done == step.total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verify(table, False, progress=stop, resume_from=state, workers=1)
+    result = verify(table, resume_from=state)
+
+    assert result.resumed == 0
+    assert target.location in bad_parts(result)
+
+
+@pytest.mark.parametrize("cut", [1, 30, 200])
+def test_a_state_file_that_was_cut_loses_its_last_line_alone(table: Table, interrupted_at_the_end: Callable[[], Path], cut: int) -> None:
+    state = interrupted_at_the_end()
+    whole = len(state.read_text().splitlines()) - 1
+    state.write_bytes(state.read_bytes()[:-cut])
+
+    result = verify(table, resume_from=state)
+
+    assert result.is_good
+    assert whole - 2 <= result.resumed <= whole
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"something else\n", b'{"tablecrypt": "verify", "version": 2, "table-uuid": ""}\n', b"\x00\xff\n[]\n"]
+)
+def test_a_file_that_is_no_state_file_is_refused_and_kept(table: Table, tmp_path: Path, content: bytes) -> None:
+    state = tmp_path / "state"
+    state.write_bytes(content)
+
+    with pytest.raises(ConfigurationError, match="is not a state file"):
+        verify(table, resume_from=state)
+    assert state.read_bytes() == content
+
+
+def test_the_state_of_another_table_is_refused(table: Table, interrupted_at_the_end: Callable[[], Path]) -> None:
+    other = table.catalog.create_table("db.other", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    state = interrupted_at_the_end()
+
+    with pytest.raises(ConfigurationError, match="another table"):
+        verify(other, resume_from=state)
+
+
+def test_the_state_file_holds_no_key(table: Table, interrupted_at_the_end: Callable[[], Path]) -> None:
+    content = interrupted_at_the_end().read_text()
+
+    for file in files_of(table):
+        assert file.key is not None
+        assert file.key.encryption_key.reveal().hex() not in content
+
+
+def test_a_plain_table_is_refused(table: Table) -> None:
+    plain = table.catalog.create_table("db.plain", SCHEMA)
+
+    with pytest.raises(ConfigurationError, match="not an encrypted table"):
+        verify(plain)
+
+
+def test_a_key_service_that_is_down_is_not_taken_for_bad_files(aws: AwsServer, table: Table) -> None:
+    catalog = table.catalog
+    properties = {"kms.endpoint": "http://127.0.0.1:9", "encryption.kms.retry-budget-ms": "0"}
+    without_kms = EncryptedSqlCatalog(catalog.name, **{**catalog.properties, **properties})
+
+    with pytest.raises(KmsUnavailableError):
+        verify(without_kms.load_table("db.rows"))
+
+
+def test_a_table_in_a_bucket_is_verified(aws: AwsServer, tmp_path: Path) -> None:
+    bucket = aws.bucket("verified")
+    table = maintained_table(encrypted_sql_catalog(tmp_path, aws, {"warehouse": f"s3://{bucket}/warehouse"}))
+
+    assert verify(table, resume_from=tmp_path / "state").is_good
+
+
+def test_a_table_without_snapshots_is_good(table: Table) -> None:
+    empty = table.catalog.create_table("db.empty", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+
+    result = verify(empty)
+
+    assert (result.is_good, result.files) == (True, 0)
+
+
+def test_the_folder_of_a_table_is_not_changed(table: Table) -> None:
+    before = {path: path.read_bytes() for path in folder_of(table).rglob("*") if path.is_file()}
+    verify(table)
+
+    assert {path: path.read_bytes() for path in folder_of(table).rglob("*") if path.is_file()} == before
+
+
+def test_what_is_committed_meanwhile_waits_for_the_next_time(aws: AwsServer, warehouse: Path) -> None:
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws))
+    old = table.catalog.load_table("db.rows")
+    table.append(rows(500))
+
+    assert verify(old).snapshots == 3
+    assert verify(table.refresh()).snapshots == 4

@@ -1,0 +1,192 @@
+"""Reading encrypted ORC files that Java wrote: rows, rights, masks, projection, merged files."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as pyarrow_orc
+import pytest
+
+from tablecrypt import orc
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    FormatError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    KmsUnavailableError,
+    PlaintextRefusedError,
+)
+from tablecrypt.orc.keys import MasterKeyVersion
+from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, same_rows, sample_rows, vector, vector_keys, vector_rows
+
+PII = {"pii": ["text", "home"], "pii256": ["born"]}
+
+
+class CountingFile(io.BytesIO):
+    """Counts the bytes that are read."""
+
+    fetched = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self.fetched += len(data)
+        return data
+
+
+class CountingKeys(orc.LocalKeys):
+    """Counts what is asked of it, and may refuse or fail."""
+
+    def __init__(self, keys: Any, error: Exception | None = None) -> None:
+        super().__init__(keys)
+        self.asked: list[str] = []
+        self._error = error
+
+    def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
+        self.asked.append(str(master))
+        if self._error is not None:
+            raise self._error
+        return super().decrypt_local_key(master, encrypted)
+
+
+@pytest.mark.parametrize("name", VECTOR_NAMES)
+def test_what_java_wrote_reads_as_java_reads_it(name: str) -> None:
+    assert orc.read_table(vector(name), vector_keys()).to_pylist() == vector_rows(name).to_pylist()
+
+
+@pytest.mark.parametrize("name", VECTOR_NAMES)
+def test_masks_that_java_wrote_are_read_when_asked_for(name: str) -> None:
+    assert orc.read_table(vector(name), masked=True).to_pylist() == vector_rows(name, "masked").to_pylist()
+
+
+@pytest.mark.parametrize(("name", "column", "key"), [("flat_zlib", "ssn", "pii@0"), ("nested_zstd", "home", "pii256@0")])
+def test_without_rights_the_error_names_file_column_and_key(name: str, column: str, key: str) -> None:
+    for keys in (None, local_keys("other")):
+        with pytest.raises(KeyNotFoundError) as refused:
+            orc.read_table(vector(name), keys)
+        assert str(vector(name)) in str(refused.value)
+        assert repr(column) in str(refused.value)
+        if keys is None:
+            assert key in str(refused.value)
+
+
+def test_a_column_that_is_not_encrypted_needs_no_key_and_asks_for_none() -> None:
+    keys = CountingKeys({})
+    assert orc.read_table(vector("flat_zlib"), keys, columns=["id", "name"]).to_pydict() == {
+        name: vector_rows("flat_zlib")[name].to_pylist() for name in ("id", "name")
+    }
+    assert keys.asked == []
+
+
+def test_a_key_is_asked_once_for_each_column_and_file() -> None:
+    data = encrypted(sample_rows(300), PII, stripe_size=5000)
+    keys = CountingKeys({"pii": [bytes(range(16)), bytes(range(1, 17))], "pii256": [bytes(range(32))]})
+    orc.read_table(data, keys)
+    assert sorted(keys.asked) == ["pii256@0", "pii@1", "pii@1"]
+
+
+def test_with_the_keys_of_some_columns_the_others_are_masks() -> None:
+    rows = sample_rows()
+    read = orc.read_table(encrypted(rows, PII), local_keys("pii"), masked=True)
+    assert read["text"].to_pylist() == rows["text"].to_pylist()
+    assert read["home"].to_pylist() == rows["home"].to_pylist()
+    assert read["born"].null_count == len(rows)
+    assert read["public"].to_pylist() == rows["public"].to_pylist()
+
+
+@pytest.mark.parametrize("error", [KeyNotFoundError("gone"), KmsAccessDeniedError("denied")])
+def test_a_refusal_gives_masks_only_when_they_are_asked_for(error: Exception) -> None:
+    data = encrypted(sample_rows(), PII)
+    with pytest.raises(type(error), match="born"):
+        orc.read_table(data, CountingKeys({}, error))
+    assert orc.read_table(data, CountingKeys({}, error), masked=True)["text"].null_count == 100
+
+
+def test_an_outage_is_never_taken_for_a_missing_right() -> None:
+    data = encrypted(sample_rows(), PII)
+    for masked in (False, True):
+        with pytest.raises(KmsUnavailableError):
+            orc.read_table(data, CountingKeys({}, KmsUnavailableError("down")), masked=masked)
+
+
+def test_a_wrong_key_is_told_from_a_missing_one() -> None:
+    data = encrypted(sample_rows(), {"pii": ["text"]}, orc.LocalKeys({"pii": [bytes(16)]}))
+    with pytest.raises(AuthenticationError, match="text"):
+        orc.read_table(data, orc.LocalKeys({"pii": [b"\1" * 16]}), masked=True)
+
+
+def test_a_master_key_of_another_length_is_refused() -> None:
+    data = encrypted(sample_rows(), {"pii": ["text"]}, orc.LocalKeys({"pii": [bytes(16)]}))
+    with pytest.raises(FormatError, match="128-bit"):
+        orc.read_table(data, orc.LocalKeys({"pii": [bytes(32)]}))
+
+
+@pytest.mark.parametrize("columns", [["home.zip"], ["home.geo"], ["home.geo.lat", "public"], ["tags", "id"], []])
+def test_parts_of_encrypted_columns_are_read(columns: list[str]) -> None:
+    rows = sample_rows()
+    read = orc.read_table(encrypted(rows, {"pii": ["home", "tags", "attrs._value"]}), local_keys(), columns=columns)
+    for row, whole in zip(read.to_pylist(), rows.to_pylist(), strict=True) if columns else []:
+        for column in columns:
+            first, *path = column.split(".")
+            got, wanted = row[first], whole[first]
+            for part in path:
+                got, wanted = got and got[part], wanted and wanted[part]
+            assert got == wanted
+    assert set(read.column_names) == {column.split(".")[0] for column in columns}
+
+
+@pytest.mark.parametrize("name", ["nope", "home.nope", "tags._elem", "attrs._value", "id.x", ""])
+def test_an_unknown_column_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=repr(name)):
+        orc.read_table(encrypted(sample_rows(), {"pii": ["home"]}), local_keys(), columns=[name])
+
+
+def test_a_projection_fetches_what_it_needs() -> None:
+    wide = pa.table({f"c{number}": [f"{number} {row * 7919 % 100_003}" for row in range(5000)] for number in range(50)})
+    data = encrypted(wide, {"pii": wide.column_names}, stripe_size=500_000, compression="uncompressed")
+    file = CountingFile(data)
+    assert orc.read_table(file, local_keys(), columns=["c7"])["c7"].to_pylist() == wide["c7"].to_pylist()
+    assert file.fetched < len(data) / 5
+
+
+def test_every_kind_of_source_is_read(tmp_path: Any) -> None:
+    rows = sample_rows()
+    data = encrypted(rows, PII)
+    path = tmp_path / "rows.orc"
+    path.write_bytes(data)
+    with path.open("rb") as opened, pa.OSFile(str(path)) as arrow_file:
+        for source in (path, str(path), data, memoryview(data), pa.py_buffer(data), io.BytesIO(data), opened, arrow_file):
+            assert same_rows(orc.read_table(source, local_keys()), rows)
+        assert not opened.closed
+        assert not arrow_file.closed
+
+
+def test_a_plain_orc_file_is_refused() -> None:
+    sink = pa.BufferOutputStream()
+    pyarrow_orc.write_table(sample_rows(), sink)
+    with pytest.raises(PlaintextRefusedError, match="pyarrow"):
+        orc.read_table(sink.getvalue(), local_keys())
+
+
+class BrokenStore(io.BytesIO):
+    """Fails once `good` reads are done."""
+
+    def __init__(self, data: bytes, good: int) -> None:
+        super().__init__(data)
+        self._good = good
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._good -= 1
+        if self._good < 0:
+            raise PermissionError(13, "Access Denied")
+        return super().read(size)
+
+
+@pytest.mark.parametrize("good", range(6))
+def test_an_error_of_the_store_passes_through(good: int) -> None:
+    data = encrypted(sample_rows(3000), PII, stripe_size=100_000, compression="uncompressed")
+    with pytest.raises(PermissionError, match="Access Denied"):
+        orc.read_table(BrokenStore(data, good), local_keys())

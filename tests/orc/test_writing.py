@@ -1,0 +1,314 @@
+"""What write_table puts into a file: rows that come back, no plaintext of encrypted columns anywhere, statistics of the true values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as pyarrow_orc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tablecrypt import orc
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError
+from tablecrypt.orc.column_keys import ColumnKeys
+from tablecrypt.orc.messages import BLOOM_FILTER_KINDS, StreamKind
+from tablecrypt.orc.plain_view import UNENCRYPTED, place_streams
+from tablecrypt.orc.source import FileSource
+from tablecrypt.orc.tail import Tail, read_tail
+from tests.support.orc_files import CODECS, EVERY_COLUMN, encrypted, local_keys, same_rows, sample_rows, visible_parts
+from tests.support.plaintext import CANARY
+
+SECRET_TEXT = ["text", "raw", "home.zip", "tags._elem", "attrs._value"]
+
+
+def tail_of(data: bytes) -> Tail:
+    return read_tail(FileSource(data))
+
+
+def streams_of(data: bytes) -> list[tuple[int, int, int]]:
+    """(group, column, kind) of each stream of the first stripe."""
+    source = FileSource(data)
+    tail = read_tail(source)
+    placed = place_streams(tail.read_stripe_footer(source, tail.stripes[0]), tail.stripes[0], "memory")
+    return [(one.group, one.stream.column, one.stream.kind) for one in placed]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("key", ["pii", "pii256"])
+@pytest.mark.parametrize("stripe_size", [3_000, 2**26])
+def test_rows_come_back_through_every_codec_key_length_and_number_of_stripes(codec: str, key: str, stripe_size: int) -> None:
+    rows = sample_rows(300)
+    data = encrypted(rows, {key: list(EVERY_COLUMN)}, compression=codec, stripe_size=stripe_size)
+    assert same_rows(orc.read_table(data, local_keys(key)), rows)
+    assert (len(tail_of(data).stripes) > 3) == (stripe_size == 3_000)
+
+
+@pytest.mark.parametrize("column", EVERY_COLUMN)
+def test_each_type_is_encrypted_alone_and_null_without_its_key(column: str) -> None:
+    rows = sample_rows()
+    data = encrypted(rows, {"pii": [column]})
+    assert same_rows(orc.read_table(data, local_keys()), rows)
+    masked = orc.read_table(data, masked=True)
+    assert masked[column].null_count == len(rows)
+    assert same_rows(masked.drop_columns([column]), rows.drop_columns([column]))
+
+
+def test_sub_columns_keep_their_parents_in_the_clear() -> None:
+    rows = sample_rows()
+    data = encrypted(rows, {"pii": ["home.zip", "tags._elem"], "pii256": ["attrs._value", "home.geo.lat"]})
+    assert same_rows(orc.read_table(data, local_keys()), rows)
+    masked = orc.read_table(data, masked=True).to_pylist()
+    for mask, row in zip(masked, rows.to_pylist(), strict=True):
+        assert mask["home"] == (row["home"] and {"zip": None, "geo": {"lat": None}})
+        assert mask["tags"] == (None if row["tags"] is None else [None] * len(row["tags"]))
+        assert mask["attrs"] == (row["attrs"] and [(key, None) for key, _ in row["attrs"]])
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("mask", ["nullify", "redact", "sha256", orc.KeyedHash(b"k" * 16)], ids=str)
+def test_no_plaintext_of_an_encrypted_column_is_in_the_file(codec: str, mask: Any) -> None:
+    rows = sample_rows(500)
+    options = {"compression": codec, "stripe_size": 20_000, "bloom_filter_columns": ["text", "raw", "home.zip", "id"]}
+    data = encrypted(rows, {"pii": SECRET_TEXT}, mask=dict.fromkeys(SECRET_TEXT, mask), **options)
+    parts = list(visible_parts(data))
+    assert len(parts) > 50
+    for where, content in parts:
+        assert CANARY[:12].encode() not in content, where
+
+
+def test_the_look_for_plaintext_finds_it_where_it_may_be() -> None:
+    data = encrypted(sample_rows(500), {"pii": ["text"]}, stripe_size=20_000)
+    found = {where.split("(")[0] for where, content in visible_parts(data) if CANARY[:12].encode() in content}
+    assert found >= {"the footer", "the stripe statistics", "stream Stream"}
+
+
+def test_statistics_of_encrypted_columns_are_those_of_all_rows_and_open_with_the_key_alone() -> None:
+    rows = sample_rows(400)
+    plain = pa.BufferOutputStream()
+    pyarrow_orc.write_table(rows, plain, compression="zstd")
+    wanted = tail_of(plain.getvalue()).file_statistics
+    tail = tail_of(encrypted(rows, {"pii": [name for name in rows.column_names if name != "id"]}, stripe_size=10_000))
+    keys = ColumnKeys(tail, local_keys())
+    assert len(tail.stripes) > 3
+    for number, variant in enumerate(keys.encryption.variants):
+        assert keys.file_statistics(number) == [wanted[column] for column in tail.schema[variant.root].subtree]
+        for column in tail.schema[variant.root].subtree:
+            assert tail.file_statistics[column] != wanted[column]
+    assert tail.file_statistics[1] == wanted[1]
+
+
+def test_bloom_filters_hold_true_values_and_are_encrypted_with_them() -> None:
+    data = encrypted(sample_rows(), {"pii": ["text", "home"]}, bloom_filter_columns=["id", "text", "home.zip"])
+    schema = tail_of(data).schema
+    filters = {(group, column) for group, column, kind in streams_of(data) if kind in BLOOM_FILTER_KINDS}
+    # Variants are in the order of columns: text before home.
+    assert filters == {(UNENCRYPTED, schema.find("id").id), (0, schema.find("text").id), (1, schema.find("home.zip").id)}
+    assert same_rows(orc.read_table(data, local_keys()), sample_rows())
+
+
+@pytest.mark.parametrize("column", ["home", "tags", "nope"])
+def test_a_bloom_filter_needs_a_column_of_values(column: str) -> None:
+    with pytest.raises(ConfigurationError, match=column):
+        encrypted(sample_rows(), {"pii": ["text"]}, bloom_filter_columns=[column])
+
+
+def test_no_two_streams_of_a_file_share_an_iv_under_one_key() -> None:
+    data = encrypted(sample_rows(300), {"pii": list(EVERY_COLUMN)}, stripe_size=5_000)
+    tail = tail_of(data)
+    source = FileSource(data)
+    assert tail.encryption is not None
+    used: list[tuple[int, int, int, int]] = []
+    for stripe in tail.stripes:
+        placed = place_streams(tail.read_stripe_footer(source, stripe), stripe, "memory")
+        used += [(one.group, one.stream.column, one.stream.kind, stripe.encrypt_id) for one in placed if one.group != UNENCRYPTED]
+    after = len(tail.stripes) + 1
+    for number, variant in enumerate(tail.encryption.variants):
+        used += [(number, stream.column, stream.kind, after) for stream in variant.stripe_statistics]
+        used.append((number, variant.root, StreamKind.FILE_STATISTICS, after))
+    assert len(used) == len(set(used))
+    assert len({variant.encrypted_key for variant in tail.encryption.variants}) == len(EVERY_COLUMN)
+
+
+def test_two_files_of_the_same_rows_share_no_encrypted_stream() -> None:
+    def streams(data: bytes) -> set[bytes]:
+        source = FileSource(data)
+        tail = read_tail(source)
+        placed = place_streams(tail.read_stripe_footer(source, tail.stripes[0]), tail.stripes[0], "memory")
+        return {source.read_at(one.offset, one.stream.length) for one in placed if one.group != UNENCRYPTED and one.stream.length > 3}
+
+    first, second = (encrypted(sample_rows(), {"pii": ["text", "home"]}) for _ in range(2))
+    assert streams(first)
+    assert not streams(first) & streams(second)
+
+
+def test_the_newest_key_version_writes_and_older_files_still_open() -> None:
+    rows = sample_rows()
+    first, second = b"1" * 16, b"2" * 32
+    old = encrypted(rows, {"pii": ["text"]}, orc.LocalKeys({"pii": [first]}))
+    rolled = orc.LocalKeys({"pii": [first, second]})
+    new = encrypted(rows, {"pii": ["text"]}, rolled)
+    assert [str(tail_of(data).encryption.keys[0]) for data in (old, new)] == ["pii@0", "pii@1"]  # type: ignore[union-attr]
+    for data in (old, new):
+        assert same_rows(orc.read_table(data, rolled), rows)
+    with pytest.raises(KeyNotFoundError, match="version 1"):
+        orc.read_table(new, orc.LocalKeys({"pii": [first]}))
+
+
+def test_a_mask_without_encryption_is_all_that_the_file_has() -> None:
+    rows = sample_rows().select(["id", "text", "raw"])
+    data = encrypted(rows, {"pii": ["raw"]}, mask={"text": "redact"})
+    read = orc.read_table(data, local_keys())["text"].to_pylist()
+    assert read[0] == "x9xxxx.xxxxxxxxx.xxxx.xxx.xxxxxx 9"
+    assert not [where for where, content in visible_parts(data) if CANARY.encode() in content]
+
+
+def test_the_footer_says_which_masks_were_applied() -> None:
+    data = encrypted(sample_rows(), {"pii": ["text", "born", "raw"]}, mask={"text": "sha256", "born": "redact,Yy,2000"})
+    tail = tail_of(data)
+    assert tail.encryption is not None
+    described = b"".join(tail.encryption.masks)
+    for part in (b"nullify", b"sha256", b"redact", b"Yy", b"2000"):
+        assert part in described
+
+
+def test_attributes_of_the_file_that_rows_came_from_do_not_stay() -> None:
+    again = orc.read_table(encrypted(sample_rows(), {"pii": ["text"]}), local_keys())
+    assert again.schema.field("text").metadata == {b"encrypt": b"pii", b"mask": b"nullify"}
+    data = encrypted(again, {"pii256": ["raw"]})
+    schema = orc.read_table(data, local_keys()).schema
+    assert not schema.field("text").metadata
+    assert schema.field("raw").metadata[b"encrypt"] == b"pii256"
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_files_of_few_rows_are_whole(rows: int) -> None:
+    table = sample_rows(rows)
+    data = encrypted(table, {"pii": ["text", "home"]})
+    assert same_rows(orc.read_table(data, local_keys()), table)
+    assert orc.verify(data, local_keys()).rows == rows
+    with pytest.raises(KeyNotFoundError):
+        orc.read_table(data)
+
+
+class RecordingSink:
+    """Keeps what is written, and how many batches had been taken from the source each time."""
+
+    def __init__(self, source: CountedBatches) -> None:
+        self.data = bytearray()
+        self.taken: list[int] = []
+        self._source = source
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+        self.taken.append(self._source.taken)
+
+
+class CountedBatches:
+    """Ten batches of fifty rows, and how many of them were taken."""
+
+    def __init__(self) -> None:
+        self.tables = [sample_rows(50, first) for first in range(0, 500, 50)]
+        self.taken = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for table in self.tables:
+            self.taken += 1
+            yield from table.to_batches()
+
+
+def test_a_stripe_is_written_before_the_rows_of_the_next_are_taken() -> None:
+    source = CountedBatches()
+    sink = RecordingSink(source)
+    rows = pa.RecordBatchReader.from_batches(source.tables[0].schema, iter(source))
+    orc.write_table(rows, sink, encrypt={"pii": ["text"]}, keys=local_keys(), stripe_size=source.tables[0].nbytes // 2)
+    assert set(sink.taken) >= set(range(1, 11))
+    assert same_rows(orc.read_table(sink.data, local_keys()), pa.concat_tables(source.tables))
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(1, 4_000))
+def test_slices_and_chunks_make_no_difference(start: int, length: int, stripe_size: int) -> None:
+    whole = pa.concat_tables([sample_rows(30), sample_rows(40, 30), sample_rows(10, 70)])
+    rows = whole.slice(start, length)
+    encrypt = {"pii": ["home.zip", "tags._elem", "text"], "pii256": ["attrs"]}
+    data = encrypted(rows, encrypt, mask={"home.zip": "redact", "attrs": "sha256"}, stripe_size=stripe_size, compression="uncompressed")
+    assert same_rows(orc.read_table(data, local_keys()), rows)
+
+
+def test_a_path_is_written_and_removed_again_when_writing_fails(tmp_path: Path) -> None:
+    path = tmp_path / "rows.orc"
+    orc.write_table(sample_rows(), path, encrypt={"pii": ["text"]}, keys=local_keys())
+    assert same_rows(orc.read_table(path, local_keys()), sample_rows())
+
+    def failing() -> Any:
+        yield from sample_rows().to_batches()
+        raise OSError("the source is gone")
+
+    reader = pa.RecordBatchReader.from_batches(sample_rows().schema, failing())
+    with pytest.raises(OSError, match="gone"):
+        orc.write_table(reader, path, encrypt={"pii": ["text"]}, keys=local_keys(), stripe_size=1)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("encrypt", "options", "said"),
+    [
+        ({}, {}, "no column is to be encrypted"),
+        ({"pii": []}, {}, "no column is to be encrypted"),
+        ({"pii": ["nope"]}, {}, "no column 'nope'"),
+        ({"pii": ["text", "text"]}, {}, "twice"),
+        ({"pii": ["text"], "other": ["text"]}, {}, "twice"),
+        ({"pii": ["home"], "other": ["home.zip"]}, {}, "twice"),
+        ({"pii": ["home.zip", "home"]}, {}, "twice"),
+        ({"pii": ["text"]}, {"mask": {"text": "rot13"}}, "no mask 'rot13'"),
+        ({"pii": ["text"]}, {"mask": {"nope": "nullify"}}, "no column 'nope'"),
+        ({"pii": ["number"]}, {"mask": {"number": "sha256"}}, "no text or bytes"),
+        ({"pii": ["attrs._key"]}, {}, "keys of the map"),
+        ({"pii": ["text"]}, {"compression": "lzo"}, "pyarrow cannot write"),
+        ({"pii": ["text"]}, {"compression_block_size": -1}, "pyarrow cannot write"),
+        ({"pii": ["text"]}, {"stripe_size": 0}, "stripe size"),
+        ({"pii": ["text"]}, {"colour": "red"}, "colour"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_a_byte_is(encrypt: Any, options: Any, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.orc"
+    with pytest.raises(ConfigurationError, match=said):
+        orc.write_table(sample_rows(), path, encrypt=encrypt, keys=local_keys(), **options)
+    assert not path.exists()
+
+
+def test_types_that_orc_does_not_have_are_refused() -> None:
+    rows = pa.table({"text": ["a"], "span": pa.array([1], pa.duration("s"))})
+    with pytest.raises(ConfigurationError, match="pyarrow cannot write"):
+        encrypted(rows, {"pii": ["text"]})
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    rows = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    with pytest.raises(ConfigurationError, match="name of its own"):
+        encrypted(rows, {"pii": ["text"]})
+
+
+def test_a_key_that_is_not_there_or_not_allowed_leaves_no_file(tmp_path: Path) -> None:
+    class Refusing(orc.LocalKeys):
+        def current_version(self, name: str) -> orc.MasterKeyVersion:
+            raise KmsAccessDeniedError("denied")
+
+    path = tmp_path / "rows.orc"
+    with pytest.raises(KeyNotFoundError, match="absent"):
+        orc.write_table(sample_rows(), path, encrypt={"absent": ["text"]}, keys=local_keys())
+    with pytest.raises(KmsAccessDeniedError):
+        orc.write_table(sample_rows(), path, encrypt={"pii": ["text"]}, keys=Refusing({}))
+    assert not path.exists()
+
+
+def test_names_with_dots_are_found() -> None:
+    rows = pa.table({"a.b": [CANARY], "a": [{"b": 1, "b.c": {"d": CANARY}}]})
+    data = encrypted(rows, {"pii": ["a.b", "a.b.c.d"]})
+    assert orc.read_table(data, local_keys()).to_pylist() == rows.to_pylist()
+    masked = orc.read_table(data, masked=True).to_pylist()
+    assert masked == [{"a.b": None, "a": {"b": 1, "b.c": {"d": None}}}]

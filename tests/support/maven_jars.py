@@ -1,0 +1,46 @@
+"""Jars from Maven Central, fetched the first time by the Ivy that pyspark carries, and kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.support.java_version import java_executable
+
+_CACHE: Final = Path.home() / ".cache" / "tablecrypt-tests"
+
+
+def pyspark_jars() -> Path:
+    """The folder of the jars that pyspark brings along."""
+    import pyspark
+
+    return Path(pyspark.__file__).parent / "jars"
+
+
+def fetched_jars(ivy_file: Path, name: str) -> Path:
+    """Return the cache's folder `name` with all jars that an Ivy file names."""
+    folder = _CACHE / name
+    if not folder.is_dir():
+        _fetch(ivy_file, folder)
+    return folder
+
+
+def _fetch(ivy_file: Path, folder: Path) -> None:
+    ivy = next(pyspark_jars().glob("ivy-[0-9]*.jar"))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        jars = Path(scratch) / "jars"
+        pattern = f"{jars}/[artifact](-[classifier])-[revision].[ext]"
+        java = java_executable() or "java"
+        command = [java, "-jar", str(ivy), "-warn", "-ivy", str(ivy_file), "-cache", f"{scratch}/cache", "-retrieve", pattern]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode:
+            raise RuntimeError(f"the jars of {ivy_file.name} could not be fetched:\n{(run.stdout + run.stderr)[-4000:]}")
+        try:
+            jars.rename(folder)
+        except OSError:
+            # Another process was faster: its folder is complete, since it came here by a rename too.
+            if not folder.is_dir():
+                raise
