@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Final
 
+from tablecrypt import parquet
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
+from tablecrypt.parquet.inspection import ModuleInspection
+
+_PARQUET_MAGICS: Final = (b"PARE", b"PAR1")
 
 
 def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | None) -> dict[str, Any]:
@@ -19,7 +23,7 @@ def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | Non
         key_metadata: its key, for what is said inside; None: only what can be seen without one.
 
     Raises:
-        FormatError: it is of neither encrypted format.
+        FormatError: it is neither an AGS1 stream nor Parquet.
         TamperedFileError, PlaintextRefusedError: it is not what it should be.
     """
     raw.seek(0, os.SEEK_END)
@@ -30,7 +34,10 @@ def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | Non
     if head.startswith(ags1.MAGIC):
         ags1.check_header(head, location)
         return {**described, **_ags1_layers(length, location)}
-    raise FormatError(f"{location}: begins with {head[:4]!r}: neither an AGS1 stream nor an encrypted Parquet file")
+    if head.startswith(_PARQUET_MAGICS):
+        raw.seek(0)
+        return {**described, "format": "Parquet", **_parquet_layers(raw, location, key_metadata)}
+    raise FormatError(f"{location}: begins with {head[:4]!r}: neither an AGS1 stream nor a Parquet file")
 
 
 def _key(key_metadata: StandardKeyMetadata | None) -> dict[str, Any]:
@@ -57,3 +64,27 @@ def _ags1_layers(length: int, location: str) -> dict[str, Any]:
         "last_block_offset": ags1.block_offset(blocks - 1),
         "last_block_length": ags1.block_plaintext_length(blocks - 1, plaintext),
     }
+
+
+def _parquet_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | None) -> dict[str, Any]:
+    keys = None if key_metadata is None else parquet.FileKeys.of_table_file(key_metadata)
+    found = parquet.inspect(raw, keys, location=location)
+    columns = [
+        {"row_group": group.ordinal, "column": chunk.path, "key": chunk.key, "locked": chunk.locked, "modules": _modules(chunk.modules)}
+        for group in found.row_groups or ()
+        for chunk in group.chunks
+    ]
+    return {
+        "footer": found.footer,
+        "algorithm": found.algorithm,
+        "needs_aad_prefix": found.needs_aad_prefix,
+        "footer_modules": _modules(found.footer_modules),
+        "columns": columns,
+    }
+
+
+def _modules(modules: tuple[ModuleInspection, ...]) -> list[dict[str, Any]]:
+    return [
+        {"type": each.type, "page": each.page, "offset": each.offset, "size": each.size, "cipher": each.cipher, "key": each.key}
+        for each in modules
+    ]

@@ -24,7 +24,7 @@ from pyiceberg.typedef import Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance.migration import Migration
+from tablecrypt.maintenance.migration import Migration, migration_journal
 from tablecrypt.maintenance.plaintext_left import PlaintextLeft, delete_plaintext_of, plaintext_left
 from tablecrypt.maintenance.progress import ProgressListener, unheard
 from tablecrypt.maintenance.runner import runner_for
@@ -139,13 +139,13 @@ class _Run:
                 if attempts == _ATTEMPTS:
                     raise
                 continue
-            migration.journal().remove()
             migrated = replace(_planned(migration), resumed=resumed, snapshot_id=snapshot_id)
         found = current.metadata.properties.get(names.KEY_ID.name)
         if found != key_id:
             raise ConfigurationError(f"{'.'.join(table.name())} is encrypted already, under {found}")
         if self.dry_run:
             return migrated
+        migration_journal(current).remove()
         deleted = delete_plaintext_of(current) if delete_plaintext else 0
         return replace(migrated, deleted=deleted, left=tuple(plaintext_left(current)))
 
@@ -159,7 +159,7 @@ class _Run:
             return _planned(migration)
         resumed, encrypted = self._encrypted(migration)
         snapshot_id = migration.register_as(identifier, encrypted)
-        migration.journal().remove()
+        migration_journal(migration.table).remove()
         return replace(_planned(migration), resumed=resumed, snapshot_id=snapshot_id)
 
     def _encrypted(self, migration: Migration) -> tuple[int, dict[str, EncryptedDataFile]]:

@@ -75,7 +75,7 @@ class Migration:
             KmsError: the KMS refused the key; nothing was written.
         """
         self._io.manager.check_usable(self._metadata.key_ring)
-        journal = self.journal()
+        journal = migration_journal(self.table)
         encrypted = {location: new for location, new in journal.load().items() if location in self.files}
         resumed = len(encrypted)
 
@@ -85,10 +85,6 @@ class Migration:
 
         make_new_files(self.files, encrypted, runner, migrate_file, work_of, journal, VERB, progress)
         return resumed, encrypted
-
-    def journal(self) -> Journal:
-        """Return what says which files are done."""
-        return Journal(self._io, self._metadata, (), VERB)
 
     def commit_in_place(self, encrypted: Mapping[str, EncryptedDataFile]) -> int | None:
         """Commit, and return the id of the snapshot; None for a table without any.
@@ -144,6 +140,11 @@ class Migration:
                     "rewrite the table's data as Parquet first"
                 )
         return {location: file for location, file in files.items() if file.content != DataFileContent.POSITION_DELETES}
+
+
+def migration_journal(table: EncryptedTable) -> Journal:
+    """Return what says which files of a migration to this table are done."""
+    return Journal(cast(TableFileIO, table.io), table.metadata, (), VERB)
 
 
 def _beginning_at(metadata: EncryptedTableMetadata, location: str) -> EncryptedTableMetadata:

@@ -121,7 +121,7 @@ def reencrypt(
         if location in plan.files and len(key_metadata_of(new).encryption_key) == key_length
     }
     resumed = len(swaps)
-    unused = [new.file_path for location, new in earlier.items() if location not in swaps]
+    unused = [new.file_path for location, new in earlier.items() if location not in swaps and new.file_path not in plan.files]
 
     def work_of(file: DataFile) -> FileWork[ReencryptWork]:
         return reencrypt_work(file, key_length)

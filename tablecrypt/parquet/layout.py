@@ -171,12 +171,12 @@ class Chunk:
         return self.pages_by(self.metadata)[1]
 
     def pages_by(self, metadata: Struct) -> tuple[Span, bool]:
-        """Where the pages lie by that metadata, and whether the first is a dictionary. Some writers say that one is at 0 for none."""
+        """Where the pages lie by that metadata, and whether the first is a dictionary. Offset 0 is for none, of either kind."""
         with described(self.location, f"the metadata of {self.place}"):
             start = metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
             dictionary = metadata.optional_integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET) or 0
             length = metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE)
-        has_dictionary = 0 < dictionary <= start
+        has_dictionary = dictionary > 0 and (dictionary < start or start == 0)
         span = Span(dictionary if has_dictionary else start, length)
         return self._file.checked(span, f"the pages of {self.place}"), has_dictionary
 

@@ -142,8 +142,7 @@ class ModularWriter:
             if not data_pages and dictionary_offset is None:
                 raise FormatError("it has no pages")
             uncompressed = metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) + header_growth
-        first = data_pages[0].start if data_pages else self._sink.position
-        metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, first)
+        metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, data_pages[0].start if data_pages else 0)
         metadata.set(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE, thrift.I64, uncompressed)
         metadata.set(ColumnMetaData.TOTAL_COMPRESSED_SIZE, thrift.I64, self._sink.position - start)
         if dictionary_offset is not None:

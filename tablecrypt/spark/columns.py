@@ -157,6 +157,5 @@ def _children(array: pa.Array, iceberg: IcebergType) -> list[tuple[pa.Array, Nes
     if isinstance(iceberg, ListType):
         return [(array.flatten(), iceberg.element_field, "element")]
     if isinstance(iceberg, MapType):
-        entries = array.cast(pa.list_(pa.struct([array.type.key_field, array.type.item_field]))).flatten()
-        return [(entries.field(1), iceberg.value_field, "value")]
+        return [(pa.ListArray.from_arrays(array.offsets, array.items).flatten(), iceberg.value_field, "value")]
     return []

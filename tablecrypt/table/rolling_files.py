@@ -44,6 +44,12 @@ class _Rows:
         self.count += batch.num_rows
         self.size += batch.nbytes
 
+    def take_combined(self) -> list[pa.RecordBatch]:
+        """Return the rows in one batch, which is brought into the file's columns faster than many, and hold the many no longer."""
+        combined = pa.Table.from_batches(self.batches).combine_chunks().to_batches()
+        self.batches.clear()
+        return combined
+
 
 def write_stream(writer: DataFileWriter, rows: pa.RecordBatchReader, target_size: int) -> list[DataFile]:
     """Write a stream and return its files, in the order in which they were finished.
@@ -158,8 +164,7 @@ class _RollingFiles:
                 self._finish(next(iter(self._open)))
             file = self._writer.begin(next(self._writer.counter), rows.partition_key)
         self._open[key] = file
-        # One batch is brought into the file's columns faster than many small ones.
-        file.write(pa.Table.from_batches(rows.batches).combine_chunks().to_batches())
+        file.write(rows.take_combined())
         if file.length >= self._target_size:
             self._finish(key)
 

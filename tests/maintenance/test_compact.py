@@ -94,6 +94,19 @@ def test_short_files_become_one_for_each_partition_and_rows_keep_their_identity(
     assert heard[-1].done == 12
 
 
+def test_new_files_are_as_old_as_the_snapshot_that_was_read(new_table: NewTable) -> None:
+    """So an equality delete that others commit while files are rewritten is younger than the new files, and deletes from them too."""
+    table = new_table()
+    fill(table)
+    read = table.refresh().current_snapshot()
+    assert read is not None
+
+    compact(table)
+
+    tasks = list(table.refresh().scan().plan_files())
+    assert {task.data_sequence_number for task in tasks} == {read.sequence_number}  # type: ignore[attr-defined]
+
+
 def test_a_second_compaction_finds_nothing_to_do(new_table: NewTable) -> None:
     table = new_table()
     fill(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -197,26 +198,55 @@ TRANSFORMS: Final[list[tuple[str, Transform[Any, Any]]]] = [
 ]
 
 
-def test_partition_values_and_folders_are_those_of_the_portable_path(spark: SparkSession, lake: Lake) -> None:
-    schema = Schema(*(NestedField(number, name, kind) for number, (name, (kind, _)) in enumerate(SOURCES.items(), 1)))
-    rows = spark.range(0, 24, 1, 1).selectExpr(*(f"cast({text} as {spark_name(kind)}) as {name}" for name, (kind, text) in SOURCES.items()))
-    specs = [TRANSFORMS[0::2], TRANSFORMS[1::2]]
-    for number, fields in enumerate(unique_sources(specs[0] + specs[1])):
+def test_partition_values_are_those_of_the_rows(spark: SparkSession, lake: Lake) -> None:
+    fields = [NestedField(number, name, kind) for number, (name, (kind, _)) in enumerate(SOURCES.items(), 2)]
+    schema = Schema(NestedField(1, "id", LongType()), *fields)
+    columns = ["id", *(f"cast({text} as {spark_name(kind)}) as {name}" for name, (kind, text) in SOURCES.items())]
+    rows = spark.range(0, 24, 1, 1).selectExpr(*columns)
+    values = {row["id"]: row for row in rows.toArrow().to_pylist()}
+    for number, transforms in enumerate(unique_sources(TRANSFORMS)):
         spec = PartitionSpec(
             *(
-                PartitionField(schema.find_field(source).field_id, 1000 + at, transform, f"part {at}")
-                for at, (source, transform) in enumerate(fields)
+                PartitionField(schema.find_field(source).field_id, 1000 + at, transform, f"part{at}")
+                for at, (source, transform) in enumerate(transforms)
             )
         )
-        found: dict[str, Any] = {}
-        for path in ("jvm", "python"):
-            table = create(lake, f"db.{path}{number}", schema, spec)
-            write(rows, lake, f"db.{path}{number}", path=path)
-            found[path] = Counter(
-                (str(file.partition), file.file_path.rpartition("/")[0].rpartition("/data/")[2], file.record_count)
-                for file in data_files(table)
-            )
-        assert found["jvm"] == found["python"]
+        table = create(lake, f"db.parts{number}", schema, spec)
+
+        write(rows, lake, f"db.parts{number}")
+
+        seen = 0
+        for file in data_files(table):
+            for row_id in parquet(table, file).read(["id"])["id"].to_pylist():
+                assert list(file.partition) == [
+                    transform.transform(SOURCES[source][0])(internal(values[row_id][source])) for source, transform in transforms
+                ]
+                seen += 1
+        assert seen == 24
+
+
+def internal(value: Any) -> Any:
+    """A value as Iceberg's transforms take it."""
+    if isinstance(value, dt.datetime):
+        return (value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+    return (value - dt.date(1970, 1, 1)).days if isinstance(value, dt.date) else value
+
+
+def test_partitions_and_their_folders_are_those_of_the_portable_path(spark: SparkSession, lake: Lake) -> None:
+    names = ["text", "long", "day", "raw", "flag"]
+    schema = Schema(*(NestedField(number, name, SOURCES[name][0]) for number, name in enumerate(names, 1)))
+    transforms = [IdentityTransform(), BucketTransform(3), MonthTransform(), IdentityTransform(), IdentityTransform()]
+    spec = PartitionSpec(*(PartitionField(at, 999 + at, transform, f"part {at}") for at, transform in enumerate(transforms, 1)))
+    rows = spark.range(0, 24, 1, 1).selectExpr(*(f"{SOURCES[name][1]} as {name}" for name in names))
+    found = {}
+    for path in ("jvm", "python"):
+        table = create(lake, f"db.{path}", schema, spec)
+        write(rows, lake, f"db.{path}", path=path)
+        found[path] = Counter(
+            (str(file.partition), file.file_path.rpartition("/")[0].rpartition("/data/")[2], file.record_count)
+            for file in data_files(table)
+        )
+    assert found["jvm"] == found["python"]
 
 
 def unique_sources(transforms: list[tuple[str, Transform[Any, Any]]]) -> list[list[tuple[str, Transform[Any, Any]]]]:
@@ -258,7 +288,11 @@ def test_columns_are_matched_by_name_widened_and_filled_with_nulls_at_every_leve
         NestedField(3, "price", DecimalType(12, 2)),
         NestedField(4, "absent", MapType(5, StringType(), 6, DateType())),
         NestedField(10, "s", wide),
-        NestedField(20, "list", ListType(21, StructType(NestedField(22, "x", LongType()), NestedField(23, "y", StringType())))),
+        NestedField(
+            20,
+            "list",
+            ListType(21, StructType(NestedField(22, "x", LongType()), NestedField(23, "y", StringType())), element_required=False),
+        ),
         NestedField(
             30,
             "map",
@@ -355,7 +389,7 @@ def test_table_properties_shape_the_files(spark: SparkSession, lake: Lake) -> No
         ([NestedField(2, "ref", UUIDType())], (), {}, "ref: uuid is translated by Python"),
         ([NestedField(2, "code", FixedType(4))], (), {}, r"code: fixed\[4\] is translated by Python"),
         ([NestedField(2, "ID", LongType())], (), {}, "names of columns differ in case alone"),
-        ([NestedField(2, "kind", StringType(), write_default="x")], (), {}, "the DataFrame lacks kind, which has a write-default"),
+        ([], (), {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "11"}, "the codec gzip of level 11"),
         ([], (), {"write.parquet.compression-codec": "brotli"}, "Parquet's Java writer does not have the codec brotli"),
     ],
 )
@@ -371,6 +405,18 @@ def test_what_cannot_be_served_is_refused_with_the_reason_and_written_portably(
 
     assert not written_by_jvm(table)
     assert table.scan().to_arrow()["id"].to_pylist() == [0, 1, 2]
+
+
+def test_a_column_with_a_write_default_that_rows_lack_is_left_to_the_portable_path(spark: SparkSession, lake: Lake) -> None:
+    table = create(lake, "db.defaults", Schema(NestedField(1, "id", LongType())))
+    with table.update_schema() as change:
+        change.add_column("kind", StringType(), default_value="x")
+
+    with pytest.raises(ConfigurationError, match="the DataFrame lacks kind, which has a write-default"):
+        write(spark.range(3), lake, "db.defaults")
+    write(spark.sql("select 1L as id, 'y' as kind"), lake, "db.defaults")
+    write(spark.range(1), lake, "db.defaults", path=None)
+    assert sorted(table.refresh().scan().to_arrow()["kind"].to_pylist()) == ["x", "y"]
 
 
 def test_a_path_that_does_not_fit_the_mode_is_refused(spark: SparkSession, lake: Lake) -> None:

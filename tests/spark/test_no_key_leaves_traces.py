@@ -48,7 +48,7 @@ def traces(java_runtime: None, traced_lake: Lake, tmp_path_factory: pytest.TempP
     }
     with (folder / "driver.log").open("wb") as log:
         run = subprocess.run(
-            [sys.executable, str(JOB)], input=json.dumps(job).encode(), stdout=log, stderr=log, check=False, timeout=600, cwd=folder
+            [sys.executable, str(JOB)], input=json.dumps(job).encode(), stdout=log, stderr=log, check=False, timeout=800, cwd=folder
         )
     assert run.returncode == 0, (folder / "driver.log").read_text(errors="replace")[-6000:]
     return folder

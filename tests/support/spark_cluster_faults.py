@@ -1,8 +1,9 @@
 """A Spark application on two hosts in which everything that can happen to a task happens, again and again.
 
 Takes JSON on standard input: `folder`, `properties` of the catalog, `warehouse`, its folder, `read` and `written`, names of tables with columns
-id and note, `rows`, how many ids from 0 on the first of them holds, and `canary`. For each (verb, path, fault) it runs as many jobs as `times` says, and looks
-after each whether the rows are exact. Its last line of output is JSON: for each the number of jobs with exact rows.
+id and note, `rows`, how many ids from 0 on the first of them holds, and `canary`. `jobs` is a list of
+(verb, path, how often); each is run with every fault, and after each job it looks whether the rows are exact. Its last line of output is
+JSON: for each the number of jobs with exact rows.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from tests.support.spark_faults import Fault
 
-CASES: Final = (("write", "python"), ("write", "jvm"), ("read", "python"), ("read", "jvm"))
 ROWS_OF_WRITE: Final = 10_000
 
 
@@ -84,9 +84,9 @@ def main() -> None:
     spark = two_host_session(Path(job["folder"]))
     jobs = Jobs(spark, job)
     answers: dict[str, Any] = {}
-    for verb, path in CASES:
+    for verb, path, often in job["jobs"]:
         for fault in get_args(Fault):
-            exact = [getattr(jobs, verb)(path, fault) for _ in range(job["times"])]
+            exact = [getattr(jobs, verb)(path, fault) for _ in range(often)]
             answers[f"{verb} {path} {fault}"] = exact.count(True)
     answers["strikes"] = jobs.strikes()
     spark.stop()

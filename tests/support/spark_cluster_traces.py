@@ -69,6 +69,7 @@ def talkative_settings(folder: Path) -> dict[str, str]:
     return {
         "spark.ui.enabled": "true",
         "spark.ui.port": "0",
+        "spark.log.level": "DEBUG",
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": options,
     }

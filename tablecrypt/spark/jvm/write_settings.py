@@ -25,13 +25,31 @@ _CODECS: Final = {
     "lz4_raw": "LZ4_RAW",
     "none": "UNCOMPRESSED",
 }
-_LEVELS: Final = {"ZSTD": "parquet.compression.codec.zstd.level", "GZIP": "zlib.compress.level"}
+_LEVELS: Final = {"zstd": range(1, 23), "gzip": range(10)}
+_ZSTD_LEVEL: Final = "parquet.compression.codec.zstd.level"
+_GZIP_LEVEL: Final = "zlib.compress.level"
+_GZIP_LEVELS: Final = (
+    "NO_COMPRESSION",
+    "BEST_SPEED",
+    "TWO",
+    "THREE",
+    "FOUR",
+    "FIVE",
+    "SIX",
+    "SEVEN",
+    "EIGHT",
+    "BEST_COMPRESSION",
+)
+"""Hadoop's names of the levels 0 to 9."""
 
 
 def unserved_codec(properties: Properties) -> str | None:
-    """Return the table's compression codec if Spark's writer does not have it; None if it does."""
-    codec = str(parquet_writer_options(properties)["compression"]).lower()
-    return None if codec in _CODECS else codec
+    """Return the table's compression codec, and its level, if Parquet's Java writer does not have it; None if it does."""
+    options = parquet_writer_options(properties)
+    codec, level = str(options["compression"]).lower(), options["compression_level"]
+    if codec not in _CODECS:
+        return codec
+    return f"{codec} of level {level}" if level is not None and level not in _LEVELS.get(codec, (level,)) else None
 
 
 def write_settings(properties: Properties) -> dict[str, str]:
@@ -50,7 +68,12 @@ def write_settings(properties: Properties) -> dict[str, str]:
         "parquet.dictionary.page.size": str(options["dictionary_pagesize_limit"]),
         "tablecrypt.target-file-size": str(target_file_size(properties)),
     }
-    level = options["compression_level"]
-    if level is not None and codec in _LEVELS:
-        settings[_LEVELS[codec]] = str(level)
-    return settings
+    return settings | _level(codec, options["compression_level"])
+
+
+def _level(codec: str, level: int | None) -> dict[str, str]:
+    if level is None:
+        return {}
+    if codec == "ZSTD":
+        return {_ZSTD_LEVEL: str(level)}
+    return {_GZIP_LEVEL: _GZIP_LEVELS[level]} if codec == "GZIP" else {}

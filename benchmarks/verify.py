@@ -1,0 +1,150 @@
+"""Verifying a table against the cipher alone, in one run: how many bytes a second authenticate, and how much memory that takes.
+
+    verify       maintenance.verify of a table of incompressible rows on local files, in a process of its own for each number of workers:
+                 plan, read, every module of every Parquet file, every block of every other file. Files are in the page cache.
+    raw          AESGCM.decrypt_into of as many bytes in messages of 1 MiB, from memory to memory, on as many threads
+
+The ratio is verify's GB/s by raw's; the aim is 0.5 or more. Peak memory is the most that the process ever held (maximum resident set), all
+of Python, PyIceberg and Arrow included; what it held before it began to verify is printed beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pyiceberg.catalog import Catalog, load_catalog
+
+from tablecrypt.kms.key_file import create_key_file
+from tablecrypt.maintenance import verify
+
+AIM: Final = 0.5
+MEMORY_AIM_MB: Final = 300
+MESSAGE: Final = 1024 * 1024
+FILE_MB: Final = 128
+TABLE: Final = "db.rows"
+
+
+def catalog_in(folder: Path) -> Catalog:
+    return load_catalog(
+        "bench",
+        **{
+            "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": f"file://{folder}/warehouse",
+            "encryption.kms-type": "local",
+            "kms.local.key-file": str(folder / "keys.json"),
+        },
+    )
+
+
+def make_table(folder: Path, size_mb: int) -> int:
+    """Write a table of about this size; return the bytes of its files."""
+    create_key_file(folder / "keys.json", "bench")
+    catalog = catalog_in(folder)
+    catalog.create_namespace("db")
+    generator = np.random.default_rng(7)
+    count = FILE_MB * 1_000_000 // 8 // 4
+    schema = pa.schema([(name, pa.float64()) for name in "abcd"])
+    table = catalog.create_table(
+        TABLE, schema, properties={"encryption.key-id": "bench", "write.parquet.compression-codec": "uncompressed"}
+    )
+    for _ in range(max(1, size_mb // FILE_MB)):
+        table.append(pa.table({name: generator.random(count) for name in "abcd"}))
+    return sum(path.stat().st_size for path in (folder / "warehouse").rglob("*") if path.is_file())
+
+
+def peak_memory() -> int:
+    """The most memory that this process ever held. (getrusage would count what its parent held when it began.)"""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def measure(folder: Path, workers: int) -> None:
+    """Verify in this process and print seconds, bytes and memory as JSON."""
+    table = catalog_in(folder).load_table(TABLE)
+    before = peak_memory()
+    start = time.perf_counter()
+    result = verify(table, workers=workers)
+    seconds = time.perf_counter() - start
+    if not result.is_good:
+        raise SystemExit("the table does not verify")
+    print(json.dumps({"seconds": seconds, "bytes": result.bytes, "before": before, "peak": peak_memory()}))
+
+
+def verify_elsewhere(folder: Path, workers: int) -> dict[str, float]:
+    command = [sys.executable, __file__, "--measure", str(folder), "--workers", str(workers)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    measured: dict[str, float] = json.loads(run.stdout)
+    return measured
+
+
+def raw_seconds(length: int, threads: int) -> float:
+    """Seconds for decrypting `length` bytes in messages of 1 MiB on so many threads."""
+    cipher = AESGCM(secrets.token_bytes(16))
+    nonce = bytes(12)
+    sealed = cipher.encrypt(nonce, secrets.token_bytes(MESSAGE), b"")
+
+    def work(messages: int) -> None:
+        target = bytearray(MESSAGE)
+        for _ in range(messages):
+            cipher.decrypt_into(nonce, sealed, b"", target)
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, [length // MESSAGE // threads] * threads))
+    return time.perf_counter() - start
+
+
+def compare(folder: Path, workers: int, rounds: int) -> bool:
+    """Print one number of workers; whether it meets the aims."""
+    runs, raws = [], []
+    for _ in range(rounds):
+        runs.append(verify_elsewhere(folder, workers))
+        raws.append(raw_seconds(int(runs[0]["bytes"]), workers))
+    length, raw = runs[0]["bytes"], statistics.median(raws)
+    seconds = statistics.median(run["seconds"] for run in runs)
+    peak, before = max(run["peak"] for run in runs) / 1e6, max(run["before"] for run in runs) / 1e6
+    ratio = raw / seconds
+    print(
+        f"{workers} workers   verify {length / seconds / 1e9:5.2f} GB/s   raw {length / raw / 1e9:5.2f} GB/s   ratio {ratio:4.2f}   "
+        f"peak memory {peak:.0f} MB ({before:.0f} MB before)"
+    )
+    return ratio >= AIM and peak <= MEMORY_AIM_MB
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="verify against raw AES-GCM")
+    parser.add_argument("--size-mb", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure is not None:
+        measure(arguments.measure, arguments.workers)
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        length = make_table(Path(scratch), arguments.size_mb)
+        print(f"{length / 1e9:.2f} GB, AES-128, median of {arguments.rounds} rounds")
+        results = [compare(Path(scratch), workers, arguments.rounds) for workers in sorted({1, arguments.workers})]
+        met = all(results)
+    print(f"aim: {AIM} of raw, {MEMORY_AIM_MB} MB: {'met' if met else 'MISSED'}")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,229 @@
+"""Crypto-shredding: putting snapshots, or a whole table, out of reach by destroying the keys that lead to them.
+
+    1  find       which files go out of reach, and which stay because live snapshots share them
+    2  commit     the doomed snapshots leave the metadata; the live ones' keys are sealed under a new KEK; the old KEKs go
+    3  scrub      every older metadata file that can still be read is written over without the dead KEKs, or deleted
+    4  look       again at what is there; until nothing holds a dead KEK
+
+Before 2, nothing has changed. After it, the table is as it will be, and each run finds and scrubs what still holds a KEK that the table has
+no more: a run that was killed is finished by the next one, called the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
+
+from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.maintenance.key_commit import commit_keys, encrypted, encrypted_metadata_of, name_of, newest, removed_keys, table_io
+from tablecrypt.maintenance.object_versions import object_versions
+from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata
+from tablecrypt.maintenance.results import VerbResult
+from tablecrypt.maintenance.rotate_kek import Rotator
+from tablecrypt.maintenance.shred_inventory import Inventory, InventoryTaker
+from tablecrypt.maintenance.shred_metadata import Scrubbed, dead_keks, holders, scrub
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+
+_ROUNDS: Final = 5
+
+
+@dataclass(frozen=True)
+class Shredded(VerbResult):
+    """What `shred` did, and what it could not do.
+
+    Attributes:
+        snapshots: ids of the snapshots that were to be shredded.
+        expired_before: ids of other snapshots that were no longer in the table, whose keys older metadata files had and that went too.
+        dead_keks: key-ids of the KEKs that are gone.
+        rewritten: metadata files that were written over without dead keys.
+        deleted: files with dead keys that were deleted.
+        left: files that still hold dead keys because the store let them be neither rewritten nor deleted, with what it said.
+        shredded_files: data and delete files that nothing in the table opens any more. They are still stored, as noise:
+            `remove_orphan_files` deletes them.
+        live_files: files of the shredded snapshots that stay readable because live snapshots share them.
+        still_opened: files of the shredded snapshots that no live snapshot has, but whose DEKs live snapshots' manifests hold, as deleted
+            entries; with the ids of those snapshots. Shred these too, once the table can do without them.
+        unknown: ids of shredded snapshots whose files are not known, since their keys were gone before.
+        outside: what may still open the shredded snapshots elsewhere, and what ends that.
+    """
+
+    snapshots: tuple[int, ...]
+    expired_before: tuple[int, ...] = ()
+    dead_keks: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    left: dict[str, str] = field(default_factory=dict)
+    shredded_files: tuple[str, ...] = ()
+    live_files: tuple[str, ...] = ()
+    still_opened: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    unknown: tuple[int, ...] = ()
+    outside: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no file that the table knows still leads to a shredded snapshot."""
+        return not self.left and not self.still_opened
+
+
+def shred(table: Table, snapshots: Sequence[int] | None = None, confirm: str = "", dry_run: bool = False) -> Shredded:
+    """Put snapshots of an encrypted table, or all of it, out of reach for good.
+
+    Old snapshots are what a delete leaves behind: the rows are in them until their keys are gone. Shredding takes the keys, so it need not
+    reach the data files, which may be in places that nothing reaches. With them goes every snapshot that the table expired before.
+
+    It does NOT delete a data file. It does NOT reach copies of metadata files elsewhere (backups, replicas, object versions), nor DEKs that
+    somebody read before; the result says which. It does NOT change the master key: as long as that is there, a copy of an old metadata file
+    opens what it opened. Rolling a table back to older metadata is no longer possible, and a client that reads at an older metadata file
+    finds the live snapshots only.
+
+    Writers of this package, and of Iceberg Java on a Hive catalog, may go on meanwhile. On a REST server a writer that began before may
+    bring an old KEK back with its snapshot: call `shred` again after it.
+
+    Args:
+        table: an encrypted table. Its state in memory is brought up to date.
+        snapshots: ids of the snapshots, in the table still or expired; by default the whole table, which is empty afterwards.
+        confirm: the table's name, "namespace.name", where the whole table goes.
+        dry_run: only find what would go.
+
+    Raises:
+        ConfigurationError: the table is not encrypted, a branch or tag points to a snapshot, or a whole table is not confirmed.
+        KeyNotFoundError, AuthenticationError: a live snapshot cannot be read: nothing has changed; `rescue` may help.
+        KmsError: the KMS refused; nothing has changed.
+        CommitFailedException: others committed too often meanwhile; nothing has changed.
+    """
+    name = name_of(encrypted(table))
+    if snapshots is None and confirm != name and not dry_run:
+        raise ConfigurationError(f"this destroys all of {name} for good: give confirm={name!r}")
+    shredding = _Shredding(table, None if snapshots is None else frozenset(snapshots))
+    found = shredding.find()
+    if dry_run:
+        return shredding.result(found, Scrubbed(), dry_run=True)
+    return shredding.result(found, shredding.destroy(), dry_run=False)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    updates: tuple[TableUpdate, ...]
+
+
+class _Shredding:
+    """One shredding of one table.
+
+    Args:
+        table: the caller's.
+        doomed: ids of snapshots; None for all.
+    """
+
+    def __init__(self, table: Table, doomed: frozenset[int] | None) -> None:
+        self._table = table
+        self._doomed = doomed
+        self._dead: set[str] = set()
+        self._expired_before: tuple[int, ...] = ()
+        self._rotator = Rotator()
+
+    def find(self) -> Inventory:
+        """Find what goes, before anything has changed; remember which KEKs that takes."""
+        table = newest(self._table)
+        current = encrypted_metadata_of(table)
+        self._check_refs(current)
+        older = list(older_metadata(table))
+        doomed = self._doomed_snapshots(current, older)
+        asked = self._doomed if self._doomed is not None else {snapshot.snapshot_id for snapshot in current.snapshots}
+        self._asked = tuple(sorted(asked))
+        self._expired_before = tuple(sorted(doomed.keys() - asked))
+        self._dead = dead_keks(current, older)
+        if self._must_rotate(current, older):
+            self._dead |= {kek.key_id for kek in current.key_ring.keks}
+        return InventoryTaker(table_io(table)).take(doomed.values(), self._live(current))
+
+    def destroy(self) -> Scrubbed:
+        """Take the keys out of the table, and then out of everything beside it."""
+        scrubbed = Scrubbed()
+        for _ in range(_ROUNDS):
+            commit_keys(self._table, self._plan)
+            fresh = newest(self._table)
+            again = scrub(fresh, self._dead - {kek.key_id for kek in encrypted_metadata_of(fresh).key_ring.keks})
+            scrubbed.rewritten += [each for each in again.rewritten if each not in scrubbed.rewritten]
+            scrubbed.deleted += again.deleted
+            scrubbed.left = again.left
+            if not (again.rewritten or again.deleted):
+                break
+        return scrubbed
+
+    def result(self, found: Inventory, scrubbed: Scrubbed, dry_run: bool) -> Shredded:
+        """Return what was done; in a dry run, what would be rewritten."""
+        fresh = newest(self._table)
+        held = [file.location for file in holders(fresh, self._dead)] if dry_run else []
+        if dry_run and self._dead & {kek.key_id for kek in encrypted_metadata_of(fresh).key_ring.keks}:
+            held.append(fresh.metadata_location)
+        return Shredded(
+            table=name_of(self._table),
+            dry_run=dry_run,
+            snapshots=self._asked,
+            expired_before=self._expired_before,
+            dead_keks=tuple(sorted(self._dead)),
+            rewritten=tuple(held if dry_run else scrubbed.rewritten),
+            deleted=tuple(scrubbed.deleted),
+            left=scrubbed.left,
+            shredded_files=found.shredded,
+            live_files=found.live,
+            still_opened=found.still_opened,
+            unknown=found.unknown,
+            outside=_outside(fresh),
+        )
+
+    def _plan(self, table: EncryptedTable) -> _Plan:
+        current = encrypted_metadata_of(table)
+        self._check_refs(current)
+        gone = [snapshot.snapshot_id for snapshot in current.snapshots if self._is_doomed(snapshot)]
+        if not gone and not self._dead & {kek.key_id for kek in current.key_ring.keks}:
+            return _Plan(())
+        # A snapshot that came in since the search may be sealed under a KEK that was made since.
+        self._dead |= {kek.key_id for kek in current.key_ring.keks}
+        removed = (cast(TableUpdate, RemoveSnapshotsUpdate(snapshot_ids=gone)),) if gone else ()
+        live = self._live(current)
+        rotated = self._rotator.plan(table, live).updates if live else removed_keys(key.key_id for key in current.encryption_keys)
+        return _Plan((*removed, *rotated))
+
+    def _must_rotate(self, current: EncryptedTableMetadata, older: Iterable[OlderMetadata]) -> bool:
+        """Whether a KEK of the current metadata opens more than the live snapshots."""
+        if any(self._is_doomed(snapshot) for snapshot in current.snapshots):
+            return True
+        keks = {kek.key_id for kek in current.key_ring.keks}
+        files = [current, *(file.metadata for file in older if file.metadata is not None)]
+        live = {snapshot.key_id for snapshot in self._live(current)}
+        return any(key.encrypted_by_id in keks and key.key_id not in live for file in files for key in file.encryption_keys)
+
+    def _doomed_snapshots(self, current: EncryptedTableMetadata, older: Iterable[OlderMetadata]) -> dict[int, EncryptedSnapshot]:
+        """Return the snapshots that go, bound to keys that may open them: those of the newest file that names the snapshot and its key."""
+        live = {snapshot.snapshot_id for snapshot in self._live(current)}
+        doomed: dict[int, EncryptedSnapshot] = {}
+        for metadata in (current, *(file.metadata for file in older if file.metadata is not None)):
+            for snapshot in metadata.snapshots:
+                if snapshot.snapshot_id in live or (snapshot.snapshot_id in doomed and snapshot.key_id not in metadata.key_ring):
+                    continue
+                if snapshot.snapshot_id not in doomed or not _has_key(doomed[snapshot.snapshot_id]):
+                    doomed[snapshot.snapshot_id] = snapshot
+        return doomed
+
+    def _live(self, current: EncryptedTableMetadata) -> list[EncryptedSnapshot]:
+        return [snapshot for snapshot in current.snapshots if not self._is_doomed(snapshot)]
+
+    def _is_doomed(self, snapshot: EncryptedSnapshot) -> bool:
+        return self._doomed is None or snapshot.snapshot_id in self._doomed
+
+    def _check_refs(self, current: EncryptedTableMetadata) -> None:
+        if self._doomed is None:
+            return
+        for name, ref in current.refs.items():
+            if ref.snapshot_id in self._doomed:
+                raise ConfigurationError(
+                    f"{name_of(self._table)}: {ref.snapshot_ref_type} {name} points to snapshot {ref.snapshot_id}: "
+                    "commit to it or remove it before the snapshot is shredded"
+                )

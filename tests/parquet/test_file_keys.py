@@ -1,0 +1,122 @@
+"""Which key is for which column, which keys cannot be used, and that none is shown."""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+
+import pytest
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
+from tablecrypt.parquet import FileKeys
+from tests.support.modular_files import FOOTER_KEY, ID_KEY, NAME_KEY, encrypted, plain_file, sample_table
+
+NESTED = ("l", "list", "element")
+
+
+def _name(keys: FileKeys, path: tuple[str, ...]) -> str | None:
+    column_key = keys.column_key(path)
+    return None if column_key is None else column_key.name
+
+
+def test_a_leaf_has_the_key_of_the_nearest_name() -> None:
+    keys = FileKeys(FOOTER_KEY, {"l": ID_KEY, "l.list.element": NAME_KEY, "s.b": ID_KEY})
+    assert _name(keys, NESTED) == "the key of column l.list.element"
+    assert _name(keys, ("l", "list", "other")) == "the key of column l"
+    assert _name(keys, ("s", "b")) == "the key of column s.b"
+    assert _name(keys, ("s", "c")) == "the footer key"
+
+
+def test_only_a_named_column_stays_in_the_clear() -> None:
+    keys = FileKeys(FOOTER_KEY, {"s.b": ID_KEY}, plaintext_columns=["s"])
+    assert _name(keys, ("s", "a")) is None
+    assert _name(keys, ("s", "b")) == "the key of column s.b"
+    assert _name(keys, ("t",)) == "the footer key"
+
+
+@pytest.mark.parametrize("name", ["idd", "tags.list", "id.x", ""])
+@pytest.mark.parametrize("argument", ["column_keys", "plaintext_columns"])
+def test_a_name_that_stands_for_no_column_is_refused(name: str, argument: str) -> None:
+    data = plain_file(sample_table())
+    keys = FileKeys(FOOTER_KEY, {name: ID_KEY}) if argument == "column_keys" else FileKeys(FOOTER_KEY, plaintext_columns=[name])
+    if name == "tags.list":
+        encrypted(data, keys)  # a group between the column and its leaf
+        return
+    with pytest.raises(ConfigurationError, match="no column"):
+        encrypted(data, keys)
+
+
+@pytest.mark.parametrize("length", [0, 15, 17, 31, 33])
+def test_a_key_of_another_length_is_refused_and_named(length: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"the footer key has {length} bytes"):
+        FileKeys(bytes(length))
+    with pytest.raises(ConfigurationError, match=f"the key of column a has {length} bytes"):
+        FileKeys(FOOTER_KEY, {"a": bytes(length)})
+    with pytest.raises(ConfigurationError, match="the footer key"):
+        FileKeys(key_retriever=lambda _: bytes(length)).find_footer_key(b"any", "file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"algorithm": "AES_CBC"}, "AES_CBC"),
+        ({"store_aad_prefix": True}, "no aad_prefix"),
+        ({"column_keys": {"a": ID_KEY}, "plaintext_columns": ["a"]}, "can be in one of them"),
+        ({"column_key_metadata": {"a": b"m"}}, "no key for"),
+    ],
+)
+def test_arguments_that_contradict_each_other_are_refused(arguments: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        FileKeys(FOOTER_KEY, **arguments)  # type: ignore[arg-type]
+
+
+def test_writing_takes_a_footer_key() -> None:
+    with pytest.raises(ConfigurationError, match="footer_key"):
+        encrypted(plain_file(sample_table()), FileKeys(column_keys={"id": ID_KEY}))
+
+
+def test_a_given_key_comes_before_a_retrieved_one() -> None:
+    asked: list[bytes] = []
+
+    def retrieve(key_metadata: bytes) -> bytes:
+        asked.append(key_metadata)
+        return NAME_KEY
+
+    keys = FileKeys(FOOTER_KEY, {"a": ID_KEY}, key_retriever=retrieve)
+    assert keys.find_footer_key(b"f", "file") == Secret(FOOTER_KEY)
+    assert keys.find_column_key(("a",), b"a", "file") == Secret(ID_KEY)
+    assert asked == []
+    assert keys.find_column_key(("b",), b"b", "file") == Secret(NAME_KEY)
+    assert asked == [b"b"]
+
+
+def test_a_missing_key_is_named_with_the_file() -> None:
+    with pytest.raises(KeyNotFoundError, match=r"^file: the key of column a\.b is needed"):
+        FileKeys(FOOTER_KEY).find_column_key(("a", "b"), b"m", "file")
+    with pytest.raises(KeyNotFoundError, match="stores no key metadata"):
+        FileKeys(key_retriever=lambda _: FOOTER_KEY).find_footer_key(None, "file")
+
+
+def test_keys_of_a_table_file_are_strict() -> None:
+    key_metadata = StandardKeyMetadata.generate(16, secrets.token_bytes).with_file_length(99)
+    keys = FileKeys.of_table_file(key_metadata)
+    assert (keys.footer_key, keys.aad_prefix, keys.file_length, keys.strict) == (
+        key_metadata.encryption_key,
+        key_metadata.aad_prefix,
+        99,
+        True,
+    )
+
+
+def test_no_key_is_shown_or_pickled() -> None:
+    keys = FileKeys(FOOTER_KEY, {"id": ID_KEY})
+    for text in (repr(keys), str(keys), f"{keys}"):
+        assert "footer-key" not in text
+        assert ID_KEY.decode() not in text
+    with pytest.raises(TypeError):
+        pickle.dumps(keys)
+    with pytest.raises(TablecryptError) as refused:
+        FileKeys(b"seventeen bytes!!")
+    assert "seventeen" not in str(refused.value)
