@@ -13,6 +13,7 @@ from tablecrypt.maintenance.relocate import Relocated, relocate
 from tablecrypt.maintenance.rescue import Rescued, rescue
 from tablecrypt.maintenance.rewrap import Rewrapped, rewrap
 from tablecrypt.maintenance.rotate_kek import RotatedKek, rotate_kek
+from tablecrypt.maintenance.shred import Shredded, shred
 from tablecrypt.maintenance.verify import Verification, verify
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Rescued",
     "Rewrapped",
     "RotatedKek",
+    "Shredded",
     "Verification",
     "audit",
     "compact",
@@ -37,5 +39,6 @@ __all__ = [
     "rescue",
     "rewrap",
     "rotate_kek",
+    "shred",
     "verify",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import TableProperties
 
@@ -34,12 +34,14 @@ class OlderMetadata:
         file: its bytes; None where they are not a metadata file's, as half a file that was being written.
         metadata: what they say; None where they cannot be read, or are of a version without keys.
         problem: why they cannot be read.
+        is_logged: whether a metadata-log names it, so that it was the table's once; a file that none names may be about to become that.
     """
 
     location: str
     file: MetadataFile | None = None
     metadata: EncryptedTableMetadata | None = None
     problem: str = ""
+    is_logged: bool = False
 
 
 def older_metadata(table: EncryptedTable) -> Iterator[OlderMetadata]:
@@ -52,6 +54,7 @@ def older_metadata(table: EncryptedTable) -> Iterator[OlderMetadata]:
     waiting = [entry.metadata_file for entry in reversed(metadata.metadata_log)]
     listed = iter(_listed(table))
     while True:
+        is_logged = bool(waiting)
         location = waiting.pop(0) if waiting else next(listed, None)
         if location is None:
             return
@@ -63,7 +66,7 @@ def older_metadata(table: EncryptedTable) -> Iterator[OlderMetadata]:
             continue
         if found.metadata is not None:
             waiting += [entry.metadata_file for entry in reversed(found.metadata.metadata_log)]
-        yield found
+        yield replace(found, is_logged=is_logged)
 
 
 def read_older(table: EncryptedTable, location: str) -> OlderMetadata | None:

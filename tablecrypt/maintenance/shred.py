@@ -20,13 +20,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
+from tablecrypt.files.encrypting_file_io import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance.key_commit import commit_keys, encrypted, encrypted_metadata_of, name_of, newest, removed_keys, table_io
 from tablecrypt.maintenance.object_versions import object_versions
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.maintenance.rotate_kek import Rotator
 from tablecrypt.maintenance.shred_inventory import Inventory, InventoryTaker
-from tablecrypt.maintenance.shred_metadata import Scrubbed, dead_keks, holders, scrub
+from tablecrypt.maintenance.shred_metadata import Scrubbed, dead_keks, forget_in_log, holders, scrub
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 
@@ -124,6 +125,7 @@ class _Shredding:
         self._table = table
         self._doomed = doomed
         self._dead: set[str] = set()
+        self._asked: tuple[int, ...] = ()
         self._expired_before: tuple[int, ...] = ()
         self._rotator = Rotator()
 
@@ -134,13 +136,14 @@ class _Shredding:
         self._check_refs(current)
         older = list(older_metadata(table))
         doomed = self._doomed_snapshots(current, older)
-        asked = self._doomed if self._doomed is not None else {snapshot.snapshot_id for snapshot in current.snapshots}
-        self._asked = tuple(sorted(asked))
-        self._expired_before = tuple(sorted(doomed.keys() - asked))
+        asked = frozenset(doomed) if self._doomed is None else self._doomed
+        self._asked, self._expired_before = tuple(sorted(asked)), tuple(sorted(doomed.keys() - asked))
         self._dead = dead_keks(current, older)
         if self._must_rotate(current, older):
             self._dead |= {kek.key_id for kek in current.key_ring.keks}
-        return InventoryTaker(table_io(table)).take(doomed.values(), self._live(current))
+        inventory = InventoryTaker(table_io(table)).take(doomed.values(), self._live(current))
+        inventory.unknown += tuple(sorted(asked - doomed.keys()))
+        return inventory
 
     def destroy(self) -> Scrubbed:
         """Take the keys out of the table, and then out of everything beside it."""
@@ -152,7 +155,9 @@ class _Shredding:
             scrubbed.rewritten += [each for each in again.rewritten if each not in scrubbed.rewritten]
             scrubbed.deleted += again.deleted
             scrubbed.left = again.left
-            if not (again.rewritten or again.deleted):
+            if again.deleted:
+                forget_in_log(fresh, again.deleted)
+            elif not again.rewritten:
                 break
         return scrubbed
 
@@ -201,14 +206,18 @@ class _Shredding:
         return any(key.encrypted_by_id in keks and key.key_id not in live for file in files for key in file.encryption_keys)
 
     def _doomed_snapshots(self, current: EncryptedTableMetadata, older: Iterable[OlderMetadata]) -> dict[int, EncryptedSnapshot]:
-        """Return the snapshots that go, bound to keys that may open them: those of the newest file that names the snapshot and its key."""
+        """Return the snapshots that go, each of the newest file that names it together with its key, else of the newest that names it."""
         live = {snapshot.snapshot_id for snapshot in self._live(current)}
         doomed: dict[int, EncryptedSnapshot] = {}
+        with_key: set[int] = set()
         for metadata in (current, *(file.metadata for file in older if file.metadata is not None)):
+            ring = metadata.key_ring
             for snapshot in metadata.snapshots:
-                if snapshot.snapshot_id in live or (snapshot.snapshot_id in doomed and snapshot.key_id not in metadata.key_ring):
+                if snapshot.snapshot_id in live or snapshot.snapshot_id in with_key:
                     continue
-                if snapshot.snapshot_id not in doomed or not _has_key(doomed[snapshot.snapshot_id]):
+                if snapshot.key_id in ring:
+                    with_key.add(snapshot.snapshot_id)
+                if snapshot.key_id in ring or snapshot.snapshot_id not in doomed:
                     doomed[snapshot.snapshot_id] = snapshot
         return doomed
 
@@ -227,3 +236,33 @@ class _Shredding:
                     f"{name_of(self._table)}: {ref.snapshot_ref_type} {name} points to snapshot {ref.snapshot_id}: "
                     "commit to it or remove it before the snapshot is shredded"
                 )
+
+
+def _outside(table: EncryptedTable) -> tuple[str, ...]:
+    """Say what may still open shredded snapshots, which nothing in the table can tell or change."""
+    master_key = table_io(table).manager.table_key_id
+    return (
+        f"A copy of an older metadata file (backup, replica, file system snapshot) opens what it opened for whoever may use {master_key}. "
+        "Destroying that key ends it: relocate the table under another key first.",
+        _versions(table),
+        "A process that has read the snapshots may hold their keys in memory, KEKs for encryption.kms.cache-ttl-ms; "
+        "a DEK that somebody kept opens its file wherever a copy of that file is.",
+    )
+
+
+def _versions(table: EncryptedTable) -> str:
+    scheme = urlsplit(table.location()).scheme
+    folder = f"{table.location().rstrip('/')}/metadata"
+    if scheme in ("", "file", "hdfs"):
+        return f"Snapshots and backups of the file system that holds {folder} are not known here."
+    try:
+        found = [
+            each.location for each in object_versions(table_io(table).inner, folder) if each.location.endswith(TABLE_METADATA_SUFFIXES)
+        ]
+    except (MissingExtraError, OSError) as error:
+        return f"Whether the bucket keeps older versions of {folder} is not known: {error}"
+    if found:
+        return (
+            f"The bucket keeps {len(found)} older versions of metadata files below {folder}, which hold dead keys: delete those versions."
+        )
+    return f"The bucket keeps no older version of the metadata files below {folder}, as far as it tells; replicas of it are not known here."

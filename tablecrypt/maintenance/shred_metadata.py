@@ -5,28 +5,35 @@
     journals of other verbs  deleted, if sealed under a dead KEK: their run starts anew
     all else in the file     stays as it is, in spelling and order of JSON's fields too
 
-A dead KEK is one that an older metadata file holds and the current one does not. A file with no dead KEK is never touched: it may be that
-of a commit on its way. Written over by halves, a file no longer opens anything and is deleted by the next run.
+A dead KEK is one that an older metadata file holds and the current one does not. A file without one is never touched: it may be that of a
+commit on its way. What a run that was killed has written over by half is deleted by the next one; the metadata-log says that it was the
+table's.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.serializers import Compressor
+from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.maintenance.key_commit import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.key_commit import commit_keys, encrypted_metadata_of, table_io
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata
-from tablecrypt.maintenance.stored_files import stored_files
+from tablecrypt.maintenance.stored_files import canonical, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.updates import ForgetMetadataFilesUpdate
 
 _KEYS: Final = "encryption-keys"
 _JOURNAL_FOLDER: Final = "/tablecrypt-"
+_GZIP: Final = 31
+"""zlib's window bits for a gzip stream of any window."""
 
 
 @dataclass
@@ -51,12 +58,12 @@ def dead_keks(current: EncryptedTableMetadata, older: Collection[OlderMetadata])
 
 
 def holders(table: EncryptedTable, dead: Collection[str]) -> Iterator[OlderMetadata]:
-    """Yield each file beside the current metadata that holds one of these KEKs."""
+    """Yield each file beside the current metadata that holds one of these KEKs, or half of a file that the table once had."""
     for file in older_metadata(table):
         if file.metadata is not None:
             if any(kek.key_id in dead for kek in file.metadata.key_ring.keks):
                 yield file
-        elif file.file is None or _names_any(file.file.content, dead):
+        elif (file.is_logged and file.problem) or _names_any(_content(table, file), dead):
             yield file
     inner = table_io(table).inner
     for stored in stored_files(inner, f"{table.location().rstrip('/')}/metadata"):
@@ -88,6 +95,22 @@ def scrub(table: EncryptedTable, dead: Collection[str]) -> Scrubbed:
     return done
 
 
+def forget_in_log(table: EncryptedTable, locations: Collection[str]) -> None:
+    """Take deleted metadata files out of the metadata-log, where the catalog writes the metadata in this process; a server keeps its own."""
+    if isinstance(table.catalog, RestCatalog):
+        return
+    gone = {canonical(location) for location in locations}
+    commit_keys(table, lambda fresh: _Forgotten(fresh, gone))
+
+
+class _Forgotten:
+    """The plan of a commit that takes files out of the log."""
+
+    def __init__(self, table: EncryptedTable, gone: Collection[tuple[str, str, str]]) -> None:
+        logged = [entry.metadata_file for entry in table.metadata.metadata_log if canonical(entry.metadata_file) in gone]
+        self.updates: tuple[TableUpdate, ...] = (cast(TableUpdate, ForgetMetadataFilesUpdate(metadata_files=logged)),) if logged else ()
+
+
 def _rewrite(table: EncryptedTable, file: OlderMetadata) -> None:
     assert file.file is not None
     assert file.metadata is not None
@@ -117,6 +140,18 @@ def _delete(table: EncryptedTable, location: str, done: Scrubbed, because: Excep
         done.left[location] = f"{type(problem).__name__}: {problem}"
     else:
         done.deleted.append(location)
+
+
+def _content(table: EncryptedTable, file: OlderMetadata) -> bytes:
+    """Return the JSON of a file that cannot be parsed, as far as it goes."""
+    if file.file is not None:
+        return file.file.content
+    with table_io(table).sealed_input(file.location).open() as stream:
+        stored = bytes(stream.read())
+    try:
+        return zlib.decompressobj(_GZIP).decompress(stored)
+    except zlib.error:
+        return stored
 
 
 def _names_any(content: bytes, key_ids: Collection[str]) -> bool:

@@ -6,6 +6,9 @@
 Executors need this package, access to the table's storage, and the right to decrypt with the table's master key in the KMS. No DEK is in a
 closure, a plan, a shuffle or an event log: see sealed_tasks.py.
 
+    write_orc     Spark's own ORC writer and reader, with encrypted columns and keys from a Hadoop KMS: see orc/
+    read_orc
+
 Where Spark's own Parquet reader gives the same rows, and Spark's messages stay private, read_table uses it: see jvm/.
 
 Raises MissingExtraError on import where PySpark is not installed.
@@ -22,6 +25,7 @@ except ImportError as error:
 
 from tablecrypt.spark.compact import compact
 from tablecrypt.spark.delete import delete_where
+from tablecrypt.spark.orc import check_orc_session, check_orc_table, orc_options, read_orc, write_orc
 from tablecrypt.spark.read import read_table
 from tablecrypt.spark.requirements import check_java
 from tablecrypt.spark.source.data_source import register
@@ -30,4 +34,17 @@ from tablecrypt.spark.write import write_table
 
 del _pyspark
 
-__all__ = ["check_java", "compact", "delete_where", "read_table", "register", "stream_writer", "write_table"]
+__all__ = [
+    "check_java",
+    "check_orc_session",
+    "check_orc_table",
+    "compact",
+    "delete_where",
+    "orc_options",
+    "read_orc",
+    "read_table",
+    "register",
+    "stream_writer",
+    "write_orc",
+    "write_table",
+]

@@ -39,6 +39,13 @@ class RemoveEncryptionKeyUpdate(IcebergBaseModel):
     key_id: str = Field(alias="key-id")
 
 
+class ForgetMetadataFilesUpdate(IcebergBaseModel):
+    """Takes metadata files that are gone out of `metadata-log`. No REST server knows it: it is for catalogs that commit in this process."""
+
+    action: Literal["forget-metadata-files"] = Field(default="forget-metadata-files")
+    metadata_files: list[str] = Field(alias="metadata-files")
+
+
 class AddEncryptedSnapshotUpdate(AddSnapshotUpdate):
     """Adds a snapshot that keeps its key-id."""
 
@@ -89,6 +96,16 @@ def _remove_encryption_key(  # type: ignore[misc]
         return base
     context.add_update(update)  # type: ignore[arg-type]
     return base.model_copy(update={"encryption_keys": remaining})
+
+
+@apply_table_update.register(ForgetMetadataFilesUpdate)
+def _forget_metadata_files(  # type: ignore[misc]
+    update: ForgetMetadataFilesUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+) -> EncryptedTableMetadata:
+    base = _encrypted(base_metadata)
+    kept = [entry for entry in base.metadata_log if entry.metadata_file not in update.metadata_files]
+    context.add_update(update)  # type: ignore[arg-type]
+    return base.model_copy(update={"metadata_log": kept})
 
 
 @apply_table_update.register(AddEncryptedSnapshotUpdate)

@@ -51,7 +51,7 @@ def test_without_a_manifest_a_flipped_bit_is_not_always_seen() -> None:
         changed = bytearray(data)
         changed[at] ^= 1
         try:
-            unseen += not same_rows(orc.read_table(bytes(changed), local_keys()), rows)
+            unseen += orc.read_table(bytes(changed), local_keys()).to_pydict() != rows.to_pydict()
         except TablecryptError:
             continue
     assert unseen > 0

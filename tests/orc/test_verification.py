@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.orc as pyarrow_orc
 import pytest
 
 from tablecrypt import orc
-from tablecrypt.errors import FormatError, KmsUnavailableError, PlaintextRefusedError, TablecryptError
+from tablecrypt.errors import FormatError, KmsUnavailableError, PlaintextRefusedError
 from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, sample_rows, vector, vector_keys, vector_rows
 
-DATA = encrypted(sample_rows(300), {"pii": ["text", "home.zip"], "pii256": ["born"]}, stripe_size=20_000)
+DATA = encrypted(sample_rows(300), {"pii": ["text", "home.zip"], "pii256": ["born"]}, stripe_size=10_000)
 
 
 @pytest.mark.parametrize("name", VECTOR_NAMES)
@@ -42,21 +44,7 @@ def test_another_head_is_refused() -> None:
         orc.verify(b"PAR" + DATA[3:], local_keys())
 
 
-def test_swapped_stripes_do_not_decode_as_before() -> None:
-    """Stripe ids are part of the IVs: ciphertext in another stripe's place is not what it was."""
-    rows = sample_rows(300).select(["id", "raw"])
-    data = encrypted(rows, {"pii": ["raw"]}, stripe_size=4_000, compression="uncompressed")
-    parts = [encrypted(rows.slice(start, 100), {"pii": ["raw"]}, compression="uncompressed") for start in (0, 100)]
-    assert len({len(part) for part in (*parts, data)}) >= 2
-    swapped = parts[0][: len(parts[0]) // 2] + parts[1][len(parts[0]) // 2 :]
-    with pytest.raises(TablecryptError):
-        orc.verify(swapped, local_keys())
-
-
 def test_a_file_without_encryption_is_refused() -> None:
-    import pyarrow as pa
-    import pyarrow.orc as pyarrow_orc
-
     sink = pa.BufferOutputStream()
     pyarrow_orc.write_table(sample_rows(), sink)
     with pytest.raises(PlaintextRefusedError):

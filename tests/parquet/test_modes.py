@@ -13,6 +13,10 @@ import pyarrow.parquet.encryption as pe
 import pytest
 
 from tablecrypt.parquet import FileKeys, read_table, verify
+from tablecrypt.parquet.footer import read_footer
+from tablecrypt.parquet.layout import FileLayout
+from tablecrypt.parquet.storage import open_source
+from tablecrypt.parquet.structures import ColumnMetaData
 from tests.support.modular_files import (
     AAD_PREFIX,
     FOOTER_KEY,
@@ -39,6 +43,8 @@ ENCODINGS = {
     "split": "BYTE_STREAM_SPLIT",
     "flags": "RLE",
 }
+# Type, encodings, path, codec, number of values, two sizes, offset of the first data page.
+REQUIRED_METADATA = {1, 2, 3, 4, 5, 6, 7, 9}
 VECTORS = Path(__file__).parents[1] / "vectors" / "parquet"
 
 every_mode = pytest.mark.parametrize("mode", [*MODES, PARTLY_PLAIN], ids=str)
@@ -174,15 +180,39 @@ def test_the_aad_prefix_is_stored_only_if_that_is_asked_for() -> None:
 
 def test_a_reader_without_keys_sees_what_a_plaintext_footer_leaves_in_the_clear() -> None:
     mode = Mode(plaintext_footer=True, column_keys={"id": ID_KEY}, plaintext_columns=("ratio",))
-    data = encrypted(plain_file(sample_table(), write_statistics=True), mode.keys)
+    data = encrypted(plain_file(sample_table(), **every_module()), mode.keys)
 
     file = pq.ParquetFile(pa.BufferReader(data))
 
     assert file.read(columns=["ratio"]) == sample_table().select(["ratio"])
-    chunks = [file.metadata.row_group(0).column(number) for number in range(file.metadata.num_columns)]
-    assert [chunk.path_in_schema for chunk in chunks if chunk.is_stats_set] == ["ratio"]
+    assert file.schema_arrow == sample_table().schema
     with pytest.raises(OSError, match=r".+"):
         file.read(columns=["name"])
+
+
+def test_statistics_of_encrypted_columns_are_in_no_plaintext_footer() -> None:
+    mode = Mode(plaintext_footer=True, column_keys={"id": ID_KEY}, plaintext_columns=("ratio",))
+    data = encrypted(plain_file(sample_table(), **every_module()), mode.keys)
+
+    with open_source(data) as source:
+        chunks = FileLayout(source, read_footer(source), None).row_groups[0]
+
+    told = {}
+    for chunk in chunks:
+        metadata = chunk.read_metadata_in_the_clear()
+        assert metadata is not None
+        told[chunk.path[0]] = metadata.fields.keys() - REQUIRED_METADATA
+    assert told == {
+        "id": {ColumnMetaData.DICTIONARY_PAGE_OFFSET},
+        "name": {ColumnMetaData.DICTIONARY_PAGE_OFFSET},
+        "tags": {ColumnMetaData.DICTIONARY_PAGE_OFFSET},
+        "ratio": {
+            ColumnMetaData.DICTIONARY_PAGE_OFFSET,
+            ColumnMetaData.STATISTICS,
+            ColumnMetaData.ENCODING_STATS,
+            ColumnMetaData.SIZE_STATISTICS,
+        },
+    }
 
 
 @every_mode

@@ -389,7 +389,6 @@ def test_table_properties_shape_the_files(spark: SparkSession, lake: Lake) -> No
         ([NestedField(2, "ref", UUIDType())], (), {}, "ref: uuid is translated by Python"),
         ([NestedField(2, "code", FixedType(4))], (), {}, r"code: fixed\[4\] is translated by Python"),
         ([NestedField(2, "ID", LongType())], (), {}, "names of columns differ in case alone"),
-        ([], (), {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "11"}, "the codec gzip of level 11"),
         ([], (), {"write.parquet.compression-codec": "brotli"}, "Parquet's Java writer does not have the codec brotli"),
     ],
 )
@@ -426,6 +425,14 @@ def test_a_path_that_does_not_fit_the_mode_is_refused(spark: SparkSession, lake:
         write(spark.range(3), lake, "db.modes", path="java")
     with pytest.raises(ConfigurationError, match="mode 'merge' writes on the portable path alone"):
         write(spark.range(3), lake, "db.modes", "merge", path="jvm", keys=["id"])
+
+
+def test_a_compression_level_that_the_codec_lacks_is_refused(spark: SparkSession, lake: Lake) -> None:
+    level = {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "11"}
+    create(lake, "db.pressed", Schema(NestedField(1, "id", LongType())), **level)
+
+    with pytest.raises(ConfigurationError, match="does not have the codec gzip of level 11"):
+        write(spark.range(3), lake, "db.pressed")
 
 
 def test_floating_point_partitions_are_left_to_the_portable_path(spark: SparkSession, lake: Lake) -> None:

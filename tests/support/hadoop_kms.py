@@ -19,7 +19,10 @@ CREATED: Final = 1_767_225_600_000
 
 
 class Bridge:
-    """A bridge on a free port in threads of this process, whose master keys `client` wraps under the KMS key `master_key`."""
+    """A bridge on a free port in threads of this process, whose master keys `client` wraps under the KMS key `master_key`.
+
+    While `down` is true it drops every connection without an answer.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,9 @@ class Bridge:
             self.keys, lambda: read_allow_list(self.allow_file), rate or RateLimit(10_000, 10_000), believe_names=believe_names
         )
         self.server = HadoopKmsServer(service, ServerSettings(**{"port": 0, **settings}))
+        self.down = False
+        # The hook by which socketserver drops a connection before a byte of it is read.
+        self.server._listener.verify_request = lambda *_: not self.down  # type: ignore[method-assign]
         self._thread = threading.Thread(target=self.server.serve)
         self._thread.start()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.spark.orc.checked import ERRORS, KEY_PROVIDER, MASKS_WHERE_REFUSED, install_checked_keys
-from tablecrypt.spark.orc.options import BLOOM_FILTER_COLUMNS, orc_options, shown, split_column
+from tablecrypt.spark.orc.options import BLOOM_FILTER_COLUMNS, Path, orc_options, shown, split_column
 from tablecrypt.spark.orc.session import check_orc_session, session_setting
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def write_orc(
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     writer.orc(path)
-    wanted = {shown(split_column(column)): key for key, columns in encrypt.items() for column in columns}
+    wanted = {split_column(column): key for key, columns in encrypt.items() for column in columns}
     for location in _files(spark, path) - before:
         _check_file(spark, location, wanted)
 
@@ -79,7 +79,8 @@ def read_orc(
     Args:
         spark: the session.
         path: one or more files or folders, as spark.read.orc takes them.
-        masked: show the masks of columns whose keys the KMS refuses. A KMS that fails is an error all the same.
+        masked: show the masks of columns whose keys the KMS refuses; `tablecrypt hadoop-kms` refuses so where its allow list says masks.
+            A KMS that fails is an error all the same.
         schema: that of the rows, where it should not be read from the files.
         options: more options of the ORC reader.
     """
@@ -107,17 +108,16 @@ def _files(spark: SparkSession, path: str) -> set[str]:
     return found
 
 
-def _check_file(spark: SparkSession, location: str, wanted: Mapping[str, str]) -> None:
+def _check_file(spark: SparkSession, location: str, wanted: Mapping[Path, str]) -> None:
     context: Any = spark.sparkContext
     jvm, configuration = context._jvm, context._jsc.hadoopConfiguration()
     reader = jvm.org.apache.orc.OrcFile.createReader(
         jvm.org.apache.hadoop.fs.Path(location), jvm.org.apache.orc.OrcFile.readerOptions(configuration)
     )
     try:
-        variants = reader.getEncryptionVariants()
-        found = {each.getRoot().getFullFieldName(): each.getKeyDescription().getKeyName() for each in variants}
+        found = {each.getRoot().getId(): each.getKeyDescription().getKeyName() for each in reader.getEncryptionVariants()}
+        for path, key in wanted.items():
+            if found.get(reader.getSchema().findSubtype(shown(path)).getId()) != key:
+                raise PlaintextRefusedError(location, f"column {shown(path)} was written without encryption under the key {key!r}")
     finally:
         reader.close()
-    for column, key in wanted.items():
-        if found.get(column) != key:
-            raise PlaintextRefusedError(location, f"column {column} was written without encryption under the key {key!r}")

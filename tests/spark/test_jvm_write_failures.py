@@ -1,0 +1,258 @@
+"""Writes on the JVM path that go wrong, or run beside others: exact rows, or an unchanged table and an empty folder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.locations import SimpleLocationProvider
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+import tablecrypt.spark as tcs
+from tablecrypt.errors import AuthenticationError, ConfigurationError
+from tablecrypt.spark.jvm import writer
+from tablecrypt.spark.jvm.sealed_answers import AnswerKey
+from tests.spark.conftest import Lake
+from tests.support.plaintext import CANARY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
+# Small enough for several files per task, so that a task fails with files written and one open.
+PROPERTIES: Final = {"encryption.key-id": "alias/orders", "write.target-file-size-bytes": "20000"}
+ROWS: Final = 20_000
+
+
+def source(spark: SparkSession, fails: str = "false", rows: int = ROWS) -> DataFrame:
+    """Rows of two tasks; where the SQL condition `fails` holds, a task fails late among its rows."""
+    failing = f"if({fails} and id % {rows // 2} = {rows // 2 - 1}, raise_error('this task fails on purpose'), '{CANARY}')"
+    return spark.range(0, rows, 1, 2).selectExpr("id", f"concat({failing}, cast(rand(1) as string)) as note")
+
+
+def stored(lake: Lake) -> list[Path]:
+    return sorted(path for path in lake.warehouse.rglob("data/**/*") if path.is_file())
+
+
+def files_of(table: Table) -> list[DataFile]:
+    return [task.file for task in table.refresh().scan().plan_files()]
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    return lake.catalog.create_table("db.rows", SCHEMA, properties=PROPERTIES)
+
+
+@pytest.fixture
+def write(lake: Lake) -> Callable[..., None]:
+    def write(df: DataFrame, mode: Any = "append", **arguments: Any) -> None:
+        tcs.write_table(df, lake.identifier("db.rows"), mode, path="jvm", catalog_properties=lake.properties, **arguments)
+
+    return write
+
+
+def test_a_task_that_fails_once_leaves_exact_rows_and_its_files_go(
+    spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None], tmp_path: Path
+) -> None:
+    once = tmp_path / "failed-once"
+    made = f"java_method('tablecrypt.tests.Once', 'first', '{once}') = 'true'"
+    _compile_once(spark)
+
+    write(source(spark, made))
+
+    assert once.exists()
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(ROWS))
+    assert len(files_of(table)) > 2
+    assert stored(lake) == sorted(Path(file.file_path.removeprefix("file://")) for file in files_of(table))
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_a_job_that_fails_leaves_the_table_and_the_folder_as_they_were(spark: SparkSession, lake: Lake, partitioned: bool) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(3), "bucket")) if partitioned else PartitionSpec()
+    table = lake.catalog.create_table("db.parts", SCHEMA, partition_spec=spec, properties=PROPERTIES)
+    table.append(pa.table({"id": [-1], "note": [CANARY]}, schema=SCHEMA.as_arrow()))
+    before = table.refresh().metadata_location, stored(lake)
+
+    with pytest.raises(Exception, match="this task fails on purpose"):
+        tcs.write_table(source(spark, "id > 15000"), lake.identifier("db.parts"), path="jvm", catalog_properties=lake.properties)
+
+    assert (table.refresh().metadata_location, stored(lake)) == before
+
+
+def test_a_job_that_is_cancelled_leaves_nothing(spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None]) -> None:
+    endless = spark.range(0, 2**40, 1, 2).selectExpr("id", f"concat('{CANARY}', cast(rand(1) as string)) as note")
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        spark.sparkContext.setJobGroup("to be cancelled", "an endless write", interruptOnCancel=False)
+        try:
+            write(endless)
+        except Exception as error:  # noqa: BLE001  looked at below
+            raised.append(error)
+
+    from pyspark import InheritableThread
+
+    thread = InheritableThread(target=run)
+    thread.start()
+    _wait(lambda: len(stored(lake)) > 2)
+    spark.sparkContext.cancelJobGroup("to be cancelled")
+    thread.join(120)
+
+    assert not thread.is_alive()
+    assert "cancelled" in str(raised[0])
+    assert table.refresh().current_snapshot() is None
+    _wait(lambda: not stored(lake))
+
+
+def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
+    spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = writer.split_answers
+
+    def change_meanwhile(content: bytes) -> Any:
+        with lake.catalog.load_table("db.rows").update_schema() as change:
+            change.add_column("later", StringType())
+        return original(content)
+
+    monkeypatch.setattr(writer, "split_answers", change_meanwhile)
+
+    with pytest.raises(ConfigurationError, match="its schema was changed while the rows were written"):
+        write(source(spark))
+
+    assert table.refresh().current_snapshot() is None
+    assert not stored(lake)
+
+
+@pytest.mark.parametrize("attack", ["swapped", "changed", "of another write", "missing"])
+def test_answers_that_are_not_of_this_write_and_task_are_refused(
+    spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch, attack: str
+) -> None:
+    original = writer.split_answers
+
+    def attacked(content: bytes) -> list[bytes]:
+        first, second = original(content)
+        if attack == "swapped":
+            return [second, first]
+        return {"changed": [first, second[:-1] + bytes([second[-1] ^ 1])], "missing": [second]}.get(attack, [first, second])
+
+    monkeypatch.setattr(writer, "split_answers", attacked)
+    if attack == "of another write":
+        monkeypatch.setattr(AnswerKey, "open", lambda _self, task, sealed, other=AnswerKey(): _original_open(other, task, sealed))
+
+    with pytest.raises(AuthenticationError, match="the answer of writing task . does not authenticate"):
+        write(source(spark))
+
+    assert table.refresh().current_snapshot() is None
+    assert not stored(lake)
+
+
+_original_open = AnswerKey.open
+
+
+def test_a_location_provider_of_the_tables_own_says_where_files_go(spark: SparkSession, lake: Lake) -> None:
+    properties = PROPERTIES | {"write.py-location-provider.impl": f"{__name__}.Sideways", "write.target-file-size-bytes": "10000000"}
+    table = lake.catalog.create_table("db.sideways", SCHEMA, properties=properties)
+    name = lake.identifier("db.sideways")
+
+    tcs.write_table(source(spark), name, path="jvm", catalog_properties=lake.properties)
+    assert {Path(file.file_path).parent.name for file in files_of(table)} == {"sideways"}
+
+    with table.transaction() as transaction:
+        transaction.set_properties({"tests.sideways": "broken"})
+    with pytest.raises(Exception, match="no place for 0000"):
+        tcs.write_table(source(spark), name, path="jvm", catalog_properties=lake.properties)
+    with table.transaction() as transaction:
+        transaction.set_properties({"tests.sideways": "//"})
+    with pytest.raises(Exception, match="Hadoop would read its location as another path"):
+        tcs.write_table(source(spark), name, path="jvm", catalog_properties=lake.properties)
+    assert len(stored(lake)) == len(files_of(table)) == 2
+
+
+class Sideways(SimpleLocationProvider):
+    """Puts files into a folder of its own, or fails."""
+
+    def new_data_location(self, data_file_name: str, partition_key: Any = None) -> str:
+        how = self.table_properties.get("tests.sideways", "")
+        if how == "broken":
+            raise RuntimeError(f"no place for {data_file_name}")
+        return f"{self.data_path}{how}/sideways/{data_file_name}"
+
+
+def test_other_writes_of_the_session_go_their_own_way_meanwhile(spark: SparkSession, lake: Lake, table: Table, tmp_path: Path) -> None:
+    from pyspark import InheritableThread
+
+    before = {row["key"]: row["value"] for row in spark.sql("SET").collect()}
+    hadoop = _hadoop_settings(spark)
+    tables = [table, lake.catalog.create_table("db.other", SCHEMA, properties=PROPERTIES)]
+    failures: list[BaseException] = []
+
+    def run(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  looked at below
+            failures.append(error)
+
+    def ours(name: str) -> None:
+        tcs.write_table(source(spark), lake.identifier(name), path="jvm", catalog_properties=lake.properties)
+
+    works: list[Callable[[], None]] = [
+        lambda: ours("db.rows"),
+        lambda: source(spark).write.parquet(f"{tmp_path}/plain"),
+        lambda: ours("db.other"),
+        lambda: source(spark).write.partitionBy("note").parquet(f"{tmp_path}/parts") if False else source(spark).write.csv(f"{tmp_path}/csv"),
+    ]
+    threads = [InheritableThread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    for each in tables:
+        assert sorted(each.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(ROWS))
+    plain = sorted((tmp_path / "plain").glob("part-*.parquet"))
+    assert plain
+    assert {path.read_bytes()[:4] for path in plain} == {b"PAR1"}
+    assert (tmp_path / "plain" / "_SUCCESS").exists()
+    assert (tmp_path / "csv" / "_SUCCESS").exists()
+    assert spark.read.parquet(f"{tmp_path}/plain").count() == ROWS
+    assert {row["key"]: row["value"] for row in spark.sql("SET").collect()} == before
+    assert _hadoop_settings(spark) == hadoop
+
+
+def test_the_sessions_own_parquet_settings_do_not_reach_the_files(spark: SparkSession, lake: Lake, table: Table) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.parquet.fieldId.write.enabled", "false")
+    session.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
+    session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    session.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
+    session.conf.set("spark.sql.parquet.compression.codec", "none")
+    session.conf.set("spark.sql.sources.commitProtocolClass", "no.such.Class")
+
+    tcs.write_table(source(session), lake.identifier("db.rows"), path="jvm", catalog_properties=lake.properties)
+
+    assert tcs.read_table(spark, lake.identifier("db.rows"), path="jvm", catalog_properties=lake.properties).count() == ROWS
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    reached = threading.Event()
+    for _ in range(1200):
+        if condition():
+            return
+        reached.wait(0.1)
+    raise AssertionError("it did not come to that within two minutes")
+
+
+def _hadoop_settings(spark: SparkSession) -> dict[str, str]:
+    context: Any = spark.sparkContext
+    return {entry.getKey(): entry.getValue() for entry in context._jsc.hadoopConfiguration().iterator()}
