@@ -75,7 +75,9 @@ class Pipeline:
     def load_second_day(self) -> None:
         """Put a day in the place of what the table has of it, so that running it again changes nothing."""
         orders = self.spark.read.json(str(RAW / "orders-2.json"), schema=RAW_SCHEMA)
-        tcs.write_table(orders, TABLE, "overwrite_partitions", distribute_by="partition", sort_by=["id"], catalog_properties=self.properties)
+        tcs.write_table(
+            orders, TABLE, "overwrite_partitions", distribute_by="partition", sort_by=["id"], catalog_properties=self.properties
+        )
 
     def follow_live_orders(self) -> None:
         """Write each new raw file once, whenever this is run and wherever it stopped the last time."""

@@ -16,7 +16,8 @@ from tablecrypt.cli.verb import Verb
     cls=Verb,
     examples=[
         ("What would be encrypted", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --dry-run"),
-        ("Migrate", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --yes"),
+        ("Migrate in place", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --yes"),
+        ("Into a new table", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --into db.sealed_orders"),
     ],
     needs="Permission to wrap with the master key, to read, write and delete the table's files, and to commit.",
 )
@@ -37,6 +38,8 @@ def migrate(
     settings: Settings,
     table: str,
     key_id: str,
+    into: str | None,
+    location: str | None,
     pairs: tuple[str, ...],
     drop_refs: bool,
     keep_plaintext: bool,
@@ -49,20 +52,22 @@ def migrate(
     """Make an encrypted table of a plaintext one.
 
     Every live file of TABLE is encrypted beside itself, without decoding a value, and one commit puts the encrypted ones in place. Its
-    history goes, and its plaintext files are deleted. An interrupted run goes on when called again. The report lists every place where
-    plaintext may still be.
+    history goes, and its plaintext files are deleted; with --into both stay, and the encrypted table is a new one. An interrupted run goes
+    on when called again. The report lists every place where plaintext may still be.
     """
     from tablecrypt.maintenance.migrate import migrate as encrypt_table
 
-    if not dry_run:
+    if not dry_run and into is None:
         losses = "its history goes" if keep_plaintext else "its history goes and its plaintext files are deleted"
         confirm(f"Encrypt {table} under {key_id}: {losses}. Go on?", yes)
     with progress_shown() as heard:
         done = encrypt_table(
             settings.table(table),
             key_id,
-            parse_properties(pairs),
-            drop_refs,
+            into=into,
+            location=location,
+            properties=parse_properties(pairs),
+            drop_refs=drop_refs,
             delete_plaintext=not keep_plaintext,
             dry_run=dry_run,
             progress=heard,

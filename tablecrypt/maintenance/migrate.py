@@ -1,7 +1,8 @@
 """A plaintext table of any format version becomes an encrypted one: under the same name in one commit, or as a new table beside it.
 
     plan      the live files of the main branch
-    files     each encrypted into a file of its own under a DEK of its own, without decoding a value; the journal says which are done
+    files     each encrypted into a file of its own under a DEK of its own, without decoding a value; ORC, which encrypted tables do not
+              hold, is rewritten as Parquet; the journal says which are done
     commit    version 3, encryption.key-id, the keys, one snapshot of the encrypted files, and no snapshot from before: all or nothing
     cleanup   every file that the plain table named is deleted, and what may still be there in plaintext is listed
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.typedef import Properties
 
@@ -100,7 +101,7 @@ def migrate(
     Raises:
         ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or has branches or tags.
         TableAlreadyExistsError: there is a table of the new name.
-        FormatError: a data file is neither Parquet nor Avro, or is not what its manifest says.
+        FormatError: a data file is not what its manifest says, or holds equality deletes in ORC.
         KmsError: the KMS refused the key; nothing was written.
         CommitFailedException: other writers were faster, again and again; the next run continues.
     """
@@ -128,7 +129,7 @@ class _Run:
         attempts = 0
         while not isinstance(current := table.catalog.load_table(table.name()), EncryptedTable):
             _refuse_refs(current, drop_refs)
-            migration = Migration(current, self.catalog.as_encrypted(current, self.properties), None)
+            migration = Migration(current, self._as_encrypted(current), None)
             if self.dry_run:
                 return _planned(migration)
             resumed, encrypted = self._encrypted(migration)
@@ -154,13 +155,18 @@ class _Run:
         if table.catalog.table_exists(identifier):
             raise TableAlreadyExistsError(f"{identifier} is there already: a migration makes a new table")
         current = table.catalog.load_table(table.name())
-        migration = Migration(current, self.catalog.as_encrypted(current, self.properties), location)
+        migration = Migration(current, self._as_encrypted(current), location)
         if self.dry_run:
             return _planned(migration)
         resumed, encrypted = self._encrypted(migration)
         snapshot_id = migration.register_as(identifier, encrypted)
         migration_journal(migration.table).remove()
         return replace(_planned(migration), resumed=resumed, snapshot_id=snapshot_id)
+
+    def _as_encrypted(self, plain: Table) -> EncryptedTable:
+        writes_orc = plain.properties.get(TableProperties.WRITE_FILE_FORMAT, "").lower() == "orc"
+        as_parquet = {TableProperties.WRITE_FILE_FORMAT: "parquet"} if writes_orc else {}
+        return self.catalog.as_encrypted(plain, {**as_parquet, **self.properties})
 
     def _encrypted(self, migration: Migration) -> tuple[int, dict[str, EncryptedDataFile]]:
         return migration.encrypt(runner_for(migration.table, self.spark, self.workers), self.progress)

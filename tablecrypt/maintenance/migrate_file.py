@@ -8,7 +8,6 @@ Raises FormatError, naming the file, for one that is not of the format that its 
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import uuid
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.rewrite import encrypt
+from tablecrypt.table.data_keys import FreshKeys
 
-KNOWN_FORMATS: Final = frozenset([FileFormat.PARQUET, FileFormat.AVRO])
 _CHUNK_LENGTH: Final = 4 * 1024 * 1024
 
 
@@ -44,7 +43,7 @@ def migrate_work(file: DataFile, folder: str, data_key_length: int) -> FileWork[
 
 def migrate_file(io: EncryptingFileIO, work: MigrateWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
     """Write the encrypted file and return its location and key metadata, which knows the file's length."""
-    new = StandardKeyMetadata.generate(work.data_key_length, secrets.token_bytes)
+    new = FreshKeys(work.data_key_length).new_key_metadata()
     location = f"{work.folder}/{uuid.uuid4()}.{work.file_format.lower()}"
     with deleting_on_error(io, [location]):
         encrypt_one = _encrypt_parquet if work.file_format == FileFormat.PARQUET.value else _encrypt_avro

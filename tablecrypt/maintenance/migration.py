@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, cast
 
-from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -31,9 +32,10 @@ from pyiceberg.table.update import (
 
 from tablecrypt.errors import FormatError
 from tablecrypt.maintenance.journal import Journal
-from tablecrypt.maintenance.migrate_file import KNOWN_FORMATS, MigrateWork, migrate_file, migrate_work
+from tablecrypt.maintenance.migrate_file import MigrateWork, migrate_file, migrate_work
+from tablecrypt.maintenance.migrate_orc import RewriteOrcWork, rewrite_orc_file, rewrite_orc_work, rewritten_in_place_of
 from tablecrypt.maintenance.migration_snapshot import MigrationSnapshot, plain_snapshot_ids
-from tablecrypt.maintenance.new_files import make_new_files
+from tablecrypt.maintenance.new_files import in_place_of, make_new_files
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.relocate_paths import PathMap
 from tablecrypt.maintenance.runner import FileWork, Runner
@@ -79,11 +81,20 @@ class Migration:
         encrypted = {location: new for location, new in journal.load().items() if location in self.files}
         resumed = len(encrypted)
 
-        def work_of(file: DataFile) -> FileWork[MigrateWork]:
-            target = file.file_path if self._map is None else self._map(file.file_path)
-            return migrate_work(file, target.rpartition("/")[0], self._io.manager.data_key_length)
+        key_length = self._io.manager.data_key_length
 
-        make_new_files(self.files, encrypted, runner, migrate_file, work_of, journal, VERB, progress)
+        def copied(file: DataFile) -> FileWork[MigrateWork]:
+            target = file.file_path if self._map is None else self._map(file.file_path)
+            return migrate_work(file, target.rpartition("/")[0], key_length)
+
+        def rewritten(file: DataFile) -> FileWork[RewriteOrcWork]:
+            return rewrite_orc_work(file, self._metadata, key_length)
+
+        orc = {location: file for location, file in self.files.items() if file.file_format == FileFormat.ORC}
+        others = {location: file for location, file in self.files.items() if location not in orc}
+        make_new_files(others, encrypted, runner, migrate_file, copied, in_place_of, journal, VERB, progress)
+        from_orc = partial(rewritten_in_place_of, self._metadata)
+        make_new_files(orc, encrypted, runner, rewrite_orc_file, rewritten, from_orc, journal, f"{VERB}: ORC", progress)
         return resumed, encrypted
 
     def commit_in_place(self, encrypted: Mapping[str, EncryptedDataFile]) -> int | None:
@@ -132,14 +143,11 @@ class Migration:
         if snapshot is None:
             return {}
         entries = (entry for _, entries in plain_manifests(self._plain.metadata, snapshot, self._plain.io) for entry in entries)
-        files = {entry.data_file.file_path: entry.data_file for entry in entries}
-        for file in files.values():
-            if file.file_format not in KNOWN_FORMATS and file.content != DataFileContent.POSITION_DELETES:
-                raise FormatError(
-                    f"{file.file_path}: {file.file_format.value} files cannot be in an encrypted table; "
-                    "rewrite the table's data as Parquet first"
-                )
-        return {location: file for location, file in files.items() if file.content != DataFileContent.POSITION_DELETES}
+        files = [entry.data_file for entry in entries if entry.data_file.content != DataFileContent.POSITION_DELETES]
+        for file in files:
+            if file.file_format == FileFormat.ORC and file.content == DataFileContent.EQUALITY_DELETES:
+                raise FormatError(f"{file.file_path}: equality deletes in ORC are not migrated; rewrite the table's data files first")
+        return {file.file_path: file for file in files}
 
 
 def migration_journal(table: EncryptedTable) -> Journal:
@@ -149,18 +157,7 @@ def migration_journal(table: EncryptedTable) -> Journal:
 
 def _beginning_at(metadata: EncryptedTableMetadata, location: str) -> EncryptedTableMetadata:
     """Return the metadata of a table that has no history yet, elsewhere."""
-    nothing = {
-        "location": location,
-        "table_uuid": uuid.uuid4(),
-        "snapshots": [],
-        "snapshot_log": [],
-        "metadata_log": [],
-        "refs": {},
-        "current_snapshot_id": None,
-        "statistics": [],
-        "partition_statistics": [],
-    }
-    return metadata.model_copy(update=nothing)
+    return metadata.without_history().model_copy(update={"location": location, "table_uuid": uuid.uuid4()})
 
 
 def _with_metadata(table: EncryptedTable, metadata: EncryptedTableMetadata) -> EncryptedTable:

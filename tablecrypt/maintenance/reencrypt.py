@@ -27,7 +27,7 @@ from pyiceberg.table.snapshots import Operation
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.journal import Journal
-from tablecrypt.maintenance.new_files import make_new_files
+from tablecrypt.maintenance.new_files import in_place_of, make_new_files
 from tablecrypt.maintenance.progress import ProgressListener, unheard
 from tablecrypt.maintenance.reencrypt_file import ReencryptWork, reencrypt_file, reencrypt_work
 from tablecrypt.maintenance.runner import FileWork, runner_for
@@ -126,7 +126,8 @@ def reencrypt(
     def work_of(file: DataFile) -> FileWork[ReencryptWork]:
         return reencrypt_work(file, key_length)
 
-    make_new_files(plan.files, swaps, runner_for(table, spark, workers), reencrypt_file, work_of, journal, VERB, progress)
+    runner = runner_for(table, spark, workers)
+    make_new_files(plan.files, swaps, runner, reencrypt_file, work_of, in_place_of, journal, VERB, progress)
     swapped, snapshot_id = _commit(table, swaps, branch)
     journal.remove()
     gone = sorted(swaps.keys() - swapped)

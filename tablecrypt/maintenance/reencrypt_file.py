@@ -10,7 +10,6 @@ Raises TamperedFileError, naming the old file, where a module or block of it doe
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +24,7 @@ from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.rewrite import reencrypt
 from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.data_keys import FreshKeys
 
 _CHUNK_LENGTH: Final = 4 * 1024 * 1024
 
@@ -47,7 +47,7 @@ def reencrypt_work(file: DataFile, data_key_length: int) -> FileWork[ReencryptWo
 def reencrypt_file(io: EncryptingFileIO, work: ReencryptWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
     """Write the new file and return its location and key metadata, which knows the file's length."""
     (old,) = keys
-    new = StandardKeyMetadata.generate(work.data_key_length, secrets.token_bytes)
+    new = FreshKeys(work.data_key_length).new_key_metadata()
     location = f"{work.location.rpartition('/')[0]}/{uuid.uuid4()}.{work.file_format.lower()}"
     copy_one = {FileFormat.PARQUET.value: _copy_parquet, FileFormat.AVRO.value: _copy_avro}.get(work.file_format)
     if copy_one is None:

@@ -189,12 +189,15 @@ class _Shredding:
         gone = [snapshot.snapshot_id for snapshot in current.snapshots if self._is_doomed(snapshot)]
         if not gone and not self._dead & {kek.key_id for kek in current.key_ring.keks}:
             return _Plan(())
-        # A snapshot that came in since the search may be sealed under a KEK that was made since.
-        self._dead |= {kek.key_id for kek in current.key_ring.keks}
         removed = (cast(TableUpdate, RemoveSnapshotsUpdate(snapshot_ids=gone)),) if gone else ()
         live = self._live(current)
-        rotated = self._rotator.plan(table, live).updates if live else removed_keys(key.key_id for key in current.encryption_keys)
-        return _Plan((*removed, *rotated))
+        if not live:
+            self._dead |= {kek.key_id for kek in current.key_ring.keks}
+            return _Plan((*removed, *removed_keys(key.key_id for key in current.encryption_keys)))
+        rotation = self._rotator.plan(table, live)
+        # Of others' KEKs too, that were made since the search.
+        self._dead |= set(rotation.old_keks)
+        return _Plan((*removed, *rotation.updates))
 
     def _must_rotate(self, current: EncryptedTableMetadata, older: Iterable[OlderMetadata]) -> bool:
         """Whether a KEK of the current metadata opens more than the live snapshots."""

@@ -96,7 +96,7 @@ def scrub(table: EncryptedTable, dead: Collection[str]) -> Scrubbed:
 
 
 def forget_in_log(table: EncryptedTable, locations: Collection[str]) -> None:
-    """Take deleted metadata files out of the metadata-log, where the catalog writes the metadata in this process; a server keeps its own."""
+    """Take deleted metadata files out of the metadata-log, where the catalog writes the metadata in this process: a server has its own."""
     if isinstance(table.catalog, RestCatalog):
         return
     gone = {canonical(location) for location in locations}

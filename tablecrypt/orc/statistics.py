@@ -200,4 +200,5 @@ def _decimal_of(message: Message, number: int) -> Decimal | None:
 
 
 def _decimal_field(number: int, value: Decimal) -> Field:
-    return blob_field(number, format(value, "f").encode())
+    text = format(value, "f")
+    return blob_field(number, (text.rstrip("0").rstrip(".") if "." in text else text).encode())

@@ -6,10 +6,9 @@
 Executors need this package, access to the table's storage, and the right to decrypt with the table's master key in the KMS. No DEK is in a
 closure, a plan, a shuffle or an event log: see sealed_tasks.py.
 
-    write_orc     Spark's own ORC writer and reader, with encrypted columns and keys from a Hadoop KMS: see orc/
-    read_orc
-
 Where Spark's own Parquet reader gives the same rows, and Spark's messages stay private, read_table uses it: see jvm/.
+
+write_orc and read_orc are for ORC files without a table: Spark's own writer and reader, with encrypted columns: see orc/.
 
 Raises MissingExtraError on import where PySpark is not installed.
 """

@@ -2,6 +2,7 @@
 
     add-encryption-key     {"action": "add-encryption-key", "encryption-key": { … EncryptedKey … }}
     remove-encryption-key  {"action": "remove-encryption-key", "key-id": "…"}
+    forget-metadata-files  {"action": "forget-metadata-files", "metadata-files": ["…"]}: of this package alone, never sent to a server
     add-snapshot           as PyIceberg's, with a snapshot that keeps key-id
     upgrade-format-version as PyIceberg's, but version 3 is reached at creation, or by a table that is encrypted in the same commit
 

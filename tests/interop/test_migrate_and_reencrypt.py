@@ -60,8 +60,8 @@ def assert_java_reads(java: JavaJudge, catalog: Catalog, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "properties"),
-    [(1, ""), (2, ""), (2, ", 'write.format.default'='avro'"), (3, "")],
-    ids=["version-1", "version-2", "version-2-avro", "version-3"],
+    [(1, ""), (2, ""), (2, ", 'write.format.default'='avro'"), (2, ", 'write.format.default'='orc'"), (3, "")],
+    ids=["version-1", "version-2", "version-2-avro", "version-2-orc", "version-3"],
 )
 def test_a_table_that_java_wrote_plainly_is_migrated(
     java: JavaJudge, catalog: Catalog, warehouse: Path, version: int, properties: str

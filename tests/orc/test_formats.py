@@ -110,8 +110,8 @@ def test_every_codec_gives_back_what_it_was_given(contents: bytes, block_size: i
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_tails_that_pyarrow_wrote_are_read_with_every_codec(codec: str) -> None:
-    wide = pa.table({f"column number {number}": [number] for number in range(300)})
-    tail = plain_tail(wide, compression=codec, compression_block_size=4096)
+    wide = pa.table({f"a long name {number} " * 30: [number] for number in range(300)})
+    tail = plain_tail(wide, compression=codec, compression_block_size=65536)
     assert len(tail.schema) == 301
     assert len(tail.stripe_statistics()[0]) == 301
 
@@ -169,7 +169,7 @@ def test_columns_are_numbered_in_pre_order_and_found_by_name() -> None:
     home = schema.find("home")
     assert [schema.name_of(column) for column in home.subtree] == ["home", "home.zip", "home.geo", "home.geo.lat"]
     assert schema.find("attrs._key").id == schema.find("attrs").id + 1
-    with pytest.raises(ConfigurationError, match="home.nope"):
+    with pytest.raises(ConfigurationError, match=r"home\.nope"):
         schema.find("home.nope")
 
 
@@ -229,7 +229,21 @@ def test_merged_statistics_are_those_of_all_rows_at_once(lengths: list[int]) -> 
         first += length
     merged = [merge_statistics(column) for column in zip(*(plain_tail(part).file_statistics for part in parts), strict=True)]
     wanted = [merge_statistics([column]) for column in plain_tail(pa.concat_tables(parts)).file_statistics]
-    assert merged == wanted
+    assert [_without_collections(column) for column in merged] == [_without_collections(column) for column in wanted]
+
+
+def _without_collections(statistics: bytes) -> list[Field]:
+    """pyarrow leaves the bounds of lists out of some parts, by rules of its own."""
+    return Message.parse(statistics, "s").without(12)
+
+
+def test_lengths_of_lists_are_merged() -> None:
+    parts = [
+        _statistics(2, 12, integer_field(1, 1), integer_field(2, 4), integer_field(3, 5)),
+        _statistics(1, 12, integer_field(1, 0), integer_field(2, 0), integer_field(3, 0)),
+    ]
+    merged = Message.parse(Message.parse(merge_statistics(parts), "s").blob(12), "s")
+    assert [merged.integer(number) for number in (1, 2, 3)] == [0, 4, 5]
 
 
 def _statistics(count: int, number: int, *typed: Field) -> bytes:

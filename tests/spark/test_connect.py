@@ -1,9 +1,14 @@
-"""Spark Connect: the portable path, from a client that has no JVM."""
+"""Spark Connect: the portable path, from a client that has no JVM, and what is left when the processes that commit are killed."""
 
 from __future__ import annotations
 
+import datetime as dt
+import signal
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -11,14 +16,17 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from tablecrypt.maintenance import remove_orphan_files
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import lake_in
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
-from tests.support.spark_connect import ConnectServer
+from tests.support.spark_connect import CLIENT, CRASHES, ConnectServer
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "region", StringType()), NestedField(3, "note", StringType()))
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True), NestedField(2, "region", StringType()), NestedField(3, "note", StringType())
+)
 PLAIN = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
 SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
 KEY = {"encryption.key-id": "alias/orders"}
@@ -28,16 +36,21 @@ KEY = {"encryption.key-id": "alias/orders"}
 def lake_of_client(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = lake_in(tmp_path_factory.mktemp("connect-lake"), aws)
     lake.catalog.create_table("db.rows", SCHEMA, partition_spec=SPEC, properties=KEY)
-    for name in ("db.source", "db.sink"):
+    for name in ("db.source", "db.sink", "db.batches", "db.before", "db.after"):
         lake.catalog.create_table(name, PLAIN, properties=KEY)
     return lake
 
 
 @pytest.fixture(scope="module")
-def answers(java_runtime: None, lake_of_client: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("connect")
-    with ConnectServer(folder) as server:
-        return server.run_client({"properties": lake_of_client.properties, "folder": str(folder), "canary": CANARY})
+def server(java_runtime: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    with ConnectServer(tmp_path_factory.mktemp("connect")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def answers(server: ConnectServer, lake_of_client: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    job = {"properties": lake_of_client.properties, "folder": str(tmp_path_factory.mktemp("client")), "canary": CANARY}
+    return server.answers(CLIENT, job)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +69,14 @@ def test_every_verb_works_from_a_client(answers: dict[str, Any], step: str, held
     assert answers[step] == held
 
 
-def test_the_jvm_path_is_refused_with_its_reason(answers: dict[str, Any]) -> None:
-    assert "ConfigurationError" in answers["jvm"]["error"]
-    assert "the session is one of Spark Connect, which has no JVM at hand" in answers["jvm"]["error"]
+@pytest.mark.parametrize("step", ["read by the JVM", "write by the JVM"])
+def test_the_jvm_path_is_refused_with_its_reason(answers: dict[str, Any], step: str) -> None:
+    assert "ConfigurationError" in answers[step]["error"]
+    assert "the session is one of Spark Connect, which has no JVM at hand" in answers[step]["error"]
+
+
+def test_keys_that_spark_would_bring_are_refused_with_the_reason(answers: dict[str, Any]) -> None:
+    assert "a session of Spark Connect has no broadcasts, so its executors need the KMS" in answers["keys by broadcast"]["error"]
 
 
 def test_the_data_source_reads_and_writes(answers: dict[str, Any]) -> None:
@@ -77,3 +95,49 @@ def test_streams_write_each_batch_once(answers: dict[str, Any], lake_of_client: 
 
 def test_foreach_batch_asks_for_the_name_that_connect_does_not_tell(answers: dict[str, Any]) -> None:
     assert "give stream_writer a query_id" in answers["foreachBatch without a name"]["error"]
+
+
+def test_a_client_that_is_killed_between_data_and_commit_commits_nothing(
+    server: ConnectServer, lake_of_client: Lake, tmp_path: Path
+) -> None:
+    table = lake_of_client.catalog.load_table("db.batches")
+    job = {"what": "batch", "properties": lake_of_client.properties, "table": lake_of_client.identifier("db.batches")}
+    job |= {"folder": str(tmp_path), "canary": CANARY}
+    for first in range(0, 4 * 100, 100):
+        table.append(pa.table({"id": range(first, first + 100), "note": [CANARY] * 100}, schema=PLAIN.as_arrow()))
+        run = server.run(CRASHES, job | {"first": first, "last": first + 100})
+        assert run.returncode == -signal.SIGKILL, run.stderr
+        assert ids(table) == list(range(first + 100))
+
+    assert orphans_removed(table) >= 2 * 4
+    assert ids(table) == list(range(400))
+
+
+@pytest.mark.parametrize("point", ["before", "after"])
+def test_a_stream_whose_committing_process_is_killed_writes_each_batch_once(
+    server: ConnectServer, lake_of_client: Lake, tmp_path: Path, point: str
+) -> None:
+    table = lake_of_client.catalog.load_table(f"db.{point}")
+    job = {"what": "stream", "properties": lake_of_client.properties, "table": lake_of_client.identifier(f"db.{point}"), "point": point}
+
+    answer = server.answers(CRASHES, job | {"folder": str(tmp_path), "canary": CANARY, "times": 5})
+
+    assert answer == {"failures": 5}
+    found = ids(table)
+    assert len(found) >= 5 * 5
+    assert found == list(range(len(found)))
+    assert (orphans_removed(table) > 0) == (point == "before")
+    assert ids(table) == found
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
+
+
+def orphans_removed(table: Table) -> int:
+    """How many data files nothing named; they are gone now."""
+    soon = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)
+    found = remove_orphan_files(table, older_than=soon, dry_run=False)
+    assert len(found.deleted) == len(found.found)
+    assert not remove_orphan_files(table, older_than=soon).found
+    return len([file for file in found.found if file.location.endswith(".parquet")])

@@ -134,7 +134,7 @@ def test_spark_reads_what_we_wrote(spark: SparkSession, bridge: Bridge, tmp_path
     spark.conf.set("spark.sql.orc.enableVectorizedReader", vectorized)
     try:
         read = tcs.read_orc(spark, str(path))
-        assert _sorted(read) == table.to_pylist() or [row.asDict() for row in _sorted(read)] == table.to_pylist()
+        assert [row.asDict() for row in _sorted(read)] == table.to_pylist()
         assert read.where(f"ssn = '7-{SSN}'").count() == 1
     finally:
         spark.conf.unset("spark.sql.orc.enableVectorizedReader")
@@ -161,7 +161,7 @@ def test_read_orc_shows_masks_only_when_asked(spark: SparkSession, bridge: Bridg
     import tablecrypt.spark as tcs
 
     _deny(bridge, masks=True)
-    with pytest.raises(Exception, match="no right to the key pii@0"):
+    with pytest.raises(Exception, match="no right to the key pii@"):
         tcs.read_orc(spark, str(written)).collect()
     assert _sorted(tcs.read_orc(spark, str(written), masked=True)) == _sorted(spark.read.orc(str(written)))
 
@@ -173,7 +173,7 @@ def test_a_kms_that_is_not_there_is_an_error_and_not_masks(spark: SparkSession, 
     # What ORC does without help.
     assert [row.ssn for row in _sorted(spark.read.orc(str(written)))] != [row.ssn for row in _sorted(rows)]
     for masked in (False, True):
-        with pytest.raises(Exception, match="the KMS did not open a key under pii@0"):
+        with pytest.raises(Exception, match="the KMS did not open a key under pii@"):
             tcs.read_orc(spark, str(written), masked=masked).collect()
     with pytest.raises(KmsUnavailableError):
         tcs.write_orc(rows, str(written.with_name("never")), ENCRYPT)

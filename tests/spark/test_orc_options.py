@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyspark")
-
 from pyspark.sql.types import ArrayType, BinaryType, DateType, IntegerType, MapType, StringType, StructField, StructType
 
 from tablecrypt.errors import ConfigurationError

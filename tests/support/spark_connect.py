@@ -1,6 +1,6 @@
-"""A Spark Connect server from PySpark's own jars on a free port, and a client of it in a process of its own.
+"""A Spark Connect server from PySpark's own jars on a free port, and clients of it in processes of their own.
 
-The client cannot live in the test process: PySpark decides once per process whether its functions are those of Connect.
+A client cannot live in the test process: PySpark decides once per process whether its functions are those of Connect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
-_CLIENT: Final = Path(__file__).with_name("spark_connect_client.py")
+CLIENT: Final = Path(__file__).with_name("spark_connect_client.py")
+CRASHES: Final = Path(__file__).with_name("spark_connect_crashes.py")
 _SERVER_CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -54,12 +55,11 @@ class ConnectServer:
             self.stop()
             raise
 
-    def run_client(self, job: Mapping[str, Any], patience: float = 300) -> dict[str, Any]:
-        """Run spark_connect_client.py with a job, and return its answers: what each of its steps returned, or {"error": ...}."""
-        message = json.dumps({"remote": f"sc://127.0.0.1:{self._port}", **job})
-        run = subprocess.run(
-            [sys.executable, str(_CLIENT)],
-            input=message,
+    def run(self, script: Path, job: Mapping[str, Any], patience: float = 600) -> subprocess.CompletedProcess[str]:
+        """Run a client to its end: a script that takes a job as JSON on standard input."""
+        return subprocess.run(
+            [sys.executable, str(script)],
+            input=json.dumps({"remote": f"sc://127.0.0.1:{self._port}", **job}),
             capture_output=True,
             text=True,
             check=False,
@@ -67,6 +67,10 @@ class ConnectServer:
             cwd=self._folder,
             env=_environment(),
         )
+
+    def answers(self, script: Path, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a client that must end well, and return the JSON of its last line."""
+        run = self.run(script, job)
         if run.returncode:
             raise RuntimeError(f"the Connect client failed:\n{run.stderr[-4000:]}\nThe end of the server's log:\n{self._end_of_log()}")
         answers: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])

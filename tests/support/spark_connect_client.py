@@ -48,6 +48,13 @@ class Client:
 
         return _ids(tcs.read_table(self._spark, table, catalog_properties=self._properties, **arguments))
 
+    def read_with_keys_of_spark(self) -> list[int]:
+        """Read with keys that Spark brings to the executors."""
+        import tablecrypt.spark as tcs
+
+        properties = self._properties | {"tablecrypt.spark.executor-keys": "spark"}
+        return _ids(tcs.read_table(self._spark, TABLE, catalog_properties=properties))
+
     def delete(self, row_filter: str) -> list[int]:
         """Delete rows and return what is left."""
         import tablecrypt.spark as tcs
@@ -124,7 +131,9 @@ def main() -> None:
         "merge": lambda: client.write(1, 4, "merge", keys=["id"]),
         "delete": lambda: client.delete("id < 2 or region = 'r2'"),
         "overwrite": lambda: client.write(0, 20, "overwrite"),
-        "jvm": lambda: client.read(path="jvm"),
+        "read by the JVM": lambda: client.read(path="jvm"),
+        "write by the JVM": lambda: client.write(0, 1, "append", path="jvm"),
+        "keys by broadcast": client.read_with_keys_of_spark,
         "format read": lambda: client.source(columns="id", filter="id >= 15"),
         "format append": lambda: client.save(20, 5, "append"),
         "view": client.view,

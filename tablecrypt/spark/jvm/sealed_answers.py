@@ -19,6 +19,7 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.concatkdf import ConcatKDFHash
@@ -48,7 +49,7 @@ class AnswerKey:
             info = self.write_id + _encoded(ephemeral) + self.public_key
             key = ConcatKDFHash(hashes.SHA256(), _KEY_LENGTH, info).derive(shared)
             return AesGcm(Secret(key)).decrypt(message, self.write_id + task.to_bytes(4, "big"))
-        except (AuthenticationError, ValueError) as error:
+        except (AuthenticationError, UnsupportedAlgorithm, ValueError) as error:
             raise AuthenticationError(
                 f"the answer of writing task {task} does not authenticate: it was changed, or belongs to another task or write"
             ) from error

@@ -44,7 +44,7 @@ class KnownPartition(PartitionKey):
         object.__setattr__(self, "values", values)
 
     @property
-    def partition(self) -> Record:  # type: ignore[override]
+    def partition(self) -> Record:
         """The values, as a manifest entry holds them."""
         return self.values  # type: ignore[attr-defined, no-any-return]
 

@@ -33,6 +33,7 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType, PrimitiveType
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -98,13 +99,11 @@ def decode_answer(content: bytes) -> tuple[int, list[WrittenFile]]:
 def partition_record(content: bytes, spec: PartitionSpec, schema: Schema) -> Record:
     """Return partition values, as a manifest entry holds them, from the form drawn above. FormatError for other bytes."""
     parts = _Parts(content)
-    values = []
+    values: list[Any] = []
     try:
         for field in spec.fields:
-            if isinstance(field.transform, VoidTransform) or not parts.number(1):
-                values.append(None)
-            else:
-                values.append(from_bytes(field.transform.result_type(schema.find_type(field.source_id)), parts.sized()))
+            is_null = isinstance(field.transform, VoidTransform) or not parts.number(1)
+            values.append(None if is_null else _value(field.transform.result_type(schema.find_type(field.source_id)), parts.sized()))
     except _BROKEN as error:
         raise FormatError(f"partition values cannot be understood: {type(error).__name__}") from error
     if parts.left:
@@ -122,7 +121,7 @@ def split_answers(content: bytes) -> list[bytes]:
 
 
 class _Parts:
-    """Bytes, read from front to back. ValueError where there are too few."""
+    """Bytes, read from front to back. FormatError where there are too few."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -140,7 +139,7 @@ class _Parts:
 
     def _taken(self, size: int) -> bytes:
         if size > self.left:
-            raise ValueError(f"{size} bytes are needed, {self.left} are left")
+            raise FormatError(f"what a task tells of its files ends early: {size} bytes are needed, {self.left} are left")
         self._at += size
         return self._content[self._at - size : self._at]
 
@@ -156,6 +155,12 @@ def _decoded(parts: _Parts) -> WrittenFile:
 def _nan_counts(parts: _Parts) -> Iterator[tuple[int, int]]:
     for _ in range(parts.number(4)):
         yield parts.number(4), parts.number(8)
+
+
+def _value(iceberg: IcebergType, content: bytes) -> Any:
+    if not isinstance(iceberg, PrimitiveType):
+        raise TypeError(f"{iceberg} is no type of partition values")
+    return from_bytes(iceberg, content)
 
 
 def _put_nan_counts(statistics: dict[str, Any], counts: dict[int, int]) -> None:

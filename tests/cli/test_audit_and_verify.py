@@ -1,0 +1,151 @@
+"""audit and verify on the command line: what they print, and the exit code that a job looks at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.table import Table
+
+from tests.support.aws import AwsServer
+from tests.support.catalogs import encrypted_sql_catalog
+from tests.support.command import Command
+from tests.support.maintained_table import flip, folder_of, maintained_table, put_back, rows
+from tests.support.plaintext_scan import unwatch
+
+
+@pytest.fixture(scope="module")
+def module_table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    folder = tmp_path_factory.mktemp("audited-by-command")
+    unwatch(folder)
+    return maintained_table(encrypted_sql_catalog(folder, aws))
+
+
+@pytest.fixture
+def table(module_table: Table) -> Iterator[Table]:
+    with put_back(folder_of(module_table)):
+        yield module_table
+
+
+@pytest.fixture
+def command(table: Table) -> Command:
+    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
+    properties = {name: str(table.catalog.properties[name]) for name in given}
+    return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **properties})
+
+
+def plaintext_in(table: Table) -> Path:
+    path = folder_of(table) / "data" / "export.parquet"
+    pq.write_table(rows(0), path)
+    return path
+
+
+def a_data_file(table: Table) -> Path:
+    return sorted((folder_of(table) / "data").rglob("*.parquet"))[0]
+
+
+def test_a_table_in_order_is_code_0(command: Command) -> None:
+    for verb in ("audit", "verify"):
+        done = command.run(verb, "db.rows")
+        assert done.code == 0, done.stdout + done.stderr
+
+
+def test_plaintext_is_code_1_and_named(command: Command, table: Table) -> None:
+    path = plaintext_in(table)
+
+    done = command.run("audit", "db.rows")
+
+    assert done.code == 1
+    assert str(path) in done.stdout
+    assert "plaintext was found" in done.stdout
+
+
+def test_a_catalog_is_audited_without_a_name(command: Command, table: Table) -> None:
+    plaintext_in(table)
+
+    done = command.run("audit", "--json")
+
+    assert done.code == 1
+    assert [each["table"] for each in json.loads(done.stdout)["tables"]] == ["db.rows"]
+
+
+def test_json_of_audit_is_for_programs(command: Command, table: Table) -> None:
+    plaintext_in(table)
+
+    found = json.loads(command.run("audit", "db.rows", "--json").stdout)
+
+    assert found["plaintext"] is True
+    assert found["findings"]["critical"] == 1
+    assert found["tables"][0]["findings"][0]["kind"] == "plaintext-orphan"
+    assert {file["seal"] for file in found["tables"][0]["files"]} == {"AGS1", "PARE"}
+
+
+@pytest.mark.parametrize(("level", "code"), [("critical", 0), ("error", 0), ("warning", 0), ("info", 1)])
+def test_fail_on_says_from_where_on_it_is_code_1(command: Command, table: Table, level: str, code: int) -> None:
+    (folder_of(table) / "data" / "left.parquet").write_bytes(a_data_file(table).read_bytes())
+
+    assert command.run("audit", "db.rows", "--fail-on", level).code == code
+
+
+def test_html_is_written_beside_the_verdict(command: Command, table: Table, tmp_path: Path) -> None:
+    page = tmp_path / "audit.html"
+
+    assert command.run("audit", "db.rows", "--html", str(page)).code == 0
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_bad_file_is_code_1_and_its_part_named(command: Command, table: Table) -> None:
+    path = a_data_file(table)
+    flip(path, 60)
+
+    done = command.run("verify", "db.rows")
+
+    assert done.code == 1
+    assert f"bad data: file://{path}" in done.stdout
+    assert "1 files are bad" in done.stdout
+
+
+def test_json_of_verify_is_for_programs(command: Command, table: Table) -> None:
+    flip(a_data_file(table), 60)
+
+    found = json.loads(command.run("verify", "db.rows", "--json").stdout)
+
+    assert found["good"] is False
+    assert found["bad"][0]["kind"] == "data"
+
+
+def test_a_quick_look_and_a_state_file(command: Command, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+
+    assert command.run("verify", "db.rows", "--quick", "--resume-from", str(state), "--workers", "2").code == 0
+    assert not state.exists()
+
+
+def test_progress_is_on_stderr_and_the_result_alone_on_stdout(command: Command) -> None:
+    done = command.run_process("verify", "db.rows", "--json")
+
+    assert json.loads(done.stdout)["good"] is True
+    assert done.stderr.splitlines()[-1].startswith("verify: ")
+
+
+@pytest.mark.parametrize("verb", ["audit", "verify", "inspect", "cat", "rotate-kek", "orphans"])
+def test_a_table_that_is_not_there_is_one_line_and_code_2(command: Command, verb: str) -> None:
+    done = command.run(verb, "db.nothing")
+
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith("tablecrypt: NoSuchTableError: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_terminal_sees_bars_and_what_is_bad(command: Command, table: Table) -> None:
+    path = a_data_file(table)
+    flip(path, 60)
+
+    code, shown = command.run_terminal("verify", "db.rows")
+
+    assert code == 1
+    assert "\x1b[" in shown
+    assert path.name in shown

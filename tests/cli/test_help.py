@@ -1,0 +1,137 @@
+"""The help: every verb has one with examples and exit codes, all spell the shared options alike, and the list of verbs is quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from tablecrypt.cli.command import command
+from tablecrypt.cli.group import FILE_VERBS, TABLE_VERBS, VERBS
+from tablecrypt.cli.verb import Verb
+from tests.support.command import run, run_process
+
+FOLDER = Path(sys.modules["tablecrypt.cli"].__file__ or "").parent
+CHANGING = sorted(set(TABLE_VERBS) - {"audit", "verify", "inspect", "cat"})
+DESTROYING = ("migrate", "shred", "orphans", "rescue")
+
+
+def verb(name: str) -> Verb:
+    found = command.get_command(click.Context(command), name)
+    assert isinstance(found, Verb), name
+    return found
+
+
+def options_of(name: str) -> set[str]:
+    return {option for parameter in verb(name).params for option in parameter.opts}
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_explains_itself(name: str) -> None:
+    found = verb(name)
+    text = found.get_help(click.Context(found, info_name=name))
+
+    assert found.name == name
+    assert found.examples
+    assert "Exit codes:" in text
+    assert all(line.startswith(("tablecrypt ", "eval ", "spark.")) for _, line in found.examples)
+    assert all(name in line for _, line in found.examples if line.startswith("tablecrypt "))
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_list_of_verbs_says_what_the_verb_says(name: str) -> None:
+    assert (verb(name).help or "").splitlines()[0] == VERBS[name]
+
+
+@pytest.mark.parametrize("name", TABLE_VERBS)
+def test_every_verb_on_tables_has_json(name: str) -> None:
+    assert "--json" in options_of(name)
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_every_verb_that_changes_something_has_a_dry_run(name: str) -> None:
+    assert "--dry-run" in options_of(name)
+
+
+@pytest.mark.parametrize("name", DESTROYING)
+def test_what_destroys_asks(name: str) -> None:
+    assert "--yes" in options_of(name)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_no_option_takes_a_key(name: str) -> None:
+    assert not options_of(name) & {"--key", "--secret", "--password", "--dek", "--kek"}
+
+
+def test_the_list_names_every_verb_and_module() -> None:
+    text = run("--help").stdout
+
+    assert all(f"  {name} " in text for name in VERBS)
+    assert all((FOLDER / f"{name.replace('-', '_')}.py").exists() for name in VERBS)
+    assert len(TABLE_VERBS) + len(FILE_VERBS) == len(VERBS)
+
+
+def test_the_list_of_verbs_loads_neither_arrow_nor_pyiceberg() -> None:
+    code = (
+        "import sys; from tablecrypt.cli.main import run\n"
+        "try: run(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'pyarrow', 'pyiceberg', 'rich', 'cryptography'} & set(sys.modules)))"
+    )
+    import subprocess
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120, cwd=FOLDER.parents[1])
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_unknown_verb_is_code_2() -> None:
+    done = run("audti")
+
+    assert done.code == 2
+    assert "audti" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(shell: str) -> None:
+    done = run("completion", shell)
+
+    assert done.code == 0
+    assert "_TABLECRYPT_COMPLETE" in done.stdout
+
+
+def test_completion_completes_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TABLECRYPT_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "tablecrypt re")
+    monkeypatch.setenv("COMP_CWORD", "1")
+
+    words = {line.partition(",")[2] for line in run_process().stdout.splitlines()}
+
+    assert {"reencrypt", "rewrap"} <= words
+
+
+def test_the_version_is_told() -> None:
+    assert run("--version").stdout.startswith("tablecrypt")
+
+
+def test_without_click_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "click", None)
+
+    done = run("--help")
+
+    assert (done.code, "tablecrypt[cli]" in done.stderr) == (2, True)
+
+
+def test_a_property_without_a_value_is_refused() -> None:
+    done = run("--property", "uri", "audit")
+
+    assert (done.code, done.stderr) == (2, "tablecrypt: --property uri: write name=value\n")
+
+
+def test_a_catalog_that_would_not_encrypt_is_refused() -> None:
+    done = run("--catalog", "nowhere", "audit")
+
+    assert done.code == 2
+    assert "py-catalog-impl" in done.stderr

@@ -1,0 +1,350 @@
+"""shred: what nothing live needs is out of reach through every file that the table has, and the result says what is not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import Table
+
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
+from tablecrypt.maintenance import remove_orphan_files, rescue, shred
+from tablecrypt.maintenance.older_metadata import older_metadata
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
+
+
+@pytest.fixture
+def table(tmp_path: Path, aws: AwsServer) -> Table:
+    return table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
+
+
+def metadata_folder(table: Table) -> Path:
+    return Path(table.location().removeprefix("file://")) / "metadata"
+
+
+def metadata_texts(table: Table) -> Iterator[tuple[Path, str]]:
+    for path in metadata_folder(table).glob("*.metadata.json"):
+        content = path.read_bytes()
+        yield path, (gzip.decompress(content) if ".gz." in path.name else content).decode()
+
+
+def old_snapshots(table: Table) -> list[int]:
+    """The snapshots that no branch points to."""
+    heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    return [each.snapshot_id for each in table.snapshots() if each.snapshot_id not in heads]
+
+
+def register(table: Table, location: str) -> Table:
+    table.catalog.drop_table("db.t")
+    return table.catalog.register_table("db.t", location)
+
+
+def test_live_snapshots_read_on_and_shredded_ones_are_gone(table: Table) -> None:
+    before, doomed = state(table), old_snapshots(table)
+    assert len(doomed) == 2
+
+    result = shred(table, doomed)
+
+    assert state(table) == {each: found for each, found in before.items() if each not in doomed}
+    assert result.snapshots == tuple(sorted(doomed))
+    assert len(keks(table)) == 1
+    assert len(manifest_list_keys(table)) == 2
+    assert result.is_complete
+    assert not result.left
+    assert json.loads(json.dumps(result.as_dict()))["dry_run"] is False
+    table.append(rows(900))
+
+
+def test_no_file_of_the_table_holds_a_dead_key(table: Table) -> None:
+    dead = [*keks(table), *manifest_list_keys(table).values()]
+    before = dict(metadata_texts(table))
+
+    result = shred(table, old_snapshots(table))
+
+    after = dict(metadata_texts(table))
+    assert before.keys() < after.keys()
+    for key in dead:
+        assert not [path.name for path, text in after.items() if key.encrypted_key_metadata in text]
+    assert result.dead_keks == (dead[0].key_id,)
+    assert len(result.rewritten) == len([text for text in before.values() if "encryption-keys" in text])
+
+
+def test_yesterdays_metadata_opens_the_live_snapshots_and_no_other(table: Table) -> None:
+    yesterday, doomed, before = table.metadata_location, old_snapshots(table), state(table)
+
+    shred(table, doomed)
+
+    old = register(table, yesterday)
+    for snapshot in old.snapshots():
+        scan = old.scan(snapshot_id=snapshot.snapshot_id)
+        if snapshot.snapshot_id in doomed:
+            with pytest.raises(KeyNotFoundError):
+                scan.to_arrow()
+        else:
+            assert sorted(scan.to_arrow()["id"].to_pylist()) == [row[0] for row in before[snapshot.snapshot_id]]
+    with pytest.raises(KeyNotFoundError, match="in no metadata file"):
+        rescue(old)
+
+
+def test_what_a_file_says_beside_its_keys_stays(table: Table) -> None:
+    before = {path: json.loads(text) for path, text in metadata_texts(table)}
+
+    shred(table, old_snapshots(table))
+
+    for path, text in metadata_texts(table):
+        after = json.loads(text)
+        if path in before:
+            after.pop("encryption-keys", None)
+            before[path].pop("encryption-keys", None)
+            assert after == before[path]
+
+
+def test_a_copy_kept_elsewhere_still_opens_and_the_result_says_so(table: Table, tmp_path: Path) -> None:
+    doomed, before = old_snapshots(table), state(table)
+    copy = tmp_path / "backup.metadata.json"
+    shutil.copy(table.metadata_location.removeprefix("file://"), copy)
+
+    result = shred(table, doomed)
+
+    assert any("copy of an older metadata file" in sentence and MASTER_KEY in sentence for sentence in result.outside)
+    assert state(register(table, copy.as_uri())) == before
+
+
+def test_the_result_tells_shredded_files_from_those_that_live_snapshots_share(tmp_path: Path, aws: AwsServer) -> None:
+    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    table.append(rows(0))
+    table.append(rows(100))
+    first, second = ({task.file.file_path for task in table.scan(f"id {each}").plan_files()} for each in ("< 50", ">= 50"))
+    doomed = [each.snapshot_id for each in table.snapshots()]
+    table.delete("id < 50")
+    # The delete names the first file as deleted, with its DEK; a further commit's manifests do not.
+    table.append(rows(200))
+    told = shred(table, doomed, dry_run=True)
+    assert told.still_opened == {next(iter(first)): (table.snapshots()[2].snapshot_id,)}
+    assert not told.is_complete
+
+    result = shred(table, [each.snapshot_id for each in table.snapshots()[:3]])
+
+    assert set(result.shredded_files) == first
+    assert set(result.live_files) == second
+    assert (result.still_opened, result.unknown) == ({}, ())
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [*range(100, 120), *range(200, 220)]
+
+
+def test_snapshots_that_were_expired_before_can_be_shredded_and_go_along(table: Table) -> None:
+    """Expiry takes their keys out of the current metadata, and leaves them in every older file."""
+    doomed = old_snapshots(table)
+    yesterday = table.metadata_location
+    table.maintenance.expire_snapshots().by_ids(doomed).commit()
+    assert [snapshot for snapshot in register_and_read(table, yesterday) if snapshot in doomed] == doomed
+
+    result = shred(table, doomed[:1])
+
+    assert result.snapshots == (doomed[0],)
+    assert result.expired_before == (doomed[1],)
+    assert not result.unknown
+    old = register(table, yesterday)
+    for snapshot_id in doomed:
+        with pytest.raises(KeyNotFoundError):
+            old.scan(snapshot_id=snapshot_id).to_arrow()
+
+
+def register_and_read(table: Table, location: str) -> list[int]:
+    current = table.metadata_location
+    readable = list(state(register(table, location)))
+    register(table, current)
+    table.refresh()
+    return readable
+
+
+def test_the_whole_table_goes_and_can_be_written_anew(table: Table) -> None:
+    yesterday = table.metadata_location
+    with pytest.raises(ConfigurationError, match=r"confirm='db\.t'"):
+        shred(table)
+    assert len(state(table)) == 4
+
+    result = shred(table, confirm="db.t")
+
+    assert len(result.snapshots) == 4
+    assert len(result.shredded_files) == 4
+    assert not metadata_of(table).encryption_keys
+    assert not metadata_of(table).snapshots
+    assert not [path for path, text in metadata_texts(table) if "encryption-keys" in text]
+    assert table.scan().to_arrow().num_rows == 0
+    table.append(rows(0))
+    assert table.scan().count() == 20
+    old = register(table, yesterday)
+    with pytest.raises(KeyNotFoundError):
+        old.scan().to_arrow()
+
+
+def test_shredded_files_are_orphans_afterwards(table: Table) -> None:
+    import datetime as dt
+
+    result = shred(table, confirm="db.t")
+    found = remove_orphan_files(table, dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
+    assert set(result.shredded_files) <= {file.location for file in found.found}
+
+
+def test_a_second_run_finds_nothing_and_writes_nothing(table: Table) -> None:
+    doomed = old_snapshots(table)
+    first = shred(table, doomed)
+    before = {path: path.stat().st_mtime_ns for path in metadata_folder(table).iterdir()}
+
+    again = shred(table, doomed)
+
+    assert {path: path.stat().st_mtime_ns for path in metadata_folder(table).iterdir()} == before
+    assert (again.rewritten, again.deleted, again.dead_keks) == ((), (), ())
+    assert set(again.unknown) == set(first.snapshots)
+
+
+def test_a_dry_run_says_what_would_go_and_changes_nothing(table: Table) -> None:
+    before = {path: path.read_bytes() for path in metadata_folder(table).iterdir()}
+
+    told = shred(table, old_snapshots(table), dry_run=True)
+    whole = shred(table, dry_run=True)
+
+    assert {path: path.read_bytes() for path in metadata_folder(table).iterdir()} == before
+    done = shred(table, old_snapshots(table))
+    assert set(told.rewritten) == set(done.rewritten)
+    assert (told.dead_keks, told.shredded_files, told.live_files) == (done.dead_keks, done.shredded_files, done.live_files)
+    assert len(whole.snapshots) == 4
+
+
+def test_a_snapshot_that_a_branch_or_tag_points_to_is_refused(table: Table) -> None:
+    (first, *_), location = old_snapshots(table), table.metadata_location
+    for name, ref in table.metadata.refs.items():
+        with pytest.raises(ConfigurationError, match=f"{name} points to snapshot"):
+            shred(table, [first, ref.snapshot_id])
+    assert table.refresh().metadata_location == location
+
+
+def test_an_id_that_is_nowhere_is_told_as_unknown(table: Table) -> None:
+    assert shred(table, [12345]).unknown == (12345,)
+    assert len(state(table)) == 4
+
+
+def test_compressed_metadata_files_are_written_over_as_such(tmp_path: Path, aws: AwsServer) -> None:
+    table = table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t", **{"write.metadata.compression-codec": "gzip"})
+    if not list(metadata_folder(table).glob("*.gz.metadata.json")):
+        # The catalog names its files by itself: one is compressed here as Iceberg Java would.
+        path = Path(table.metadata_location.removeprefix("file://"))
+        compressed = path.with_name("00098-x.gz.metadata.json")
+        compressed.write_bytes(gzip.compress(path.read_bytes()))
+    (kek,) = keks(table)
+
+    shred(table, old_snapshots(table))
+
+    texts = dict(metadata_texts(table))
+    assert any(".gz." in path.name for path in texts)
+    assert not [path for path, text in texts.items() if kek.encrypted_key_metadata in text]
+
+
+def test_half_written_files_and_journals_with_a_dead_key_are_deleted_and_others_stay(table: Table) -> None:
+    folder, text = metadata_folder(table), Path(table.metadata_location.removeprefix("file://")).read_text()
+    journal, foreign = folder / "tablecrypt-reencrypt" / "a.json", folder / "tablecrypt-reencrypt" / "b.json"
+    journal.parent.mkdir()
+    (kek,) = keks(table)
+    journal.write_text(json.dumps({"encryption-keys": [kek.model_dump(by_alias=True)]}))
+    foreign.write_text(json.dumps({"encryption-keys": []}))
+    half, harmless = folder / "00097-half.metadata.json", folder / "00096-new.metadata.json"
+    half.write_text(text[: text.index(kek.encrypted_key_metadata) + len(kek.encrypted_key_metadata)])
+    harmless.write_text(text[:20])
+    cut = folder / "00095-cut.gz.metadata.json"
+    cut.write_bytes(gzip.compress(text.encode())[:-200])
+
+    result = shred(table, old_snapshots(table))
+
+    assert not journal.exists()
+    assert not half.exists()
+    assert not cut.exists()
+    assert foreign.exists()
+    assert harmless.exists()
+    assert {Path(each).name for each in result.deleted} == {journal.name, half.name, cut.name}
+
+
+def test_what_cannot_be_written_over_is_deleted_and_leaves_the_log(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tablecrypt.maintenance import shred_metadata
+
+    victim = metadata_of(table).metadata_log[-1].metadata_file
+    rewrite = shred_metadata._rewrite
+
+    def refusing(fresh: object, file: object) -> None:
+        if file.location == victim:  # type: ignore[attr-defined]
+            raise PermissionError("overwriting is not allowed here")
+        rewrite(fresh, file)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(shred_metadata, "_rewrite", refusing)
+
+    result = shred(table, old_snapshots(table))
+
+    assert result.deleted == (victim,)
+    assert not Path(victim.removeprefix("file://")).exists()
+    assert victim not in {entry.metadata_file for entry in table.metadata.metadata_log}
+    assert result.is_complete
+
+
+def test_what_can_be_neither_written_nor_deleted_is_told(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    from tablecrypt.maintenance import shred_metadata
+
+    def refuse(*arguments: object) -> None:
+        raise PermissionError("read only")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(shred_metadata, "_rewrite", refuse)
+        refusing.setattr(PyArrowFileIO, "delete", refuse)
+        result = shred(table, old_snapshots(table))
+    assert result.left
+    assert not result.is_complete
+    assert set(result.left.values()) == {"PermissionError: read only"}
+
+    again = shred(table, list(result.snapshots))
+
+    assert set(again.rewritten) == set(result.left)
+    assert again.is_complete
+
+
+def test_a_live_snapshot_that_cannot_be_read_stops_it_before_anything_changes(table: Table) -> None:
+    location, head = table.metadata_location, table.current_snapshot()
+    assert head is not None
+    Path(head.manifest_list.removeprefix("file://")).write_bytes(b"AGS1 but no more")
+    with pytest.raises(TablecryptError):
+        shred(table, old_snapshots(table))
+    assert table.refresh().metadata_location == location
+
+
+def test_a_commit_that_lands_meanwhile_is_kept_and_its_keys_are_rotated_too(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tablecrypt.maintenance.shred import _Shredding
+
+    doomed, find = old_snapshots(table), _Shredding.find
+    other = table.catalog.load_table("db.t")
+
+    def found_then_overtaken(self: _Shredding) -> object:
+        found = find(self)
+        other.append(rows(950))
+        return found
+
+    monkeypatch.setattr(_Shredding, "find", found_then_overtaken)
+
+    shred(table, doomed)
+
+    assert table.scan("id >= 950").count() == 20
+    assert len(keks(table)) == 1
+    known = {key.encrypted_key_metadata for key in metadata_of(table).encryption_keys}
+    held = {
+        key.encrypted_key_metadata for file in older_metadata(table) for key in (file.metadata.encryption_keys if file.metadata else [])
+    }  # type: ignore[arg-type]
+    assert held <= known
+
+
+def test_a_plain_table_is_refused(table: Table) -> None:
+    with pytest.raises(ConfigurationError, match="is not an encrypted table"):
+        shred(table.catalog.create_table("db.plain", table.schema()), confirm="db.plain")

@@ -1,0 +1,211 @@
+"""What writing tasks answer: sealed for one task of one write, and nothing but whole answers understood."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
+
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
+from tablecrypt.spark.jvm.sealed_answers import AnswerKey
+from tablecrypt.spark.jvm.write_places import Places
+from tablecrypt.spark.jvm.written_files import decode_answer, partition_record, split_answers
+
+SCHEMA: Final = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "ratio", DoubleType()),
+    NestedField(3, "day", DateType()),
+    NestedField(4, "text", StringType()),
+)
+SPEC: Final = PartitionSpec(
+    PartitionField(3, 1000, IdentityTransform(), "day"),
+    PartitionField(2, 1001, VoidTransform(), "gone"),
+    PartitionField(4, 1002, IdentityTransform(), "text"),
+    PartitionField(1, 1003, BucketTransform(4), "bucket"),
+)
+LOCATION: Final = "file:///lake/data/00003-17-0f0e0d0c-0b0a-0908-0706-050403020100-00000.parquet"
+PARTITION: Final = b"\x01" + struct.pack(">I", 4) + struct.pack("<i", -1) + b"\x00" + b"\x01" + struct.pack(">I", 4) + struct.pack("<i", 3)
+
+
+def metadata() -> TableMetadata:
+    return new_table_metadata(SCHEMA, SPEC, UNSORTED_SORT_ORDER, "file:///lake", {"format-version": "2"})
+
+
+def sized(content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + content
+
+
+def footer() -> bytes:
+    sink = pa.BufferOutputStream()
+    columns = {"id": [1, 2], "ratio": [0.5, float("nan")], "day": pa.array([-1, -1], pa.date32()), "text": ["a", None]}
+    pq.write_table(pa.table(columns), sink)
+    content = sink.getvalue().to_pybytes()
+    return content[-8 - struct.unpack("<I", content[-8:-4])[0] : -8]
+
+
+def answer(partition: bytes = PARTITION, footer_bytes: bytes | None = None, dek: bytes = bytes(16)) -> bytes:
+    nans = struct.pack(">IIQ", 1, 2, 1)
+    parts = sized(LOCATION.encode()) + struct.pack(">Q", 4711) + sized(dek) + sized(bytes(range(16))) + sized(partition)
+    return struct.pack(">QI", 17, 1) + parts + nans + sized(footer() if footer_bytes is None else footer_bytes)
+
+
+def sealed(key: AnswerKey, task: int, content: bytes, write_id: bytes | None = None) -> bytes:
+    """As SealedAnswer.java does it, with the standard's key derivation written out."""
+    own = ec.generate_private_key(ec.SECP256R1())
+    driver = serialization.load_der_public_key(key.public_key)
+    assert isinstance(driver, ec.EllipticCurvePublicKey)
+    public = own.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    digest = hashes.Hash(hashes.SHA256())
+    for part in (b"\x00\x00\x00\x01", own.exchange(ec.ECDH(), driver), write_id or key.write_id, public, key.public_key):
+        digest.update(part)
+    nonce = bytes(12)
+    message = AESGCM(digest.finalize()).encrypt(nonce, content, (write_id or key.write_id) + struct.pack(">I", task))
+    return struct.pack(">H", len(public)) + public + nonce + message
+
+
+def test_an_answer_opens_in_its_write_as_that_of_its_task() -> None:
+    key = AnswerKey()
+
+    assert key.open(3, sealed(key, 3, b"what was written")) == b"what was written"
+    for task, other in ((4, sealed(key, 3, b"")), (3, sealed(AnswerKey(), 3, b"")), (3, sealed(key, 3, b"", write_id=bytes(16)))):
+        with pytest.raises(AuthenticationError, match="does not authenticate"):
+            key.open(task, other)
+
+
+@given(st.data())
+def test_a_changed_or_shortened_answer_does_not_open(data: st.DataObject) -> None:
+    key = AnswerKey()
+    content = bytearray(sealed(key, 0, b"what was written"))
+    if data.draw(st.booleans()):
+        content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    else:
+        del content[data.draw(st.integers(0, len(content) - 1)) :]
+
+    with pytest.raises(AuthenticationError):
+        key.open(0, bytes(content))
+
+
+def test_a_public_key_of_another_kind_does_not_open() -> None:
+    other = ed25519.Ed25519PrivateKey.generate().public_key()
+    public = other.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+    with pytest.raises(AuthenticationError):
+        AnswerKey().open(0, struct.pack(">H", len(public)) + public + bytes(28))
+
+
+def test_a_file_becomes_the_manifest_entry_that_its_footer_tells_of() -> None:
+    attempt, [file] = decode_answer(answer())
+    entry = file.entry(metadata())
+
+    assert attempt == 17
+    assert entry.file_path == LOCATION
+    assert entry.file_size_in_bytes == 4711
+    assert entry.record_count == 2
+    assert entry.partition == Record(-1, None, None, 3)
+    assert entry.value_counts == {1: 2, 2: 2, 3: 2, 4: 2}
+    assert entry.null_value_counts == {1: 0, 2: 0, 3: 0, 4: 1}
+    assert entry.nan_value_counts == {2: 1}
+    assert entry.lower_bounds == {1: struct.pack("<q", 1), 3: struct.pack("<i", -1), 4: b"a"}
+    assert entry.upper_bounds == {1: struct.pack("<q", 2), 3: struct.pack("<i", -1), 4: b"a"}
+
+
+def test_a_dek_is_not_in_the_repr_of_what_was_decoded() -> None:
+    _, [file] = decode_answer(answer(dek=b"0123456789abcdef"))
+
+    assert "0123456789abcdef" not in repr(file)
+    assert file.key_metadata.encryption_key.reveal() == b"0123456789abcdef"
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_answer_are_refused(content: bytes) -> None:
+    try:
+        decode_answer(content)
+    except FormatError:
+        return
+    assert content[8:] == bytes(4)
+
+
+@given(st.data())
+def test_a_damaged_answer_is_refused_or_tells_of_files_all_the_same(data: st.DataObject) -> None:
+    whole = answer()
+    content = bytearray(whole)
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        _, files = decode_answer(bytes(content))
+        for file in files:
+            file.entry(metadata())
+    except FormatError:
+        return
+    assert len(content) == len(whole)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [answer()[:-1], answer() + b"\x00", answer(dek=bytes(5)), struct.pack(">QI", 1, 2**32 - 1)],
+    ids=["too short", "too long", "a key of five bytes", "more files than bytes"],
+)
+def test_answers_that_are_not_whole_are_refused(content: bytes) -> None:
+    with pytest.raises(FormatError):
+        decode_answer(content)
+
+
+@pytest.mark.parametrize("partition", [b"", PARTITION + b"\x00", b"\x01\x00\x00\x00\x02ab\x00\x00", PARTITION[:-1]])
+def test_partition_values_that_are_not_of_the_spec_are_refused(partition: bytes) -> None:
+    with pytest.raises(FormatError, match="partition values|ends early"):
+        partition_record(partition, SPEC, SCHEMA)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", bytes(100), footer()[:-20]])
+def test_a_footer_that_is_none_is_refused(content: bytes) -> None:
+    _, [file] = decode_answer(answer(footer_bytes=content))
+
+    with pytest.raises(FormatError, match="cannot be understood"):
+        file.entry(metadata())
+
+
+def test_answers_come_each_with_its_length() -> None:
+    assert split_answers(b"") == []
+    assert split_answers(sized(b"one") + sized(b"") + sized(b"three")) == [b"one", b"", b"three"]
+    with pytest.raises(FormatError):
+        split_answers(sized(b"one")[:-1])
+
+
+def test_a_place_is_given_once_to_one_attempt() -> None:
+    places = Places(metadata())
+    name = LOCATION.rpartition("/")[2]
+    question = f"place 3 17 {name} AQQAAAD/////AAEEAAAAAwAAAA=="
+
+    with pytest.raises(FormatError, match="ends early"):
+        places.place(question)
+    places = Places(new_table_metadata(SCHEMA, PartitionSpec(), UNSORTED_SORT_ORDER, "file:///lake", {"format-version": "2"}))
+    question = f"place 3 17 {name} "
+    assert places.place(question) == LOCATION
+    places.check_was_given(LOCATION, 3, 17)
+    for location, task, attempt in ((LOCATION, 3, 18), (LOCATION, 2, 17), (LOCATION + "x", 3, 17)):
+        with pytest.raises(AuthenticationError, match="was not given a place for"):
+            places.check_was_given(location, task, attempt)
+    with pytest.raises(ConfigurationError, match="gave it twice"):
+        places.place(question)
+
+
+@pytest.mark.parametrize(
+    "question", ["", "place", "done 3", "place 1 2 ../00000-1-" + "0" * 36 + "-00000.parquet ", "place 1 2 x.parquet "]
+)
+def test_only_questions_of_writing_tasks_are_answered(question: str) -> None:
+    with pytest.raises(ConfigurationError, match="no question of a writing task"):
+        Places(metadata()).place(question)
