@@ -4,19 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast lint bench clean
+.PHONY: help setup demo demo-spark test test-fast lint bench fuzz clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
 	@echo "make demo       an encrypted table from creation to scan, and a look at its bytes"
-	@echo "make demo-spark the same from PySpark  (needs Java 17 or newer)"
+	@echo "make demo-spark the same from PySpark, and a pipeline  (needs Java 17 or newer)"
 	@echo "make test       lint and all tests"
 	@echo "make test-fast  the tests that need neither Java nor patience"
 	@echo "make lint       ruff, mypy and the import contracts"
 	@echo "make bench      the benchmarks"
+	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
 	@echo "make clean      remove what the targets above made, $(VENV) included"
 
 setup: $(STAMP)
@@ -33,6 +36,7 @@ demo: setup
 demo-spark: setup
 	@$(BIN)/python tests/support/java_version.py
 	$(BIN)/python examples/spark_first_table.py
+	$(BIN)/python examples/spark_pipeline.py
 
 # Tests marked java form one group, so that only one worker holds a JVM.
 test: lint
@@ -50,6 +54,11 @@ lint: setup
 bench: setup
 	@for benchmark in benchmarks/[!_]*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark" || exit 1; done
 
+# Installs atheris by itself: nothing else needs it.
+fuzz: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@for target in $(FUZZ_TARGETS); do echo "== $$target"; PYTHONPATH=.:catalog $(BIN)/python $$target -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
 clean:
-	rm -rf $(VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

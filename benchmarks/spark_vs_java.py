@@ -11,7 +11,8 @@ A write is timed from the DataFrame to the commit, a read from planning to the l
 job on each side once; which side goes first changes from round to round. The first round warms up and is not counted.
 
 It prints a table in Markdown: median seconds, and in brackets the ratio to encrypted Java as the median of the rounds' own ratios, with the
-lowest and the highest. `--memory-gib` measures instead how much memory a Python worker takes for one partition of that size.
+lowest and the highest. With `--memory-rows` it measures instead how much memory a Python worker takes for one partition of so many rows;
+25,000,000 of these are 2 GB in Arrow.
 
 Needs Java 17 or newer, and fetches Iceberg's jars the first time.
 
@@ -23,11 +24,11 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ from pyiceberg.catalog import load_catalog  # noqa: E402  the paths above come f
 import tablecrypt.spark as tcs  # noqa: E402
 from tests.support.aws import CREDENTIALS, REGION, AwsServer  # noqa: E402
 from tests.support.java_judge import start_session  # noqa: E402
+from tests.support.processes import parent_of, with_descendants  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -176,34 +178,34 @@ def markdown(rounds: list[dict[tuple[str, str], float]], names: list[str]) -> st
     return "\n".join(lines)
 
 
-def worker_memory(spark: SparkSession, side: Side, gib: float) -> str:
-    """Write and read one partition of about that size in Arrow on the portable path; the most that a Python worker held."""
-    count = int(gib * 2**30 / 60)
+def worker_memory(spark: SparkSession, side: Side, count: int) -> str:
+    """Write and read one partition on the portable path; the most memory that a Python worker held meanwhile."""
     side.create("memory")
-    figures = []
+    peaks = {}
     for job in ("write", "read"):
-        for process in _workers():
-            os.kill(process, 15)
+        for process in _python_workers():
+            os.kill(process, signal.SIGKILL)
         if job == "write":
             side.write(rows(spark, count, 1), "memory")
         else:
             side.read("memory", COLUMNS, None).write.format("noop").mode("overwrite").save()
-        figures.append(f"{job} {max(_peak_mib(process) for process in _workers()):.0f} MiB")
+        # Spark keeps its workers for the next job, so they are there to be asked.
+        peaks[job] = max(map(_peak_mib, _python_workers()))
     side.drop("memory")
-    return f"{count} rows in one partition, most memory of a Python worker: {', '.join(figures)}"
+    return (
+        f"one partition of {count} rows: at most {peaks['write']} MiB in a Python worker that writes, {peaks['read']} MiB in one that reads"
+    )
 
 
-def _workers() -> dict[int, int]:
-    """Processes of Spark's Python daemon of this run, and how much each held at most, in KiB."""
-    found: dict[int, int] = defaultdict(int)
-    for process in Path("/proc").iterdir():
-        try:
-            if process.name.isdigit() and b"pyspark.daemon" in (process / "cmdline").read_bytes():
-                lines = (process / "status").read_text().splitlines()
-                found[int(process.name)] = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-        except OSError:
-            continue
-    return found
+def _python_workers() -> list[int]:
+    """Python processes under Spark's daemons of this run."""
+    own = [process for process in with_descendants(os.getpid()) if b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes()]
+    return [process for process in own if parent_of(process) in own]
+
+
+def _peak_mib(process: int) -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
 
 
 def main() -> None:
@@ -231,6 +233,9 @@ def main() -> None:
             our_side(spark, "ours, portable", "python", properties, folder / "ours"),
             our_side(spark, "ours, JVM", "jvm", properties, folder / "ours"),
         ]
+        if options.memory_rows:
+            print(worker_memory(spark, sides[3], options.memory_rows))
+            return
         df = rows(spark, options.rows, options.tasks)
         rounds = []
         for number in range(options.rounds + 1):
@@ -239,8 +244,6 @@ def main() -> None:
             rounds.append(took)
         print(f"\n{options.rows} rows × {len(COLUMNS)} columns, {options.tasks} tasks, {options.rounds} rounds, Spark {spark.version}\n")
         print(markdown(rounds[1:], [side.name for side in sides]))
-        spark.stop()
-    server.stop()
 
 
 def _session(folder: Path, server: AwsServer, tasks: int) -> SparkSession:
@@ -269,6 +272,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=4, help="partitions of the DataFrame that is written")
+    parser.add_argument("--memory-rows", type=int, default=0, help="measure a worker's memory for one partition of so many rows instead")
     return parser.parse_args()
 
 

@@ -8,6 +8,19 @@ from tablecrypt.cli.group import LazyGroup
 from tablecrypt.cli.settings import Settings, parse_properties
 
 
+def _show_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if not value or context.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        installed = version("tablecrypt")
+    except PackageNotFoundError:
+        installed = "run from its source, not installed"
+    click.echo(f"tablecrypt {installed}")
+    context.exit()
+
+
 @click.group(
     "tablecrypt",
     cls=LazyGroup,
@@ -23,7 +36,7 @@ from tablecrypt.cli.settings import Settings, parse_properties
     multiple=True,
     help="A property of the catalog or the key service, before those configured. Others on this machine may see it: no passwords here.",
 )
-@click.version_option(package_name="tablecrypt", prog_name="tablecrypt")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
 @click.pass_context
 def command(context: click.Context, catalog_name: str | None, pairs: tuple[str, ...]) -> None:
     """Encrypted Apache Iceberg tables: keys, and what happens to tables under them."""

@@ -26,6 +26,8 @@ from tablecrypt.cli.verb import Verb
 @click.option(
     "--set", "pairs", metavar="NAME=VALUE", multiple=True, help="A further table property, such as encryption.data-key-length=32."
 )
+@click.option("--into", metavar="NAME", help="Make a new table of this name, and leave the plain one as it is.")
+@click.option("--location", help="Of the new table; by default beside the plain table's.")
 @click.option("--drop-refs", is_flag=True, help="Drop other branches and tags, which would keep plaintext snapshots.")
 @click.option("--keep-plaintext", is_flag=True, help="Do not delete the plaintext files after the commit.")
 @workers_option

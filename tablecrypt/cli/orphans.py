@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import TYPE_CHECKING
 
 import click
 
+from tablecrypt.cli import exit_codes
 from tablecrypt.cli.confirm import confirm
 from tablecrypt.cli.options import dry_run_option, json_option, moment, table_argument, yes_option
 from tablecrypt.cli.progress_shown import bytes_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from tablecrypt.maintenance import OrphanFiles
 
 
 @click.command(
@@ -21,6 +26,7 @@ from tablecrypt.cli.verb import Verb
         ("Remove what is older than a week, in a nightly job", "tablecrypt --catalog prod orphans db.orders --older-than 7d --yes"),
     ],
     needs="Permission to unwrap with the table's master key, to read its metadata, and to list and delete in its folder.",
+    codes={exit_codes.FOUND: "a file could not be deleted; the report says why"},
 )
 @table_argument
 @click.option("--older-than", metavar="MOMENT", callback=moment, help="Only files last written before: a date, or 7d ago; by default 3d.")
@@ -28,7 +34,10 @@ from tablecrypt.cli.verb import Verb
 @dry_run_option
 @json_option
 @pass_settings
-def orphans(settings: Settings, table: str, older_than: dt.datetime | None, yes: bool, dry_run: bool, as_json: bool) -> None:
+@click.pass_context
+def orphans(
+    context: click.Context, settings: Settings, table: str, older_than: dt.datetime | None, yes: bool, dry_run: bool, as_json: bool
+) -> None:
     """Find and remove files that the table does not know.
 
     What failed and cancelled writes left, and what expired snapshots held, in the folder of TABLE. --older-than must be longer ago than the
@@ -43,7 +52,15 @@ def orphans(settings: Settings, table: str, older_than: dt.datetime | None, yes:
         result = remove_orphan_files(loaded, older_than, dry_run=False)
     if as_json:
         show(result, as_json)
-        return
+    else:
+        _print(result)
+    if result.failed:
+        context.exit(exit_codes.FOUND)
+
+
+def _print(result: OrphanFiles) -> None:
     for file in result.found:
         click.echo(f"{file.size:>14,}  {file.location}")
+    for location, problem in result.failed.items():
+        click.echo(f"{location}: {problem}")
     click.echo(f"{len(result.found):,} found, {len(result.deleted):,} deleted, {len(result.failed):,} could not be deleted")

@@ -15,7 +15,11 @@ import click
 
 from tablecrypt.cli import exit_codes
 
-_CODES: Final = {0: "done", exit_codes.REFUSED: "refused, or wrong arguments; stderr says why", exit_codes.INTERRUPTED: "interrupted"}
+_CODES: Final = {
+    0: "done",
+    exit_codes.REFUSED: "refused, or wrong arguments; stderr says why",
+    exit_codes.INTERRUPTED: "interrupted, or answered with no",
+}
 
 
 class Verb(click.Command):

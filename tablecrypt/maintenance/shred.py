@@ -1,6 +1,7 @@
 """Crypto-shredding: putting snapshots, or a whole table, out of reach by destroying the keys that lead to them.
 
     1  find       which files go out of reach, and which stay because live snapshots share them
+       (heads     where asked for: heads of branches whose manifests hold DEKs of such files get successors that do not, and go as well)
     2  commit     the doomed snapshots leave the metadata; the live ones' keys are sealed under a new KEK; the old KEKs go
     3  scrub      every older metadata file that can still be read is written over without the dead KEKs, or deleted
     4  look       again at what is there; until nothing holds a dead KEK
@@ -26,6 +27,7 @@ from tablecrypt.maintenance.object_versions import object_versions
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.maintenance.rotate_kek import Rotator
+from tablecrypt.maintenance.shred_heads import put_in_place_of_heads, replaced_before
 from tablecrypt.maintenance.shred_inventory import Inventory, InventoryTaker
 from tablecrypt.maintenance.shred_metadata import Scrubbed, dead_keks, forget_in_log, holders, scrub
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -49,7 +51,7 @@ class Shredded(VerbResult):
             `remove_orphan_files` deletes them.
         live_files: files of the shredded snapshots that stay readable because live snapshots share them.
         still_opened: files of the shredded snapshots that no live snapshot has, but whose DEKs live snapshots' manifests hold, as deleted
-            entries; with the ids of those snapshots. Shred these too, once the table can do without them.
+            entries; with the ids of those snapshots. `replace_heads` ends that for heads of branches; shred the others too.
         unknown: ids of shredded snapshots whose files are not known, since their keys were gone before.
         outside: what may still open the shredded snapshots elsewhere, and what ends that.
     """
@@ -72,7 +74,9 @@ class Shredded(VerbResult):
         return not self.left and not self.still_opened
 
 
-def shred(table: Table, snapshots: Sequence[int] | None = None, confirm: str = "", dry_run: bool = False) -> Shredded:
+def shred(
+    table: Table, snapshots: Sequence[int] | None = None, confirm: str = "", replace_heads: bool = False, dry_run: bool = False
+) -> Shredded:
     """Put snapshots of an encrypted table, or all of it, out of reach for good.
 
     Old snapshots are what a delete leaves behind: the rows are in them until their keys are gone. Shredding takes the keys, so it need not
@@ -90,6 +94,8 @@ def shred(table: Table, snapshots: Sequence[int] | None = None, confirm: str = "
         table: an encrypted table. Its state in memory is brought up to date.
         snapshots: ids of the snapshots, in the table still or expired; by default the whole table, which is empty afterwards.
         confirm: the table's name, "namespace.name", where the whole table goes.
+        replace_heads: whether to put a snapshot of the same rows in the place of each branch's head that holds DEKs of files which it
+            deleted, and shred that head too. After rows were deleted or files rewritten, the snapshot that did it is such a head.
         dry_run: only find what would go.
 
     Raises:
@@ -102,7 +108,13 @@ def shred(table: Table, snapshots: Sequence[int] | None = None, confirm: str = "
     if snapshots is None and confirm != name and not dry_run:
         raise ConfigurationError(f"this destroys all of {name} for good: give confirm={name!r}")
     shredding = _Shredding(table, None if snapshots is None else frozenset(snapshots))
+    if replace_heads:
+        shredding.take_along(replaced_before(newest(table)))
     found = shredding.find()
+    if replace_heads and found.still_opened and not dry_run:
+        put_in_place_of_heads(newest(table), {holder for ids in found.still_opened.values() for holder in ids})
+        shredding.take_along(replaced_before(newest(table)))
+        found = shredding.find()
     if dry_run:
         return shredding.result(found, Scrubbed(), dry_run=True)
     return shredding.result(found, shredding.destroy(), dry_run=False)
@@ -128,6 +140,11 @@ class _Shredding:
         self._asked: tuple[int, ...] = ()
         self._expired_before: tuple[int, ...] = ()
         self._rotator = Rotator()
+
+    def take_along(self, snapshot_ids: frozenset[int]) -> None:
+        """Shred further snapshots, too."""
+        if self._doomed is not None:
+            self._doomed |= snapshot_ids
 
     def find(self) -> Inventory:
         """Find what goes, before anything has changed; remember which KEKs that takes."""

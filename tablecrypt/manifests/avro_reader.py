@@ -6,9 +6,8 @@
 The bytes come out of an AGS1 stream, so they are what their writer wrote: what is checked here is that the writer was right. A file that
 ends inside a block, has bytes after its last block, a sync marker that differs, or a block whose records are not as long as it says is
 refused, where PyIceberg's AvroFile would return the records it has met so far. The frame is parsed here with bounds checks; the records
-themselves are decoded by PyIceberg's reader tree over its compiled decoder, one decompressed block in memory at a time. That decoder
-does not check bounds: each block is followed by as many zero bytes as it is long, which ends a number that runs over, and after
-every record the position is checked.
+themselves are decoded by PyIceberg's reader tree over its compiled decoder, one decompressed block in memory at a time, and kept inside
+the block by tablecrypt/manifests/bounded_decoder.py.
 
 Raises FormatError, naming the file. Specification: Avro 1.11, "Object Container Files".
 """
@@ -26,7 +25,7 @@ from typing import Final, Generic, TypeVar
 from pyiceberg.avro import STRUCT_DOUBLE
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY, KNOWN_CODECS
 from pyiceberg.avro.codecs.codec import Codec
-from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.avro.file import MAGIC, SYNC_SIZE
 from pyiceberg.avro.reader import DoubleReader, Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
@@ -37,11 +36,10 @@ from pyiceberg.types import DoubleType, IcebergType
 
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.manifests.avro_schema import from_avro_json
+from tablecrypt.manifests.bounded_decoder import bounded_decoder
 
 AVRO_SCHEMA_KEY: Final = "avro.schema"
 _MAX_VARINT_BYTES: Final = 10
-# Shorter than the longest number and value of fixed length a record may hold (a double, a UUID, a decimal), whatever the block's length.
-_MIN_PADDING: Final = 64
 
 _DECODING_ERRORS: Final = (
     ArithmeticError,
@@ -98,13 +96,15 @@ class AvroContainer(Generic[R]):
         if not 0 <= count <= len(block):
             raise FormatError(f"{self._location}: an Avro block of {len(block)} bytes cannot hold {count} records")
         length, read = len(block), self._reader.read
-        decoder = new_decoder(block + bytes(length + _MIN_PADDING))
+        decoder = bounded_decoder(block)
         try:
             for _ in range(count):
                 record = read(decoder)
                 if decoder.tell() > length:
-                    raise FormatError(f"{self._location}: a record in the Avro file ends after its block")
+                    raise FormatError("ends after its block")
                 yield record
+        except FormatError as error:
+            raise FormatError(f"{self._location}: a record in the Avro file {error}") from None
         except _DECODING_ERRORS as error:
             raise FormatError(f"{self._location}: a record in the Avro file cannot be decoded: {type(error).__name__}") from error
         if decoder.tell() != length:

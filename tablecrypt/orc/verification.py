@@ -3,6 +3,7 @@
     with a manifest      every byte is what was sealed; then all of the below
     without              the structure holds together: header, tail, stripes in order, every stream where the footers say, no byte of
                          a stripe unaccounted for, statistics that open, and every row of every stripe decodes
+    in both cases        bloom filters of encrypted columns that stand in the clear are reported
 
 Without a manifest a changed byte inside a value is not seen: ORC's cipher authenticates nothing. The result says which it was.
 
@@ -23,7 +24,8 @@ from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import ColumnKeys
 from tablecrypt.orc.keys import KeyProvider
 from tablecrypt.orc.manifest import FileDigest, ManifestWriter
-from tablecrypt.orc.plain_view import place_streams
+from tablecrypt.orc.messages import BLOOM_FILTER_KINDS
+from tablecrypt.orc.plain_view import UNENCRYPTED, place_streams
 from tablecrypt.orc.reader import checked_source, open_view, translated
 from tablecrypt.orc.source import FileSource, Source
 from tablecrypt.orc.tail import MAGIC, Tail, read_tail
@@ -39,6 +41,8 @@ class VerifiedFile:
         authenticated: whether every byte was checked against a manifest; otherwise only the structure was.
         opened: encrypted columns whose true values were decoded.
         unopened: encrypted columns without rights, of which only the masks were decoded.
+        exposed: encrypted columns that have a bloom filter in the clear, with which anybody can try out values. ORC's Java writer leaves
+            them there; write such files anew.
     """
 
     location: str
@@ -47,6 +51,7 @@ class VerifiedFile:
     rows: int
     opened: tuple[str, ...]
     unopened: tuple[str, ...]
+    exposed: tuple[str, ...]
 
 
 def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | None = None, name: str | None = None) -> VerifiedFile:
@@ -65,10 +70,10 @@ def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | No
         if file.read_at(0, min(len(MAGIC), file.length)) != MAGIC:
             raise FormatError(f"{file.location}: does not begin with {MAGIC!r}")
         tail = read_tail(file)
-        _check_layout(tail, file)
+        exposed = _check_layout(tail, file)
         rows = _decode(tail, file, keys)
         granted, denied = _rights(tail, keys)
-        return VerifiedFile(file.location, manifest is not None, len(tail.stripes), rows, granted, denied)
+        return VerifiedFile(file.location, manifest is not None, len(tail.stripes), rows, granted, denied, exposed)
 
 
 def seal(sources: Mapping[str, Any] | Sequence[str | os.PathLike[str]], keys: KeyProvider, key_name: str) -> bytes:
@@ -95,7 +100,11 @@ def _read_all(source: Source) -> None:
         source.read_at(offset, min(_PIECE, source.length - offset))
 
 
-def _check_layout(tail: Tail, source: Source) -> None:
+def _check_layout(tail: Tail, source: Source) -> tuple[str, ...]:
+    """Check that footers account for every byte of the stripes; the names of encrypted columns with bloom filters in the clear."""
+    variants = tail.require_encryption().variants
+    encrypted = {column for variant in variants for column in tail.schema[variant.root].subtree}
+    exposed: set[int] = set()
     for stripe in tail.stripes:
         placed = place_streams(tail.read_stripe_footer(source, stripe), stripe, tail.location)
         of_index = sum(one.stream.length for one in placed if one.stream.is_index)
@@ -103,9 +112,12 @@ def _check_layout(tail: Tail, source: Source) -> None:
         at = stripe.information
         if (of_index, of_data) != (at.index_length, at.data_length):
             raise FormatError(f"{tail.location}: the streams of the stripe at {at.offset} leave bytes of it unaccounted for")
-    described = sum(stream.length for variant in tail.require_encryption().variants for stream in variant.stripe_statistics)
+        filters = {one.stream.column for one in placed if one.group == UNENCRYPTED and one.stream.kind in BLOOM_FILTER_KINDS}
+        exposed |= filters & encrypted
+    described = sum(stream.length for variant in variants for stream in variant.stripe_statistics)
     if described != len(tail.statistics):
         raise FormatError(f"{tail.location}: {len(tail.statistics)} bytes of encrypted statistics, of which {described} are described")
+    return tuple(tail.schema.name_of(column) for column in sorted(exposed))
 
 
 def _decode(tail: Tail, source: Source, keys: KeyProvider | None) -> int:

@@ -21,6 +21,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.footer import PLAIN_MAGIC, plain_end
@@ -69,7 +71,7 @@ class PlaintextView:
         self._columns = columns
         self._position = 0
         # A reader that takes a chunk in pieces has it opened once.
-        self._last: tuple[_Region, bytearray] | None = None
+        self._last: tuple[_Region, memoryview] | None = None
         self._regions: list[_Region] = []
         self._locked_end = layout.footer.start
         groups = [
@@ -136,21 +138,23 @@ class PlaintextView:
     def _read_chunk(self, region: _Region, skipped: int, length: int) -> bytes | memoryview:
         if self._last is None or self._last[0] is not region:
             self._last = (region, self._open(region))
-        opened = memoryview(self._last[1])[skipped : skipped + length]
+        opened = self._last[1][skipped : skipped + length]
         if opened.nbytes < length:
             return bytes(opened) + bytes(length - opened.nbytes)
         if opened.nbytes == region.span.length:
             self._last = None
         return opened
 
-    def _open(self, region: _Region) -> bytearray:
-        out = bytearray(region.span.length)
+    def _open(self, region: _Region) -> memoryview:
+        # Arrow's pool gives memory that it used before, which costs less than fresh memory of the system.
+        out = memoryview(pa.allocate_buffer(region.span.length)).cast("B")
         at = 0
         for page in read_pages(region.chunk):
             for part in (page.header.of_body(page.body), page.body):
                 source = memoryview(part)
                 out[at : at + source.nbytes] = source
                 at += source.nbytes
+        out[at:] = bytes(out.nbytes - at)
         return out
 
     def _row_group(self, group: Struct, chunks: list[Chunk]) -> Struct:

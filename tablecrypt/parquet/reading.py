@@ -53,7 +53,7 @@ def read_table(
         keys: of the footer, and of the columns to read; see FileKeys.
         columns: names of top-level columns; None: all.
         filters: an Arrow expression, or tuples (column, operator, value) as pyarrow.parquet takes them: which rows to keep.
-        row_groups: indexes of those to read; None: all.
+        row_groups: indexes of those to read, whose rows come in the order of the file; None: all.
         use_threads: let pyarrow decode columns in parallel.
         location: names the file in errors.
 

@@ -83,9 +83,10 @@ class Reader:
         self.position = position
 
     def read_byte(self) -> int:
-        if self.position >= self._end:
-            raise CutShortError(f"a struct is cut short after {self._end} bytes")
-        byte = self._data[self.position]
+        try:
+            byte = self._data[self.position]
+        except IndexError:
+            raise CutShortError(f"a struct is cut short after {self._end} bytes") from None
         self.position += 1
         return byte
 

@@ -21,7 +21,7 @@ Specification: Apache Parquet, "Parquet Modular Encryption", sections 4 and 5; I
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -85,7 +85,11 @@ class UniformParquetFile:
             self.schema: pa.Schema = self._fragment.physical_schema
 
     def batches(
-        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None
+        self,
+        columns: list[str],
+        row_filter: pc.Expression | None = None,
+        read_ahead: int | None = None,
+        part: Container[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass the filter. Row groups whose statistics rule them out are not read.
 
@@ -93,15 +97,20 @@ class UniformParquetFile:
             columns: names of stored columns.
             row_filter: on stored columns.
             read_ahead: how many bytes of row groups (uncompressed, at least one row group) may be fetched ahead; None: all of the file.
+            part: only row groups whose first byte lies in these offsets; None: all.
 
         Raises:
             TamperedFileError: a module does not authenticate. Batches yielded before are authentic.
         """
-        for portion in self._portions(self._fragment, row_filter, read_ahead):
+        for portion in self._portions(part, row_filter, read_ahead):
             yield from self._scan(portion, columns, row_filter)
 
     def positioned_batches(
-        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None
+        self,
+        columns: list[str],
+        prune_by: pc.Expression | None = None,
+        read_ahead: int | None = None,
+        part: Container[int] | None = None,
     ) -> Iterator[PositionedBatch]:
         """Yield every row of the row groups that the filter's statistics leave, each with its position in the file.
 
@@ -109,7 +118,7 @@ class UniformParquetFile:
         """
         with self._translated("the footer"):
             starts = _row_group_starts(self._fragment)
-        for portion in self._portions(self._fragment, prune_by, read_ahead):
+        for portion in self._portions(part, prune_by, read_ahead):
             positions = _Positions([(starts[group.id], group.num_rows) for group in portion.row_groups])
             for batch in self._scan(portion, columns, None):
                 yield PositionedBatch(positions.take(len(batch)), batch)
@@ -136,15 +145,23 @@ class UniformParquetFile:
         return footer
 
     def _portions(
-        self, fragment: ds.ParquetFileFragment, prune_by: pc.Expression | None, read_ahead: int | None
+        self, part: Container[int] | None, prune_by: pc.Expression | None, read_ahead: int | None
     ) -> list[ds.ParquetFileFragment]:
         with self._translated("the footer"):
+            fragment = self._fragment if part is None else self._part(part)
+            if fragment is None:
+                return []
             pruned = fragment if prune_by is None else fragment.subset(filter=prune_by, schema=self.schema)
             if not pruned.row_groups:
                 return []
             if read_ahead is None:
                 return [pruned]
             return [pruned.subset(row_group_ids=ids) for ids in _packed(pruned.row_groups, read_ahead)]
+
+    def _part(self, part: Container[int]) -> ds.ParquetFileFragment | None:
+        footer = self._fragment.metadata
+        ids = [group.id for group in self._fragment.row_groups if _first_byte(footer.row_group(group.id)) in part]
+        return self._fragment.subset(row_group_ids=ids) if ids else None
 
     def _scan(self, fragment: ds.Fragment, columns: list[str], row_filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         with self._translated("a column's modules"):
@@ -263,6 +280,12 @@ def _row_group_starts(fragment: ds.ParquetFileFragment) -> dict[int, int]:
         starts[group.id] = position
         position += group.num_rows
     return starts
+
+
+def _first_byte(group: pq.RowGroupMetaData) -> int:
+    column = group.column(0)
+    offsets = [offset for offset in (column.dictionary_page_offset, column.data_page_offset) if offset]
+    return int(min(offsets))
 
 
 def _packed(row_groups: list[ds.RowGroupInfo], length: int) -> list[list[int]]:

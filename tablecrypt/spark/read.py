@@ -6,7 +6,7 @@
 That is the portable path; where it can serve, jvm/ reads the same plan with Spark's own Parquet reader, which is faster.
 
 The plan is made when `read_table` is called, of one snapshot, and holds for the life of the DataFrame. Spark prunes neither columns nor
-files of a mapInArrow, so name the columns and the filter here. There a data file is read by one task.
+files of a mapInArrow, so name the columns and the filter here. A long Parquet file is read by several tasks, each some of its row groups.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Path = Literal["jvm", "python"]
 
 _LANES: Final = 2
 _LANE_DEPTH: Final = 4
-_READ_AHEAD: Final = 32 * 1024 * 1024
+_READ_AHEAD: Final = 16 * 1024 * 1024
 """A task reads this many files at once, of each this many bytes ahead (or one row group), and keeps this many batches of each waiting."""
 
 
@@ -105,7 +105,8 @@ def _portable_rows(spark: SparkSession, read: PlannedRead, schema: Any) -> DataF
     sealed_shared = job_key.seal(Role.SHARED, 0, pickle.dumps(shared))
     codec = FileEntryCodec(located.table.metadata)
     sealed_tasks = [
-        job_key.seal(Role.TASK, number, codec.encode_tasks(part)) for number, part in enumerate(Sizing.of(spark).partitions(read.tasks))
+        job_key.seal(Role.TASK, number, codec.encode_tasks(part))
+        for number, part in enumerate(Sizing.of(spark).split_partitions(read.tasks))
     ]
 
     def read_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

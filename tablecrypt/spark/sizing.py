@@ -39,8 +39,14 @@ class Sizing:
         return cls(_cores(spark), _size_setting(spark, *_MAX_PARTITION_BYTES), _size_setting(spark, *_OPEN_COST_IN_BYTES))
 
     def partitions(self, tasks: Sequence[EncryptedFileScanTask]) -> list[list[EncryptedFileScanTask]]:
-        """Spread scan tasks over lists of about the same number of bytes."""
-        return self.spread(tasks, lambda task: int(task.file.file_size_in_bytes), self.cores)
+        """Spread scan tasks over lists of about the same number of bytes; each file stays whole."""
+        return self.spread(tasks, lambda task: task.size, self.cores)
+
+    def split_partitions(self, tasks: Sequence[EncryptedFileScanTask]) -> list[list[EncryptedFileScanTask]]:
+        """Spread scan tasks likewise, with long files cut into parts first, as Spark cuts them for its own readers."""
+        total = sum(task.size + self.open_cost for task in tasks)
+        size = max(1, min(self.partition_bytes, max(self.open_cost, total // max(self.cores, 1))))
+        return self.partitions([part for task in tasks for part in task.split(size)])
 
     def spread(self, works: Sequence[T], size: Callable[[T], int], least: int) -> list[list[T]]:
         """Spread works of any kind over lists of about the same number of bytes, at least `least` lists where there are works for them."""
@@ -58,7 +64,8 @@ def _cores_behind_connect(spark: SparkSession) -> int:
     """A session of Spark Connect has no context to ask. A range has as many partitions as the cluster has cores by default."""
     from pyspark.sql import functions
 
-    [answer] = spark.range(_MANY).agg(functions.max(functions.spark_partition_id()).alias("last")).collect()
+    numbers = spark.range(_MANY).select(functions.spark_partition_id().alias("number"))
+    [answer] = numbers.agg(functions.max("number").alias("last")).collect()
     return int(answer["last"]) + 1
 
 

@@ -16,6 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.layout import Distribution
 from tablecrypt.spark.markers import BatchAlreadyCommittedError, BatchMarker
+from tablecrypt.spark.read import Path
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, write_rows
 
@@ -36,6 +37,7 @@ def stream_writer(
     branch: str = MAIN_BRANCH,
     distribute_by: Distribution | None = None,
     sort_by: Sequence[str] | None = None,
+    path: Path | None = None,
     query_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     catalog_properties: Mapping[str, str] | None = None,
@@ -52,7 +54,7 @@ def stream_writer(
     Raises:
         ConfigurationError: options that contradict each other. What `write_table` raises is raised in the query.
     """
-    options = WriteOptions(mode, overwrite_filter, keys, branch, distribute_by, sort_by, dict(snapshot_properties or {}))
+    options = WriteOptions(mode, overwrite_filter, keys, branch, distribute_by, sort_by, dict(snapshot_properties or {}), path=path)
 
     def write_batch(df: DataFrame, batch_id: int) -> None:
         marker = BatchMarker(query_id or _query_id(df), batch_id, branch)

@@ -24,7 +24,7 @@ import itertools
 import json
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, cast
 
@@ -72,20 +72,34 @@ class AvroDataFile:
         self.schema = pa.schema([column.field for column in self._columns])
 
     def batches(
-        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None
+        self,
+        columns: list[str],
+        row_filter: pc.Expression | None = None,
+        read_ahead: int | None = None,
+        part: Container[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass the filter, which may name only `columns`."""
+        """Yield the rows that pass the filter, which may name only `columns`. FormatError for a part: an Avro file has none."""
+        self._refuse_part(part)
         for batch in self._batches(self._selected(columns)):
             yield batch if row_filter is None else batch.filter(row_filter)
 
     def positioned_batches(
-        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None
+        self,
+        columns: list[str],
+        prune_by: pc.Expression | None = None,
+        read_ahead: int | None = None,
+        part: Container[int] | None = None,
     ) -> Iterator[PositionedBatch]:
-        """Yield every row with its position in the file. Avro has no statistics to prune by."""
+        """Yield every row with its position in the file. Avro has no statistics to prune by, and no parts, as for `batches`."""
+        self._refuse_part(part)
         start = 0
         for batch in self._batches(self._selected(columns)):
             yield PositionedBatch(pa.arange(start, start + len(batch)), batch)
             start += len(batch)
+
+    def _refuse_part(self, part: Container[int] | None) -> None:
+        if part is not None:
+            raise FormatError(f"{self.location}: a part of an Avro file was asked for, and only Parquet files are read in parts")
 
     def _selected(self, names: list[str]) -> list[Column]:
         by_name = {column.field.name: column for column in self._columns}

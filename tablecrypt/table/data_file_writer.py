@@ -193,7 +193,11 @@ class UnfinishedDataFile:
 
     def abandon(self) -> None:
         """Close what is open; the file is deleted by its writer."""
-        with suppress(Exception):  # the error that brought us here is the one to raise
+        # The error that brought us here is the one to raise.
+        with suppress(Exception):
+            if self._parquet is not None:
+                self._parquet.close()
+        with suppress(Exception):
             self._sink.close()
 
 

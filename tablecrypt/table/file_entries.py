@@ -2,6 +2,8 @@
 
     entries = number of entries | entry | entry | ...
     entry   = partition spec id | manifest_entry record
+    tasks   = entries, each data file followed by its delete files | part of each data file
+    part    = first stored byte | byte after the last; 0 | 0 for the whole file
 
 Numbers are Avro longs (zigzag varints), records are Avro binary without a header, in the schema that a version 3 manifest of that partition
 spec has: what a table's manifests can hold, these bytes hold. Nothing in them is code, so a driver may open what an executor sent.
@@ -12,10 +14,11 @@ The bytes hold DEKs in the clear. Raises FormatError for bytes that are not such
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import construct_writer, resolve_reader
@@ -36,6 +39,7 @@ from tablecrypt.manifests.schemas import (
     STATUS_FIELD_ID,
     entry_write_schema,
 )
+from tablecrypt.table.file_parts import FilePart
 from tablecrypt.table.plan import EncryptedFileScanTask
 
 _STATISTICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
@@ -53,54 +57,52 @@ class FileEntryCodec:
         self._readers: dict[int, Reader] = {}
 
     def encode_tasks(self, tasks: Iterable[EncryptedFileScanTask]) -> bytes:
-        """Encode scan tasks: each data file is followed by its delete files. Statistics, which reading needs no more, are left out."""
-        return self._encode(entry for task in tasks for entry in _entries_of(task))
+        """Encode scan tasks. Statistics, which reading needs no more, are left out."""
+        listed = list(tasks)
+        buffer = io.BytesIO()
+        encoder = BinaryEncoder(buffer)
+        self._encode(encoder, (entry for task in listed for entry in _entries_of(task)))
+        for task in listed:
+            encoder.write_int(task.part.start if task.part is not None else 0)
+            encoder.write_int(task.part.end if task.part is not None else 0)
+        return buffer.getvalue()
 
     def decode_tasks(self, content: bytes) -> list[EncryptedFileScanTask]:
         """Decode scan tasks."""
-        tasks: list[EncryptedFileScanTask] = []
-        for entry in self._decode(content):
-            if entry.data_file.content == DataFileContent.DATA:
-                tasks.append(EncryptedFileScanTask(entry.data_file, set(), data_sequence_number=entry.sequence_number))
-            elif tasks:
-                tasks[-1].delete_files.add(entry.data_file)
-            else:
-                raise FormatError("a scan task begins with a delete file")
+        with _decoding(content) as decoder:
+            tasks = _tasks_of(self._decode(decoder, len(content)))
+            for task in tasks:
+                start, end = decoder.read_int(), decoder.read_int()
+                task.part = FilePart(start, end) if end else None
         return tasks
 
     def encode_files(self, files: Iterable[DataFile]) -> bytes:
         """Encode data files that were written, statistics included."""
-        return self._encode(_entry(EncryptedDataFile.of(file), file.spec_id, None) for file in files)
+        buffer = io.BytesIO()
+        self._encode(BinaryEncoder(buffer), (_entry(EncryptedDataFile.of(file), file.spec_id, None) for file in files))
+        return buffer.getvalue()
 
     def decode_files(self, content: bytes) -> list[DataFile]:
         """Decode data files."""
-        return [entry.data_file for entry in self._decode(content)]
+        with _decoding(content) as decoder:
+            return [entry.data_file for entry in self._decode(decoder, len(content))]
 
-    def _encode(self, entries: Iterable[ManifestEntry]) -> bytes:
+    def _encode(self, encoder: BinaryEncoder, entries: Iterable[ManifestEntry]) -> None:
         listed = list(entries)
-        buffer = io.BytesIO()
-        encoder = BinaryEncoder(buffer)
         encoder.write_int(len(listed))
         for entry in listed:
             encoder.write_int(entry.data_file.spec_id)
             self._writer(entry.data_file.spec_id).write(encoder, entry)
-        return buffer.getvalue()
 
-    def _decode(self, content: bytes) -> list[ManifestEntry]:
-        decoder = new_decoder(content + _PADDING)
+    def _decode(self, decoder: BinaryDecoder, length: int) -> list[ManifestEntry]:
         entries: list[ManifestEntry] = []
-        try:
-            for _ in range(decoder.read_int()):
-                spec_id = decoder.read_int()
-                entry = self._reader(spec_id).read(decoder)
-                entry.data_file.spec_id = spec_id
-                entries.append(entry)
-                if decoder.tell() > len(content):
-                    break
-        except (ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            raise FormatError(f"file entries cannot be decoded: {type(error).__name__}") from error
-        if decoder.tell() != len(content):
-            raise FormatError(f"{len(content)} bytes of file entries end at byte {decoder.tell()}")
+        for _ in range(decoder.read_int()):
+            spec_id = decoder.read_int()
+            entry = self._reader(spec_id).read(decoder)
+            entry.data_file.spec_id = spec_id
+            entries.append(entry)
+            if decoder.tell() > length:
+                break
         return entries
 
     def _writer(self, spec_id: int) -> Writer:
@@ -122,6 +124,30 @@ class FileEntryCodec:
         if spec_id not in self._specs:
             raise FormatError(f"the table has no partition spec {spec_id}")
         return entry_write_schema(self._specs[spec_id].partition_type(self._schema))
+
+
+@contextmanager
+def _decoding(content: bytes) -> Iterator[BinaryDecoder]:
+    """Give a decoder of all of the content: what is decoded ends where the content ends."""
+    decoder = new_decoder(content + _PADDING)
+    try:
+        yield decoder
+    except (ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise FormatError(f"file entries cannot be decoded: {type(error).__name__}") from error
+    if decoder.tell() != len(content):
+        raise FormatError(f"{len(content)} bytes of file entries end at byte {decoder.tell()}")
+
+
+def _tasks_of(entries: Iterable[ManifestEntry]) -> list[EncryptedFileScanTask]:
+    tasks: list[EncryptedFileScanTask] = []
+    for entry in entries:
+        if entry.data_file.content == DataFileContent.DATA:
+            tasks.append(EncryptedFileScanTask(entry.data_file, set(), data_sequence_number=entry.sequence_number))
+        elif tasks:
+            tasks[-1].delete_files.add(entry.data_file)
+        else:
+            raise FormatError("a scan task begins with a delete file")
+    return tasks
 
 
 def _entries_of(task: EncryptedFileScanTask) -> list[ManifestEntry]:

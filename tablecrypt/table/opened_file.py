@@ -7,7 +7,7 @@ Raises FormatError for a format that is not read (ORC), PlaintextRefusedError fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -30,14 +30,22 @@ class OpenedFile(Protocol):
         """The columns as they are stored, with field ids."""
 
     def batches(
-        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None
+        self,
+        columns: list[str],
+        row_filter: pc.Expression | None = None,
+        read_ahead: int | None = None,
+        part: Container[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass the filter."""
+        """Yield the rows that pass the filter; with `part`, those of row groups whose first byte lies in it."""
 
     def positioned_batches(
-        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None
+        self,
+        columns: list[str],
+        prune_by: pc.Expression | None = None,
+        read_ahead: int | None = None,
+        part: Container[int] | None = None,
     ) -> Iterator[PositionedBatch]:
-        """Yield rows with their positions, at least those that pass the filter."""
+        """Yield rows with their positions in the file, at least those that pass the filter; `part` as for `batches`."""
 
 
 @contextmanager

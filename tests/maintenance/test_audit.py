@@ -17,9 +17,10 @@ from pyiceberg.types import LongType, NestedField
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.maintenance import audit, rotate_kek
+from tablecrypt.maintenance import audit, reencrypt, rotate_kek
 from tablecrypt.maintenance.audit import Audit, Finding, FindingKind, Severity
 from tablecrypt.maintenance.audit.keys import file_key_findings
+from tablecrypt.maintenance.progress import Progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.aws import AwsServer
@@ -137,6 +138,45 @@ def test_a_file_of_no_encrypted_format_counts_as_plaintext_and_an_empty_one_does
 
     assert [path_of(finding.where).name for finding in of_kind(found, FindingKind.UNKNOWN_CONTENT)] == ["rows.csv"]
     assert found.has_plaintext
+
+
+def test_checksums_that_hadoop_keeps_beside_a_file_are_none_of_the_audits_business(table: Table) -> None:
+    data = path_to(table, FileKind.DATA)
+    checksums = data.with_name(f".{data.name}.crc")
+    checksums.write_bytes(b"crc\x00" + bytes(4) + bytes(4) * -(-data.stat().st_size // 512))
+
+    assert audit(table).findings == ()
+    checksums.write_bytes(checksums.read_bytes() + b"more than checksums")
+    assert kinds(audit(table)) == {FindingKind.UNKNOWN_CONTENT}
+    data.with_name(".nothing.crc").write_bytes(b"crc\x00 of nothing")
+    assert len(of_kind(audit(table), FindingKind.UNKNOWN_CONTENT)) == 2
+
+
+def test_the_journal_of_an_interrupted_verb_is_no_plaintext(aws: AwsServer, warehouse: Path) -> None:
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws))
+
+    def stop(step: Progress) -> None:
+        if step.done == step.total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reencrypt(table, progress=stop)
+    found = audit(table.catalog.load_table("db.rows"))
+
+    assert kinds(found) == {FindingKind.UNFINISHED_VERB, FindingKind.ORPHANS}
+    assert "reencrypt" in of_kind(found, FindingKind.UNFINISHED_VERB)[0].message
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"encryption-keys": [], "key-id": "a", "row": "secret"}', '{"encryption-keys": ["secret"], "key-id": "a"}', "{", '["secret"]'],
+)
+def test_what_only_has_the_name_of_a_journal_is_none(table: Table, content: str) -> None:
+    path = folder_of(table) / "metadata" / "tablecrypt-reencrypt" / "00000.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+
+    assert kinds(audit(table)) == {FindingKind.UNKNOWN_CONTENT}
 
 
 @pytest.mark.parametrize("name", ["statistics", "partition-statistics"])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyiceberg.table import Table
 
-from tablecrypt.maintenance import prune_keys, rewrap, rotate_kek
+from tablecrypt.errors import KeyNotFoundError
+from tablecrypt.maintenance import prune_keys, relocate, rescue, rewrap, rotate_kek, shred
+from tablecrypt.maintenance.key_commit import removed_keys
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
 from tests.support.key_tables import keks, manifest_list_keys, metadata_of, rows, state, table_with_history
@@ -93,3 +97,64 @@ def test_a_snapshot_that_comes_in_while_a_rotation_is_on_its_way_keeps_its_key(
     assert len(state(table)) == 5
     assert len(manifest_list_keys(rotated)) == 5
     assert_no_stray_key(rotated)
+
+
+def test_no_commit_that_would_leave_a_snapshot_without_its_key_is_sent(table: Table, proxy: RestProxy, aws: AwsServer) -> None:
+    loaded = encrypted_rest_catalog(proxy.uri, aws).load_table(table.name())
+    before = len([request for request in proxy.seen if request.is_commit])
+    for entry in metadata_of(loaded).encryption_keys:
+        transaction = loaded.transaction()
+        transaction.apply(removed_keys([entry.key_id]))  # type: ignore[attr-defined]
+        with pytest.raises(KeyNotFoundError):
+            transaction.commit_transaction()
+    assert len([request for request in proxy.seen if request.is_commit]) == before
+
+
+def test_rescue_brings_back_what_a_server_lost(table: Table, catalog: EncryptedRestCatalog) -> None:
+    before, keys = state(table), metadata_of(table).encryption_keys
+    request = {
+        "requirements": [],
+        "updates": [{"action": "remove-encryption-key", "key-id": key.key_id} for key in keys[:3]],
+    }
+    catalog.request_commit(table, json.dumps(request))
+    with pytest.raises(KeyNotFoundError):
+        state(table)
+
+    result = rescue(table)
+
+    assert set(result.keys) == {key.key_id for key in keys[:3]}
+    assert state(table) == before
+
+
+def test_relocate_registers_a_copy_that_lives_beside_the_table(table: Table, catalog: EncryptedRestCatalog, tmp_path: Path) -> None:
+    namespace = table.name()[0]
+
+    result = relocate(table, f"{tmp_path.as_uri()}/copy", register_as=f"{namespace}.copy")
+
+    copy = catalog.load_table(f"{namespace}.copy")
+    assert result.registered_as == f"{namespace}.copy"
+    assert state(copy) == state(table)
+    copy.append(rows(600))
+    assert relocate(table, f"{tmp_path.as_uri()}/copy", register_as=f"{namespace}.copy").found == result.files
+
+
+def test_shred_takes_the_keys_out_of_what_the_server_wrote(table: Table) -> None:
+    before = state(table)
+    heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    dead = [key.encrypted_key_metadata for key in metadata_of(table).encryption_keys]
+
+    result = shred(table, [each for each in before if each not in heads])
+
+    assert state(table) == {each: found for each, found in before.items() if each in heads}
+    assert len(result.rewritten) >= 4
+    assert not [text for text in metadata_texts(table) for key in dead if key in text]
+    whole = shred(table, confirm=".".join(table.name()))
+    assert len(whole.snapshots) == 4
+    assert not [text for text in metadata_texts(table) if "encryption-keys" in text and "encrypted-key-metadata" in text]
+    table.append(rows(0))
+    assert len(state(table)) == 1
+
+
+def metadata_texts(table: Table) -> list[str]:
+    folder = Path(table.location().removeprefix("file:")) / "metadata"
+    return [path.read_text() for path in folder.glob("*.metadata.json")]

@@ -192,6 +192,58 @@ def test_shredded_files_are_orphans_afterwards(table: Table) -> None:
     assert set(result.shredded_files) <= {file.location for file in found.found}
 
 
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_deleted_rows_are_out_of_reach_once_the_head_that_deleted_them_is_replaced(tmp_path: Path, aws: AwsServer, mode: str) -> None:
+    """The snapshot that deletes a file names it as deleted, and keeps its DEK."""
+    properties = {"encryption.key-id": MASTER_KEY, "write.delete.mode": mode}
+    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties=properties)
+    for first in (0, 100):
+        table.append(rows(first))
+    before = {task.file.file_path for task in table.scan("id < 50").plan_files()}
+    table.delete("id < 50" if mode == "merge-on-read" else "id = 7")
+    left = table.scan(selected_fields=("id", "note", "_row_id")).to_arrow().sort_by("id")
+    doomed = [each.snapshot_id for each in table.snapshots()][:-1]
+    head = table.snapshots()[-1].snapshot_id
+    assert shred(table, doomed, dry_run=True).still_opened == dict.fromkeys(before, (head,))
+
+    result = shred(table, doomed, replace_heads=True)
+
+    assert result.is_complete
+    assert set(result.shredded_files) == before
+    assert set(result.snapshots) == {*doomed, head}
+    (successor,) = table.snapshots()
+    assert successor.summary is not None
+    assert successor.summary.operation.value == "replace"
+    assert table.scan(selected_fields=("id", "note", "_row_id")).to_arrow().sort_by("id") == left
+    assert shred(table, doomed, replace_heads=True).dead_keks == ()
+    table.append(rows(300))
+    assert table.scan().count() == left.num_rows + 20
+
+
+def test_a_run_killed_after_a_head_was_replaced_takes_that_head_along(
+    tmp_path: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tablecrypt.maintenance.shred import _Shredding
+
+    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+    table.append(rows(0))
+    table.append(rows(100))
+    table.delete("id >= 100")
+    doomed, head = old_snapshots(table), table.current_snapshot()
+    assert head is not None
+    with monkeypatch.context() as killing:
+        killing.setattr(_Shredding, "destroy", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            shred(table, doomed, replace_heads=True)
+    assert head.snapshot_id in state(table)
+
+    result = shred(table, doomed, replace_heads=True)
+
+    assert head.snapshot_id in result.snapshots
+    assert head.snapshot_id not in state(table)
+    assert result.is_complete
+
+
 def test_a_second_run_finds_nothing_and_writes_nothing(table: Table) -> None:
     doomed = old_snapshots(table)
     first = shred(table, doomed)
@@ -348,3 +400,21 @@ def test_a_commit_that_lands_meanwhile_is_kept_and_its_keys_are_rotated_too(tabl
 def test_a_plain_table_is_refused(table: Table) -> None:
     with pytest.raises(ConfigurationError, match="is not an encrypted table"):
         shred(table.catalog.create_table("db.plain", table.schema()), confirm="db.plain")
+
+
+@pytest.mark.parametrize("is_versioned", [False, True])
+def test_in_a_bucket_older_versions_are_told(tmp_path: Path, aws: AwsServer, is_versioned: bool) -> None:
+    bucket = aws.bucket(f"shred-{is_versioned}".lower())
+    if is_versioned:
+        aws.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    table = table_with_history(encrypted_sql_catalog(tmp_path, aws, {"warehouse": f"s3://{bucket}/warehouse"}), "db.t")
+    before, doomed, yesterday = state(table), old_snapshots(table), table.metadata_location
+
+    result = shred(table, doomed)
+
+    assert state(table) == {each: found for each, found in before.items() if each not in doomed}
+    (versions,) = [sentence for sentence in result.outside if "older version" in sentence]
+    assert (f"keeps {len(result.rewritten)} older versions" in versions) == is_versioned
+    old = register(table, yesterday)
+    with pytest.raises(KeyNotFoundError):
+        old.scan(snapshot_id=doomed[0]).to_arrow()

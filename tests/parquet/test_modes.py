@@ -1,4 +1,4 @@
-"""Every codec and encoding in every mode: what is encrypted is read by us, by pyarrow's core where it can, and decrypts to the same bytes."""
+"""Every codec and encoding in every mode: read by us, by pyarrow's core where it can, and decrypted to the bytes of before."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def encodings_table(rows: int = 60) -> pa.Table:
             "prefixes": pa.array(texts, pa.string()),
             "split": pa.array([number / 7 for number in range(rows)], pa.float32()),
             "flags": pa.array([number % 3 == 0 for number in range(rows)], pa.bool_()),
-            "ratio": pa.array([datetime.datetime(2026, 1, 1) + datetime.timedelta(hours=number) for number in range(rows)], pa.timestamp("us")),
+            "ratio": pa.array(
+                [datetime.datetime(2026, 1, 1) + datetime.timedelta(hours=number) for number in range(rows)], pa.timestamp("us")
+            ),
             "nested": pa.array([{"l": [number] * (number % 3), "m": [("k", number)]} for number in range(rows)], NESTED),
         }
     )

@@ -1,4 +1,4 @@
-"""Tasks that fail: once, and the rows are exact; for good, and nothing was committed."""
+"""Tasks of the portable path that fail: once, and the rows are exact; for good, and nothing was committed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def table(lake: Lake) -> Table:
 def test_a_task_that_fails_once_leaves_exact_rows(spark: SparkSession, lake: Lake, table: Table) -> None:
     rows = failing(source(spark), lambda context: context.attemptNumber() == 0)
 
-    tcs.write_table(rows, lake.identifier("db.rows"), catalog_properties=lake.properties)
+    tcs.write_table(rows, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
 
     back = table.refresh().scan().to_arrow()
     assert sorted(back["id"].to_pylist()) == list(range(100_000))
@@ -61,7 +61,7 @@ def test_a_task_that_fails_once_leaves_exact_rows(spark: SparkSession, lake: Lak
 
 
 def test_a_reader_that_fails_once_yields_exact_rows(spark: SparkSession, lake: Lake, table: Table) -> None:
-    tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
+    tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
 
     rows = failing(
         tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties),
@@ -79,6 +79,7 @@ def test_a_job_that_fails_commits_nothing(spark: SparkSession, lake: Lake, table
             failing(source(spark), lambda context: context.partitionId() == 1),
             lake.identifier("db.rows"),
             "overwrite",
+            path="python",
             catalog_properties=lake.properties,
         )
 
@@ -101,7 +102,7 @@ def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
     monkeypatch.setattr(write, "opened_results", change_meanwhile)
 
     with pytest.raises(ConfigurationError, match="its schema was changed while the rows were written"):
-        tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
+        tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
 
     assert table.refresh().current_snapshot() is None
     assert not list(lake.warehouse.rglob("*.parquet"))
@@ -118,7 +119,7 @@ def test_a_commit_beside_the_job_keeps_its_rows(spark: SparkSession, lake: Lake,
 
     monkeypatch.setattr(write, "_commit", commit_after_another)
 
-    tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
+    tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
 
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(-1, 100_000))
 
@@ -128,7 +129,7 @@ def test_a_task_that_was_tampered_with_is_refused_by_the_executor(
 ) -> None:
     from tablecrypt.spark.sealed_tasks import JobKey, Role
 
-    tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
+    tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
     original = JobKey.seal
 
     def swapped(self: JobKey, role: Role, number: int, plaintext: bytes) -> bytes:
@@ -142,7 +143,7 @@ def test_a_task_that_was_tampered_with_is_refused_by_the_executor(
 
 
 def test_a_file_that_was_tampered_with_yields_no_rows(spark: SparkSession, lake: Lake, table: Table) -> None:
-    tcs.write_table(source(spark), lake.identifier("db.rows"), catalog_properties=lake.properties)
+    tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
     victim = sorted(lake.warehouse.rglob("*.parquet"))[0]
     content = bytearray(victim.read_bytes())
     content[len(content) // 2] ^= 1

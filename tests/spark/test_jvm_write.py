@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -174,6 +175,95 @@ def test_both_paths_tell_the_same_of_their_files(spark: SparkSession, lake: Lake
         assert one.split_offsets == [4]
         assert one.partition == other.partition
         assert one.spec_id == other.spec_id == 0
+
+
+def test_every_mode_replaces_the_rows_that_it_names(spark: SparkSession, lake: Lake) -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "region", StringType()))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"))
+    table = create(lake, "db.modes", schema, spec)
+
+    def rows(first: int, count: int) -> DataFrame:
+        return spark.range(first, first + count, 1, 2).selectExpr("id", "concat('r', cast(id % 3 as string)) as region")
+
+    def ids() -> list[int]:
+        assert written_by_jvm(table)
+        found = [
+            sorted(
+                row["id"]
+                for row in tcs.read_table(spark, lake.identifier("db.modes"), path=path, catalog_properties=lake.properties).collect()
+            )
+            for path in ("jvm", "python")
+        ]
+        assert found[0] == found[1] == sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
+        return found[0]
+
+    write(rows(0, 9), lake, "db.modes", snapshot_properties={"job": "first"})
+    assert table.refresh().current_snapshot().summary["job"] == "first"
+    write(rows(9, 3), lake, "db.modes", path=None)
+    assert ids() == list(range(12))
+    write(rows(100, 2).where("region = 'r1'"), lake, "db.modes", "overwrite_partitions")
+    assert ids() == [0, 2, 3, 5, 6, 8, 9, 11, 100]
+    write(rows(0, 0), lake, "db.modes", "overwrite_partitions")
+    assert ids() == [0, 2, 3, 5, 6, 8, 9, 11, 100]
+    write(rows(200, 1), lake, "db.modes", "overwrite", overwrite_filter="region = 'r0'")
+    assert ids() == [2, 5, 8, 11, 100, 200]
+    write(rows(300, 4), lake, "db.modes", "overwrite", sort_by=["id"])
+    assert ids() == [300, 301, 302, 303]
+    assert len(table.refresh().snapshots()) == 5
+    write(rows(0, 0), lake, "db.modes", "overwrite")
+    assert table.refresh().scan().to_arrow().num_rows == 0
+
+
+def test_the_sessions_own_settings_do_not_reach_the_files(spark: SparkSession, lake: Lake) -> None:
+    table, expected = create(lake, "db.rows"), create(lake, "db.expected")
+    write(frame(spark), lake, "db.expected", path="python")
+    session = spark.newSession()
+    for name, value in {
+        "spark.sql.parquet.fieldId.write.enabled": "false",
+        "spark.sql.parquet.writeLegacyFormat": "true",
+        "spark.sql.parquet.outputTimestampType": "INT96",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+        "spark.sql.parquet.compression.codec": "none",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.caseSensitive": "true",
+    }.items():
+        session.conf.set(name, value)
+
+    write(frame(session), lake, "db.rows")
+
+    assert_same_rows(table.refresh().scan().to_arrow(), expected.refresh().scan().to_arrow())
+    assert {parquet(table, file).metadata.row_group(0).column(0).compression for file in data_files(table)} == {"ZSTD"}
+
+
+def test_a_session_with_artifacts_of_its_own_is_served_too(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("not a class")
+    session = spark.newSession()
+    session.addArtifacts(str(note), file=True)
+    spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "bucket"))
+    table = create(lake, "db.rows", Schema(NestedField(1, "id", LongType())), spec)
+
+    write(session.range(10), lake, "db.rows")
+
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(10))
+
+
+def test_micro_batches_are_written_once_each(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    table = create(lake, "db.stream", Schema(NestedField(1, "id", LongType())))
+    spark.range(0, 5, 1, 1).write.parquet(f"{tmp_path}/in")
+    writer = tcs.stream_writer(lake.identifier("db.stream"), path="jvm", query_id="the query", catalog_properties=lake.properties)
+    stream = spark.readStream.schema("id bigint").parquet(f"{tmp_path}/in")
+
+    for more in (True, False):
+        query = stream.writeStream.foreachBatch(writer).option("checkpointLocation", f"{tmp_path}/at").trigger(availableNow=True).start()
+        query.awaitTermination()
+        if more:
+            spark.range(5, 10, 1, 1).write.mode("append").parquet(f"{tmp_path}/in")
+    writer(spark.range(100), 1)
+
+    assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(10))
+    assert written_by_jvm(table)
 
 
 SOURCES: Final[dict[str, tuple[IcebergType, str]]] = {

@@ -229,20 +229,6 @@ def test_other_writes_of_the_session_go_their_own_way_meanwhile(spark: SparkSess
     assert _hadoop_settings(spark) == hadoop
 
 
-def test_the_sessions_own_parquet_settings_do_not_reach_the_files(spark: SparkSession, lake: Lake, table: Table) -> None:
-    session = spark.newSession()
-    session.conf.set("spark.sql.parquet.fieldId.write.enabled", "false")
-    session.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
-    session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
-    session.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
-    session.conf.set("spark.sql.parquet.compression.codec", "none")
-    session.conf.set("spark.sql.sources.commitProtocolClass", "no.such.Class")
-
-    tcs.write_table(source(session), lake.identifier("db.rows"), path="jvm", catalog_properties=lake.properties)
-
-    assert tcs.read_table(spark, lake.identifier("db.rows"), path="jvm", catalog_properties=lake.properties).count() == ROWS
-
-
 def _wait(condition: Callable[[], bool]) -> None:
     reached = threading.Event()
     for _ in range(1200):

@@ -166,7 +166,7 @@ def test_answers_that_are_not_whole_are_refused(content: bytes) -> None:
 
 @pytest.mark.parametrize("partition", [b"", PARTITION + b"\x00", b"\x01\x00\x00\x00\x02ab\x00\x00", PARTITION[:-1]])
 def test_partition_values_that_are_not_of_the_spec_are_refused(partition: bytes) -> None:
-    with pytest.raises(FormatError, match="partition values|ends early"):
+    with pytest.raises(FormatError, match=r"partition values|ends early"):
         partition_record(partition, SPEC, SCHEMA)
 
 

@@ -87,7 +87,7 @@ def test_no_key_is_in_plan_event_log_closure_shuffle_or_answer(
     name = lake.identifier("db.secrets")
 
     source = spark.range(0, 2000, 1, 3).selectExpr("id", f"'{CANARY}' AS note")
-    tcs.write_table(source.repartition(2), name, catalog_properties=lake.properties)
+    tcs.write_table(source.repartition(2), name, path="python", catalog_properties=lake.properties)
     table = lake.catalog.load_table("db.secrets")
     assert isinstance(table, EncryptedTable)
     table.delete("id = 5")
@@ -116,7 +116,9 @@ def test_the_search_would_see_a_task_that_is_not_sealed(
     spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.catalog.create_table("db.open", SCHEMA, properties={"encryption.key-id": "alias/orders"})
-    tcs.write_table(spark_run.session.range(5).selectExpr("id"), lake.identifier("db.open"), catalog_properties=lake.properties)
+    tcs.write_table(
+        spark_run.session.range(5).selectExpr("id"), lake.identifier("db.open"), path="python", catalog_properties=lake.properties
+    )
     monkeypatch.setattr(JobKey, "seal", lambda _key, _role, _number, plaintext: plaintext)
 
     tcs.read_table(spark_run.session, lake.identifier("db.open"), path="python", catalog_properties=lake.properties)
@@ -129,7 +131,7 @@ def test_store_and_table_facts_travel_sealed_too(spark_run: SparkRun, lake: Lake
     lake.catalog.create_table("db.facts", SCHEMA, properties={"encryption.key-id": "alias/orders"})
     properties = lake.properties | {"s3.secret-access-key": "a-store-credential"}
 
-    tcs.write_table(spark_run.session.range(5).selectExpr("id"), lake.identifier("db.facts"), catalog_properties=properties)
+    tcs.write_table(spark_run.session.range(5).selectExpr("id"), lake.identifier("db.facts"), path="python", catalog_properties=properties)
     tcs.read_table(
         spark_run.session, lake.identifier("db.facts"), row_filter="id > 3", path="python", catalog_properties=properties
     ).collect()

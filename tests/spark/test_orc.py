@@ -336,6 +336,19 @@ def test_hadoops_own_client_proves_its_user_by_a_certificate(aws: AwsServer, spa
             stranger.getKeys()
 
 
+def test_hadoops_own_client_gives_its_name_where_names_are_believed(aws: AwsServer, spark: SparkSession, tmp_path: Path) -> None:
+    context: Any = spark.sparkContext
+    jvm = context._jvm
+    with Bridge(tmp_path, load_kms(aws.kms_properties), "alias/orders", {"pii": 16}, believe_names=True) as bridge:
+        configuration = jvm.org.apache.hadoop.conf.Configuration(False)
+        configuration.set(PROVIDER, bridge.provider_path())
+        keys = jvm.org.apache.hadoop.crypto.key.KeyProviderFactory.getProviders(configuration).get(0)
+        with pytest.raises(Exception, match="does not prove to come from a user"):
+            keys.getKeys()
+        bridge.allow(jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName(), "pii")
+        assert list(keys.getKeys()) == ["pii"]
+
+
 def _with_certificate(spark: SparkSession, bridge: Bridge, authority: Authority, name: str) -> Any:
     context: Any = spark.sparkContext
     jvm = context._jvm

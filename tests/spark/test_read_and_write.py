@@ -107,6 +107,7 @@ def frame(spark: SparkSession, first: int, count: int, partitions: int = 2) -> D
 
 
 def write(df: DataFrame, lake: Lake, name: str, mode: Any = "append", **arguments: Any) -> None:
+    arguments = {"path": "python", **arguments}
     tcs.write_table(df, lake.identifier(name), mode, catalog_properties=lake.properties, **arguments)
 
 

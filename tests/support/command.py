@@ -69,7 +69,9 @@ def run(*arguments: str) -> Done:
 
 def run_process(*arguments: str) -> Done:
     """Run the command as a process of its own, without a terminal."""
-    done = subprocess.run(_line(arguments), capture_output=True, check=False, timeout=_TIMEOUT, stdin=subprocess.DEVNULL, env=_environment())
+    done = subprocess.run(
+        _line(arguments), capture_output=True, check=False, timeout=_TIMEOUT, stdin=subprocess.DEVNULL, env=_environment()
+    )
     return Done(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(), done.stdout)
 
 

@@ -54,13 +54,12 @@ class OrcSpark:
             return pa.ipc.open_file(source).read_all()
 
     def write(self, rows: pa.Table, **options: str) -> Path:
-        """Write one ORC file. Underscores in the names of options are dots."""
+        """Write one ORC file. Underscores in the names of options are dots. Timestamps become Spark's, which are instants, as of UTC."""
         number = next(self._numbers)
         parquet, folder = self._folder / f"{number}.parquet", self._folder / f"written-{number}"
-        pq.write_table(rows, parquet)
-        self._ask(
-            "write", parquet=str(parquet), folder=str(folder), options={name.replace("_", "."): text for name, text in options.items()}
-        )
+        pq.write_table(_with_instants(rows), parquet)
+        dotted = {name.replace("_", "."): text for name, text in options.items()}
+        self._ask("write", parquet=str(parquet), folder=str(folder), options=dotted)
         (path,) = folder.glob("*.orc")
         return path
 
@@ -68,8 +67,14 @@ class OrcSpark:
         taken: int = self._ask("merge", sources=[str(source) for source in sources], target=str(target))
         return taken
 
-    def statistics(self, path: Path) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = self._ask("statistics", path=str(path))
+    def statistics(self, path: Path) -> list[str]:
+        """Of each column of the file, of the masks where Java lacks the key."""
+        found: list[str] = self._ask("statistics", path=str(path))
+        return found
+
+    def encrypted_statistics(self, path: Path) -> list[str]:
+        """Of each encrypted column in the first stripe."""
+        found: list[str] = self._ask("encrypted_statistics", path=str(path))
         return found
 
     def stop(self) -> None:
@@ -105,3 +110,8 @@ class OrcSpark:
         if not answer["ok"]:
             raise JavaError(answer["error"])
         return answer.get("result")
+
+
+def _with_instants(rows: pa.Table) -> pa.Table:
+    fields = [field.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(field.type) else field for field in rows.schema]
+    return rows.cast(pa.schema(fields))

@@ -4,8 +4,8 @@
     stdout  first {"ok": true}, then one answer per line:  {"ok": true, "result": ...}  or  {"ok": false, "error": "..."}
     stderr  everything that Spark and the JVM print
 
-Rows pass through Arrow and Parquet files, whose paths are in the messages. ORC keeps one key provider per JVM: a name that was never added is
-what denied readers have.
+Rows pass through Arrow and Parquet files, whose paths are in the messages. ORC keeps one key provider per JVM: a key that was never added
+is what a denied reader lacks.
 """
 
 from __future__ import annotations
@@ -72,18 +72,19 @@ class Worker:
             paths.add(self._path(source))
         return len(self._jvm.org.apache.orc.OrcFile.mergeFiles(self._path(target), options, paths))
 
-    def statistics(self, path: str) -> dict[str, list[str]]:
-        """What Java reads as the statistics of each column, of the file and of its first stripe."""
+    def statistics(self, path: str) -> list[str]:
+        """What Java reads as the statistics of each column, as far as its keys go."""
+        return [one.toString() for one in self._reader(path).getStatistics()]
+
+    def encrypted_statistics(self, path: str) -> list[str]:
+        """What Java reads as the encrypted columns' statistics of the first stripe."""
+        reader = self._reader(path)
+        variants = [reader.getVariantStripeStatistics(variant) for variant in reader.getEncryptionVariants()]
+        return [one.toString() for stripes in variants for one in stripes[0].getColumnStatistics()]
+
+    def _reader(self, path: str) -> Any:
         orc_file = self._jvm.org.apache.orc.OrcFile
-        reader = orc_file.createReader(self._path(path), orc_file.readerOptions(self._configuration).setKeyProvider(self._provider()))
-        return {
-            "file": [one.toString() for one in reader.getStatistics()],
-            "variants": [
-                one.toString()
-                for variant in reader.getEncryptionVariants()
-                for one in reader.getVariantStripeStatistics(variant)[0].getColumnStatistics()
-            ],
-        }
+        return orc_file.createReader(self._path(path), orc_file.readerOptions(self._configuration).setKeyProvider(self._provider()))
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)

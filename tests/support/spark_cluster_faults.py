@@ -1,9 +1,9 @@
 """A Spark application on two hosts in which everything that can happen to a task happens, again and again.
 
-Takes JSON on standard input: `folder`, `properties` of the catalog, `warehouse`, its folder, `read` and `written`, names of tables with columns
-id and note, `rows`, how many ids from 0 on the first of them holds, and `canary`. `jobs` is a list of
-(verb, path, how often); each is run with every fault, and after each job it looks whether the rows are exact. Its last line of output is
-JSON: for each the number of jobs with exact rows.
+Takes JSON on standard input: `folder`; `properties` of the catalog; `warehouse`, its folder; `read` and `written`, tables with columns id
+and note; `rows`, how many ids from 0 on the first of them holds; `canary`; and `jobs`, a list of (verb, path, how often). Each job is run
+with every fault, and after each it looks whether the rows are exact. Its last line of output is JSON: for each the number of jobs with
+exact rows.
 """
 
 from __future__ import annotations

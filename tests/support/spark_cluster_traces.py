@@ -78,22 +78,15 @@ def talkative_settings(folder: Path) -> dict[str, str]:
 def watched(rows: DataFrame, driver: int, folder: Path) -> DataFrame:
     """The same rows; each task that makes them writes down what every process of the application shows of itself."""
 
+    from tests.support.processes import with_descendants
+
     def watch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number, batch in enumerate(batches):
             if number == 0:
-                (folder / uuid.uuid4().hex).write_bytes(b"\n".join(shown_by(process) for process in processes_of(driver)))
+                (folder / uuid.uuid4().hex).write_bytes(b"\n".join(shown_by(process) for process in with_descendants(driver)))
             yield batch
 
     return rows.mapInArrow(watch, rows.schema)
-
-
-def processes_of(driver: int) -> list[int]:
-    """The driver and all processes that come from it."""
-    parents = {int(path.name): _parent(path) for path in Path("/proc").iterdir() if path.name.isdigit()}
-    found = {driver}
-    while more := {process for process, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found)
 
 
 def shown_by(process: int) -> bytes:
@@ -102,13 +95,6 @@ def shown_by(process: int) -> bytes:
         return b"".join((Path(f"/proc/{process}") / name).read_bytes() for name in ("cmdline", "environ"))
     except OSError:
         return b""
-
-
-def _parent(path: Path) -> int:
-    try:
-        return int((path / "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return -1
 
 
 def keep_ui(spark: SparkSession, folder: Path) -> None:

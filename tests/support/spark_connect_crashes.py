@@ -1,6 +1,7 @@
 """A Spark Connect client that commits, and processes that are killed while they do: the client itself, or the server's foreachBatch worker.
 
-Takes JSON on standard input: `remote`, the server's address; `properties`, the catalog's; `table` with columns id and note; `folder`, `canary`.
+Takes JSON on standard input: `remote`, the server's address; `properties`, the catalog's; `table` with columns id and note; `folder`;
+`canary`; and
 
     what = batch     append the ids `first` to `last`; the process is killed between data and commit
     what = stream    stream micro-batches of five ids into the table, `times` times: each time the worker that commits is killed at `point`,

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
+from tests.support.processes import every_process, parent_of
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -66,10 +68,11 @@ def strike(fault: Fault) -> None:
 def kill_executor() -> None:
     """Kill this worker's executor and its other workers, which could still tidy up, and then this worker."""
     daemon = os.getppid()
-    executor = _parent(daemon)
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and int(process.name) != os.getpid() and _parent(int(process.name)) == daemon:
-            os.kill(int(process.name), signal.SIGKILL)
+    executor = parent_of(daemon)
+    assert executor is not None
+    for process in every_process():
+        if process != os.getpid() and parent_of(process) == daemon:
+            os.kill(process, signal.SIGKILL)
     os.kill(executor, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -95,10 +98,3 @@ def _is_made(mark: Path) -> bool:
 def _is_whole(path: Path) -> bool:
     """Whether it ends as an encrypted Parquet file does."""
     return path.read_bytes()[-4:] == b"PARE"
-
-
-def _parent(process: int) -> int:
-    try:
-        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return -1

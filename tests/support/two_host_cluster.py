@@ -1,8 +1,8 @@
 """A Spark standalone cluster on this machine whose two workers have hosts of their own, 127.0.0.1 and 127.0.0.2.
 
 Spark never runs a speculative copy on the host of the first attempt, so the one host of local-cluster[n,…] shows none. Master and workers
-are threads of the driver's JVM, as they are in local-cluster; each worker's executor is a process. Messages are authenticated and encrypted,
-and so is what Spark writes to local disks.
+are threads of the driver's JVM, as they are in local-cluster; each worker's executor is a process. Messages are authenticated and
+encrypted, and so is what Spark writes to local disks.
 """
 
 from __future__ import annotations

@@ -118,6 +118,9 @@ class FindingKind(Enum):
         "Older metadata holds keys that the table has no more",
         "Whoever may use the master key can open what they open: delete those metadata files, or shred.",
     )
+    UNFINISHED_VERB = _Meaning(
+        "unfinished-verb", Severity.INFO, "Journal of a verb that has not ended", "If it is not under way, run the verb again: it goes on."
+    )
     ORPHANS = _Meaning("orphans", Severity.INFO, "Encrypted files that the table does not know", "Remove orphan files.")
     NO_LENGTH = _Meaning(
         "no-length", Severity.INFO, "Key metadata without a length", "A file cut between two blocks would go unnoticed: re-encrypt."

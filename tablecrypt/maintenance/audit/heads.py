@@ -3,6 +3,7 @@
     AGS1                    an AES-GCM stream
     PARE                    Parquet Modular Encryption with encrypted footer
     PAR1, Obj 01, PFA1, ORC plaintext Parquet, Avro, Puffin, ORC
+    crc 00                  Hadoop's checksums of another file
     anything else           unknown
 
 Parquet Modular Encryption with a plaintext footer begins with PAR1 too. It counts as plaintext: its statistics are.
@@ -27,6 +28,7 @@ THREADS: Final = 32
 """Reading heads waits for the store almost all the time."""
 
 _LENGTH: Final = 4
+_CHECKSUMS: Final = b"crc\x00"
 _PLAINTEXT: Final = {**ags1.PLAINTEXT_MAGICS, b"ORC": "ORC"}
 
 
@@ -36,6 +38,7 @@ class Seal(StrEnum):
     AGS1 = "AGS1"
     PARQUET = "PARE"
     PLAINTEXT = "plaintext"
+    CHECKSUMS = "checksums"
     UNKNOWN = "unknown"
     EMPTY = "empty"
     UNREADABLE = "unreadable"
@@ -63,6 +66,8 @@ def head_of(data: bytes) -> Head:
         return Head(Seal.AGS1, "begins as an AGS1 stream")
     if data.startswith(uniform.MAGIC):
         return Head(Seal.PARQUET, "begins as an encrypted Parquet file")
+    if data.startswith(_CHECKSUMS):
+        return Head(Seal.CHECKSUMS, "begins as a file of checksums")
     for magic, name in _PLAINTEXT.items():
         if data.startswith(magic):
             return Head(Seal.PLAINTEXT, f"begins with {magic!r}: plaintext {name}")

@@ -18,7 +18,7 @@ from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance.audit import keys
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
-from tablecrypt.maintenance.audit.folder import Folder, is_metadata_file, list_folders, orphan_findings
+from tablecrypt.maintenance.audit.folder import Folder, is_metadata_file, list_folders, orphan_findings, unfinished_verb
 from tablecrypt.maintenance.audit.heads import Head, Seal, read_heads
 from tablecrypt.maintenance.audit.metadata_files import look_at_older
 from tablecrypt.maintenance.audit.result import AuditedFile, AuditedKek, Coverage, TableAudit, by_severity
@@ -59,7 +59,9 @@ class _TableAudit:
         log = {entry.metadata_file for entry in table.metadata.metadata_log}
         known = {*self._found.files, *self._statistics, *log, table.metadata_location}
         unknown = self._folder.unknown(known)
-        self._orphans = [file for file in unknown if not is_metadata_file(file)]
+        verbs = {file.location: unfinished_verb(file, self._store) for file in unknown}
+        self._journals = {location: verb for location, verb in verbs.items() if verb is not None}
+        self._orphans = [file for file in unknown if not is_metadata_file(file) and file.location not in self._journals]
         older = (log | {file.location for file in unknown if is_metadata_file(file)}) - {table.metadata_location}
         self._older = look_at_older(table.metadata, older, self._store)
         wanted = [*self._found.files, *self._statistics, *(file.location for file in self._orphans), *self._from_older()]
@@ -97,7 +99,9 @@ class _TableAudit:
             yield from self._statistics_findings(location)
         yield from self._older.findings
         yield from self._reached_from_older()
-        yield from orphan_findings(self._orphans, self._heads)
+        yield from orphan_findings(self._orphans, self._heads, self._folder)
+        for location, verb in self._journals.items():
+            yield Finding(FindingKind.UNFINISHED_VERB, location, f"{verb} is under way, or was interrupted")
         if self._folder.problem is not None:
             yield Finding(FindingKind.NOT_LISTED, self._metadata.location, self._folder.problem)
 

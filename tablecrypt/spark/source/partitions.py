@@ -44,5 +44,5 @@ def sealed_partitions(read: PlannedRead, sizing: Sizing, spark_setting: Callable
     codec = FileEntryCodec(read.located.table.metadata)
     return [
         SealedPartition(ticket, number, sealed_shared, job_key.seal(Role.TASK, number, codec.encode_tasks(tasks)))
-        for number, tasks in enumerate(sizing.partitions(read.tasks))
+        for number, tasks in enumerate(sizing.split_partitions(read.tasks))
     ]

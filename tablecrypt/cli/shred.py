@@ -1,0 +1,49 @@
+"""`tablecrypt shred`: snapshots, or a whole table, put out of reach by destroying their keys."""
+
+from __future__ import annotations
+
+import click
+
+from tablecrypt.cli.confirm import confirm
+from tablecrypt.cli.options import dry_run_option, json_option, table_argument, yes_option
+from tablecrypt.cli.settings import Settings, pass_settings
+from tablecrypt.cli.show import show
+from tablecrypt.cli.verb import Verb
+from tablecrypt.errors import ConfigurationError
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        ("What would go, and what would be left", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --dry-run"),
+        ("Two snapshots", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --snapshot 71 --yes"),
+        ("The whole table", "tablecrypt --catalog prod shred db.orders --whole-table db.orders --yes"),
+    ],
+    needs="Permission to wrap and unwrap with the table's master key, to list, write and delete in its metadata folder, and to commit.",
+)
+@table_argument
+@click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="A snapshot, in the table or expired; repeatable.")
+@click.option("--whole-table", metavar="NAME", help="Shred all of it: say the table's name once more.")
+@yes_option
+@dry_run_option
+@json_option
+@pass_settings
+def shred(
+    settings: Settings, table: str, snapshots: tuple[int, ...], whole_table: str | None, yes: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Destroy the keys of snapshots, or of a whole table.
+
+    Rows that were deleted from TABLE are in older snapshots until the keys of those are gone. Takes the keys out of the table and out of
+    every metadata file that can still be read, and lets the KEK go that opened them. It cannot be undone. The report says what copies
+    elsewhere would still open.
+    """
+    from tablecrypt.maintenance.shred import shred as destroy
+
+    if not snapshots and whole_table is None:
+        raise ConfigurationError("name what to shred: --snapshot ID, or --whole-table NAME")
+    if snapshots and whole_table is not None:
+        raise ConfigurationError("--snapshot and --whole-table exclude each other")
+    if not dry_run:
+        what = f"{len(snapshots)} snapshots of {table}" if snapshots else f"all of {table}"
+        confirm(f"The keys of {what} will be destroyed for good. Go on?", yes)
+    show(destroy(settings.table(table), list(snapshots) or None, confirm=whole_table or "", dry_run=dry_run), as_json)

@@ -1,0 +1,16 @@
+"""docs/cli.md says what the command's help says."""
+
+from __future__ import annotations
+
+from tablecrypt.cli.group import VERBS
+from tests.support.cli_reference import PAGE, in_page, reference
+
+
+def test_the_page_is_what_the_help_says() -> None:
+    assert in_page(PAGE.read_text(encoding="utf-8")) == reference(), "run python -m tests.support.cli_reference"
+
+
+def test_the_page_has_every_verb() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert all(f"\n### {name}\n" in page for name in VERBS)

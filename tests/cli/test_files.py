@@ -1,0 +1,231 @@
+"""encrypt-file, decrypt-file, cat and inspect on single files: what went in comes back, and nothing comes back from changed bytes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.command import Done, run
+from tests.support.maintained_table import flip
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    path = tmp_path_factory.mktemp("keys") / "keys.json"
+    for key_id in ("orders", "people"):
+        assert run("keygen", "--key-file", str(path), "--key-id", key_id).code == 0
+    return ("--key-file", str(path), "--key-id", "orders")
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(
+        pa.table({"id": range(50), "note": [f"{CANARY} {each}" for each in range(50)], "many": [[each] for each in range(50)]}), path
+    )
+    return path
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.csv"
+    path.write_bytes((CANARY.encode() + b"\n") * (3 * MIB // len(CANARY)))
+    return path
+
+
+def encrypted(source: Path, keys: tuple[str, ...], *more: str) -> Path:
+    target = source.with_name(f"sealed-{source.name}")
+    done = run("encrypt-file", str(source), str(target), *keys, *more)
+    assert done.code == 0, done.stderr
+    return target
+
+
+def refused(done: Done) -> str:
+    assert (done.code, done.stdout) == (2, ""), done
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("length", [0, 1, 1000, MIB, 2 * MIB + 5])
+def test_a_stream_comes_back(tmp_path: Path, keys: tuple[str, ...], length: int) -> None:
+    source, back = tmp_path / "a.bin", tmp_path / "b.bin"
+    source.write_bytes(bytes(each % 251 for each in range(length)))
+
+    target = encrypted(source, keys)
+    assert run("decrypt-file", str(target), str(back), *keys).code == 0
+
+    assert target.read_bytes()[:4] == b"AGS1"
+    assert back.read_bytes() == source.read_bytes()
+
+
+def test_a_parquet_file_comes_back_as_parquet(parquet: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    target, back = encrypted(parquet, keys), tmp_path / "back.parquet"
+
+    assert run("decrypt-file", str(target), str(back), *keys).code == 0
+
+    assert target.read_bytes()[:4] == b"PARE"
+    assert pq.read_table(back) == pq.read_table(parquet)
+
+
+def test_a_parquet_file_may_become_a_stream(parquet: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    target, back = encrypted(parquet, keys, "--format", "ags1"), tmp_path / "back.parquet"
+
+    assert target.read_bytes()[:4] == b"AGS1"
+    assert run("decrypt-file", str(target), str(back), *keys).code == 0
+    assert back.read_bytes() == parquet.read_bytes()
+
+
+def test_no_plaintext_and_no_key_is_in_what_is_written(stream: Path, keys: tuple[str, ...]) -> None:
+    target = encrypted(stream, keys)
+    kept = target.with_name(f"{target.name}.key.json").read_text()
+
+    assert CANARY.encode() not in target.read_bytes()
+    assert next(key["encrypted-by-id"] for key in json.loads(kept)["encryption-keys"]) == "orders"
+    master = base64.b64decode(json.loads(Path(keys[1]).read_text())["keys"]["orders"]["1"])
+    assert base64.b64encode(master).decode() not in kept
+
+
+def test_what_is_written_is_for_its_owner_alone(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    target, back = encrypted(stream, keys), tmp_path / "back"
+    assert run("decrypt-file", str(target), str(back), *keys).code == 0
+
+    for path in (target, target.with_name(f"{target.name}.key.json"), back):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("offset", [0, 5, 100, MIB + 100, -1])
+def test_a_flipped_bit_leaves_no_plaintext_file(stream: Path, keys: tuple[str, ...], tmp_path: Path, offset: int) -> None:
+    target, back = encrypted(stream, keys), tmp_path / "back"
+    flip(target, offset)
+    before = set(tmp_path.iterdir())
+
+    assert str(target) in refused(run("decrypt-file", str(target), str(back), *keys))
+
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("offset", [0, 50, 300, -30])
+def test_a_flipped_bit_of_a_parquet_file_leaves_none_either(parquet: Path, keys: tuple[str, ...], tmp_path: Path, offset: int) -> None:
+    target, back = encrypted(parquet, keys), tmp_path / "back"
+    flip(target, offset)
+
+    refused(run("decrypt-file", str(target), str(back), *keys))
+
+    assert not back.exists()
+
+
+def test_a_cut_file_is_refused(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    target = encrypted(stream, keys)
+    target.write_bytes(target.read_bytes()[: 8 + MIB + 28])
+
+    assert "key metadata" in refused(run("decrypt-file", str(target), str(tmp_path / "back"), *keys))
+
+
+def test_another_master_key_does_not_open(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    target = encrypted(stream, keys)
+
+    refused(run("decrypt-file", str(target), str(tmp_path / "back"), *keys[:3], "people"))
+
+
+def test_the_key_of_another_file_does_not_open(stream: Path, parquet: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    first, second = encrypted(stream, keys), encrypted(parquet, keys, "--format", "ags1")
+    second.with_name(f"{second.name}.key.json").replace(first.with_name(f"{first.name}.key.json"))
+
+    refused(run("decrypt-file", str(first), str(tmp_path / "back"), *keys))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"tablecrypt": "file-key", "version": 1}', '{"tablecrypt": "file-key", "version": 2}'])
+def test_a_malformed_key_is_refused(stream: Path, keys: tuple[str, ...], tmp_path: Path, content: str) -> None:
+    target = encrypted(stream, keys)
+    target.with_name(f"{target.name}.key.json").write_text(content)
+
+    assert ".key.json" in refused(run("decrypt-file", str(target), str(tmp_path / "back"), *keys))
+
+
+def test_a_missing_key_and_a_missing_key_id_are_said(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    target = encrypted(stream, keys)
+    assert "--key-id" in refused(run("decrypt-file", str(target), str(tmp_path / "back"), *keys[:2]))
+    target.with_name(f"{target.name}.key.json").unlink()
+
+    assert "is not there" in refused(run("decrypt-file", str(target), str(tmp_path / "back"), *keys))
+
+
+def test_a_file_that_is_there_is_kept_without_force(stream: Path, keys: tuple[str, ...]) -> None:
+    target = encrypted(stream, keys)
+    before = target.read_bytes()
+
+    assert "--force" in refused(run("encrypt-file", str(stream), str(target), *keys))
+    assert target.read_bytes() == before
+    assert run("encrypt-file", str(stream), str(target), *keys, "--force").code == 0
+    assert target.read_bytes() != before
+
+
+def test_a_dry_run_writes_nothing(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
+
+    done = run("encrypt-file", str(stream), str(tmp_path / "sealed"), *keys, "--dry-run", "--json")
+
+    assert json.loads(done.stdout)["format"] == "ags1"
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_the_key_may_come_from_a_key_service(aws: AwsServer, stream: Path, tmp_path: Path) -> None:
+    service = [part for name, value in aws.kms_properties.items() for part in ("-p", f"{name}={value}")]
+    target, back = tmp_path / "sealed", tmp_path / "back"
+
+    assert run(*service, "encrypt-file", str(stream), str(target), "--key-id", MASTER_KEY).code == 0
+    assert run(*service, "decrypt-file", str(target), str(back), "--key-id", MASTER_KEY).code == 0
+
+    assert back.read_bytes() == stream.read_bytes()
+
+
+def test_cat_prints_rows_of_a_parquet_file(parquet: Path, keys: tuple[str, ...]) -> None:
+    target = str(encrypted(parquet, keys))
+
+    assert run("cat", target, *keys, "--columns", "id", "--limit", "2").stdout == '"id"\n0\n1\n'
+    assert json.loads(run("cat", target, *keys, "--json").stdout.splitlines()[3])["many"] == [3]
+    assert "CSV cannot hold" in run("cat", target, *keys).stderr
+
+
+def test_cat_prints_the_bytes_of_a_stream(stream: Path, keys: tuple[str, ...]) -> None:
+    assert run("cat", str(encrypted(stream, keys)), *keys).raw == stream.read_bytes()
+
+
+def test_cat_refuses_what_a_file_does_not_have(stream: Path, keys: tuple[str, ...]) -> None:
+    target = str(encrypted(stream, keys))
+
+    refused(run("cat", target, *keys, "--limit", "3"))
+    refused(run("cat", target, *keys, "--filter", "id > 3"))
+
+
+def test_inspect_shows_a_file_with_and_without_its_key(stream: Path, parquet: Path, keys: tuple[str, ...]) -> None:
+    shown = json.loads(run("inspect", str(encrypted(stream, keys)), "--json").stdout)
+    assert (shown["format"], shown["blocks"], shown["plaintext_bytes"]) == ("AGS1", 4, stream.stat().st_size)
+    target = str(encrypted(parquet, keys))
+    without, within = (json.loads(run("inspect", target, *given, "--json").stdout) for given in ((), keys))
+
+    assert (without["footer"], without["columns"]) == ("encrypted", [])
+    assert [each["column"] for each in within["columns"]] == ["id", "note", "many.list.element"]
+    assert within["key_length"] == 32
+
+
+def test_inspect_shows_no_key(stream: Path, keys: tuple[str, ...]) -> None:
+    master = json.loads(Path(keys[1]).read_text())["keys"]["orders"]["1"]
+    done = run("inspect", str(encrypted(stream, keys)), *keys)
+
+    assert master not in done.stdout
+    assert base64.b64decode(master).hex() not in done.stdout
+
+
+def test_inspect_refuses_a_file_of_no_known_format(stream: Path) -> None:
+    assert "neither" in refused(run("inspect", str(stream)))

@@ -1,0 +1,211 @@
+"""Each verb that changes a table, on the command line: dry run, the change itself, JSON, and asking before something is destroyed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.command import Command, Done
+from tests.support.maintained_table import SCHEMA, folder_of, maintained_table, path_of, rows
+
+
+@pytest.fixture
+def catalog(aws: AwsServer, unwatched_warehouse: Path) -> Iterator[Catalog]:
+    return encrypted_sql_catalog(unwatched_warehouse, aws)
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    return maintained_table(catalog)
+
+
+@pytest.fixture
+def command(catalog: Catalog) -> Command:
+    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
+    return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **{name: str(catalog.properties[name]) for name in given}})
+
+
+def result_of(done: Done) -> dict:  # type: ignore[type-arg]
+    assert done.code == 0, done.stderr
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def test_rotate_kek_changes_nothing_dry_and_the_kek_then(command: Command, table: Table) -> None:
+    keks = [kek.key_id for kek in table.metadata.key_ring.keks]  # type: ignore[attr-defined]
+
+    assert result_of(command.run("rotate-kek", "db.rows", "--dry-run", "--json"))["old_keks"] == keks
+    assert table.refresh().metadata.key_ring.keks[0].key_id == keks[0]  # type: ignore[attr-defined]
+    assert result_of(command.run("rotate-kek", "db.rows", "--json"))["manifest_list_keys"] == 3
+    assert [kek.key_id for kek in table.refresh().metadata.key_ring.keks] != keks  # type: ignore[attr-defined]
+    assert len(table.scan().to_arrow()) == 39
+
+
+def test_a_result_is_lines_for_people(command: Command, table: Table) -> None:
+    lines = command.run("rotate-kek", "db.rows", "--dry-run").stdout.splitlines()
+
+    assert lines[0].split() == ["table:", "db.rows"]
+    assert lines[1].split() == ["dry", "run:", "yes"]
+
+
+@pytest.mark.parametrize("verb", ["rewrap", "prune-keys", "reencrypt", "compact", "rescue"])
+def test_a_verb_runs_dry_and_for_real(command: Command, table: Table, verb: str) -> None:
+    before = table.scan().to_arrow().sort_by("id")
+    location = table.metadata_location
+
+    result_of(command.run(verb, "db.rows", "--dry-run", "--json"))
+    assert table.refresh().metadata_location == location
+    result_of(command.run(verb, "db.rows", "--json"))
+
+    assert table.refresh().scan().to_arrow().sort_by("id") == before
+
+
+def test_reencrypt_takes_a_filter_an_age_and_a_length(command: Command, table: Table) -> None:
+    arguments = ("reencrypt", "db.rows", "--where", "team = 'north'", "--data-key-length", "32", "--workers", "1", "--dry-run", "--json")
+
+    assert result_of(command.run(*arguments))["data_files"] == 2
+    assert result_of(command.run(*arguments, "--older-than", "1d"))["data_files"] == 0
+    assert result_of(command.run(*arguments, "--older-than", "2999-01-01"))["data_files"] == 2
+    assert command.run(*arguments, "--older-than", "yesterday").code == 2
+
+
+def test_relocate_copies_and_registers(command: Command, table: Table, catalog: Catalog, unwatched_warehouse: Path) -> None:
+    place = f"file://{unwatched_warehouse}/copy"
+
+    result_of(command.run("relocate", "db.rows", place, "--dry-run", "--json"))
+    assert not path_of(place).exists()
+    result_of(command.run("relocate", "db.rows", place, "--as", "db.copy", "--json"))
+
+    assert catalog.load_table("db.copy").location() == place
+    assert len(catalog.load_table("db.copy").scan().to_arrow()) == 39
+
+
+def test_migrate_asks_then_encrypts(command: Command, catalog: Catalog) -> None:
+    plain = catalog.create_table("db.plain", SCHEMA)
+    plain.append(rows(0))
+
+    result_of(command.run("migrate", "db.plain", "--key-id", MASTER_KEY, "--dry-run", "--json"))
+    refused = command.run("migrate", "db.plain", "--key-id", MASTER_KEY)
+    assert refused.code == 2
+    assert "--yes" in refused.stderr
+    result_of(command.run("migrate", "db.plain", "--key-id", MASTER_KEY, "--yes", "--json"))
+
+    assert catalog.load_table("db.plain").properties["encryption.key-id"] == MASTER_KEY
+    assert command.run("verify", "db.plain").code == 0
+
+
+def test_shred_asks_and_needs_a_target(command: Command, table: Table) -> None:
+    first = str(table.metadata.snapshots[0].snapshot_id)
+
+    assert "--snapshot" in command.run("shred", "db.rows", "--yes").stderr
+    assert "exclude" in command.run("shred", "db.rows", "--yes", "--snapshot", "1", "--whole-table", "db.rows").stderr
+    assert "--yes" in command.run("shred", "db.rows", "--snapshot", first).stderr
+    result_of(command.run("shred", "db.rows", "--snapshot", first, "--dry-run", "--json"))
+    assert len(table.refresh().metadata.snapshots) == 3
+    result_of(command.run("shred", "db.rows", "--snapshot", first, "--yes", "--json"))
+
+    assert first not in {str(snapshot.snapshot_id) for snapshot in table.refresh().metadata.snapshots}
+
+
+def test_orphans_lists_asks_and_removes(command: Command, table: Table) -> None:
+    left = folder_of(table) / "data" / "left.parquet"
+    left.write_bytes(b"left over")
+
+    found = command.run("orphans", "db.rows", "--older-than", "2999-01-01", "--dry-run")
+    assert (found.code, str(left) in found.stdout, left.exists()) == (0, True, True)
+    refused = command.run("orphans", "db.rows", "--older-than", "2999-01-01")
+    assert (refused.code, "--yes" in refused.stderr, left.exists()) == (2, True, True)
+    removed = result_of(command.run("orphans", "db.rows", "--older-than", "2999-01-01", "--yes", "--json"))
+    assert removed["deleted"] == [f"file://{left}"]
+    assert not left.exists()
+
+
+def test_on_a_terminal_the_answer_decides(command: Command, table: Table) -> None:
+    left = folder_of(table) / "data" / "left.parquet"
+    left.write_bytes(b"left over")
+
+    code, shown = command.run_terminal("orphans", "db.rows", "--older-than", "2999-01-01", answer="n\n")
+    assert (code, "[y/N]" in shown, left.exists()) == (130, True, True)
+    code, shown = command.run_terminal("orphans", "db.rows", "--older-than", "2999-01-01", answer="y\n")
+    assert (code, left.exists()) == (0, False)
+
+
+def test_a_plain_table_is_refused_in_one_line(command: Command, catalog: Catalog) -> None:
+    catalog.create_table("db.plain", SCHEMA)
+
+    for verb in ("verify", "rotate-kek", "rewrap", "prune-keys", "reencrypt", "compact", "orphans", "inspect", "rescue"):
+        done = command.run(verb, "db.plain")
+        assert (done.code, done.stderr.count("\n")) == (2, 1), (verb, done.stderr)
+        assert "not an encrypted table" in done.stderr
+
+
+def test_inspect_shows_the_layers_of_a_table_and_of_its_files(command: Command, table: Table) -> None:
+    shown = result_of(command.run("inspect", "db.rows", "--json"))
+
+    assert [each["kind"] for each in shown["files"]] == ["manifest list", "manifest", "data", "deletion vector"]
+    assert shown["keks"][0]["snapshots"] == 3
+    vector = next(folder_of(table).rglob("*.puffin"))
+    data = next(folder_of(table).rglob("*.parquet"))
+    described = result_of(command.run("inspect", "db.rows", "--file", f"file://{vector}", "--json"))
+    assert (described["format"], described["blocks"], described["kind"]) == ("AGS1", 1, "deletion vector")
+    described = result_of(command.run("inspect", "db.rows", "--file", f"file://{data}", "--json"))
+    assert (described["format"], described["footer"]) == ("Parquet", "encrypted")
+    assert {each["column"] for each in described["columns"]} == {"id", "team", "note"}
+    assert command.run("inspect", "db.rows", "--file", "file:///nowhere").code == 2
+
+
+def test_cat_prints_rows(command: Command, table: Table) -> None:
+    lines = command.run("cat", "db.rows", "--columns", "team,id", "--filter", "id >= 100", "--limit", "3").stdout.splitlines()
+
+    assert lines[0] == '"team","id"'
+    assert len(lines) == 4
+    first = table.metadata.snapshots[0].snapshot_id
+    lines = command.run("cat", "db.rows", "--snapshot", str(first), "--json").stdout.splitlines()
+    assert sorted(json.loads(line)["id"] for line in lines) == list(range(20))
+
+
+def test_cat_prints_an_arrow_stream(command: Command, table: Table) -> None:
+    import pyarrow as pa
+
+    done = command.run("cat", "db.rows", "--format", "arrow")
+
+    assert pa.ipc.open_stream(done.raw).read_all().num_rows == 39
+
+
+@pytest.mark.parametrize(("arguments", "said"), [(("--filter", "id >>> 3"), "is no filter"), (("--columns", "nothing"), "nothing")])
+def test_cat_refuses_in_one_line(command: Command, table: Table, arguments: tuple[str, str], said: str) -> None:
+    done = command.run("cat", "db.rows", *arguments)
+
+    assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr
+
+
+def test_cat_ends_quietly_when_its_reader_has_had_enough(command: Command, table: Table) -> None:
+    table.append(rows(1000, 20_000))
+    line = " ".join(["python", "-m", "tablecrypt.cli", *(f"'{part}'" for part in command.leading), "cat", "db.rows"])
+
+    done = shell(f"{line} | head -n 2")
+
+    assert len(done.stdout.splitlines()) == 2
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def shell(line: str) -> Done:
+    import os
+    import subprocess
+    import sys
+
+    from tests.support.command import ROOT
+
+    path = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"PYTHONPATH": path, "PATH": programs}
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=300, env=environment)
+    return Done(done.returncode, done.stdout, done.stderr)

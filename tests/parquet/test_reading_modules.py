@@ -1,0 +1,206 @@
+"""Reading through our modules: only what is asked for is fetched and needs a key, and filters mean what they mean in pyarrow."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TamperedFileError
+from tablecrypt.parquet import FileKeys, dataset, decrypt, inspect, read_schema, read_table
+from tests.support.modular_files import (
+    FOOTER_KEY,
+    ID_KEY,
+    MODES,
+    NAME_KEY,
+    PARTLY_PLAIN,
+    Mode,
+    encrypted,
+    every_module,
+    plain_file,
+    sample_table,
+)
+
+TABLE = sample_table(60)
+PLAINTEXT = plain_file(TABLE, **every_module(row_group_size=20))
+COLUMN_KEYS = Mode(column_keys={"id": ID_KEY, "name": NAME_KEY})
+DATA = encrypted(PLAINTEXT, COLUMN_KEYS.keys)
+WITHOUT_ID = FileKeys(FOOTER_KEY, {"name": NAME_KEY}, COLUMN_KEYS.aad_prefix)
+
+every_mode = pytest.mark.parametrize("mode", [*MODES, PARTLY_PLAIN], ids=str)
+SELECTIONS: list[dict[str, Any]] = [
+    {},
+    {"columns": ["ratio"]},
+    {"columns": ["tags", "id"]},
+    {"columns": []},
+    {"columns": ["name"], "filters": [("id", ">", 33)]},
+    {"columns": ["name", "id"], "filters": (pc.field("id") < 5) | pc.field("name").is_null()},
+    {"filters": [[("id", "<", 5)], [("ratio", ">", 19.0)]]},
+    {"filters": pc.field("id") > 1000},
+    {"columns": ["ratio"], "use_threads": False},
+]
+
+
+@every_mode
+@pytest.mark.parametrize("selection", SELECTIONS, ids=str)
+def test_a_selection_is_what_pyarrow_selects_from_the_plaintext(mode: Mode, selection: dict[str, Any]) -> None:
+    data = encrypted(PLAINTEXT, mode.keys)
+    assert read_table(data, mode.keys, **selection) == pq.read_table(pa.BufferReader(PLAINTEXT), **selection)
+
+
+@every_mode
+def test_row_groups_are_chosen_by_number(mode: Mode) -> None:
+    data = encrypted(PLAINTEXT, mode.keys)
+    assert read_table(data, mode.keys, ["id"], row_groups=[2, 0])["id"].to_pylist() == [*range(20), *range(40, 60)]
+    assert read_table(data, mode.keys, row_groups=[]).num_rows == 0
+    with pytest.raises(ConfigurationError, match="no row group 3"):
+        read_table(data, mode.keys, row_groups=[3])
+
+
+@every_mode
+def test_the_schema_takes_the_footer_alone(mode: Mode) -> None:
+    assert read_schema(encrypted(PLAINTEXT, mode.keys), FileKeys(FOOTER_KEY, aad_prefix=mode.aad_prefix)) == TABLE.schema
+
+
+def test_a_column_that_the_file_does_not_have_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no column 'nmae'; its columns are id, name, ratio, tags"):
+        read_table(DATA, COLUMN_KEYS.keys, ["nmae"])
+    with pytest.raises((ConfigurationError, FormatError), match="nmae"):
+        read_table(DATA, COLUMN_KEYS.keys, filters=[("nmae", "=", 1)])
+
+
+def test_a_column_is_locked_without_its_key() -> None:
+    for selection in ({}, {"columns": ["id"]}, {"columns": ["ratio"], "filters": [("id", "=", 1)]}):
+        with pytest.raises(KeyNotFoundError, match="the key of column id is needed"):
+            read_table(DATA, WITHOUT_ID, **selection)
+    assert read_table(DATA, WITHOUT_ID, ["name", "ratio"]) == TABLE.select(["name", "ratio"])
+    with pytest.raises(KeyNotFoundError, match="the key of column id is needed"):
+        decrypt(DATA, io.BytesIO(), WITHOUT_ID)
+
+
+def test_a_key_that_the_file_does_not_need_is_ignored() -> None:
+    keys = FileKeys(FOOTER_KEY, {"id": ID_KEY, "name": NAME_KEY, "ratio": ID_KEY, "nothing": ID_KEY}, COLUMN_KEYS.aad_prefix)
+    assert read_table(DATA, keys) == TABLE
+
+
+class _Retriever:
+    """Finds keys by the metadata that the file stores, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+
+    def __call__(self, key_metadata: bytes) -> bytes:
+        self.asked.append(key_metadata)
+        keys = {b"kf": FOOTER_KEY, b"k1": ID_KEY, b"k2": NAME_KEY}
+        if key_metadata not in keys:
+            raise KeyNotFoundError(f"no key {key_metadata!r}")
+        return keys[key_metadata]
+
+
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_only_keys_of_what_is_read_are_retrieved_and_each_once(plaintext_footer: bool) -> None:
+    written = FileKeys(
+        FOOTER_KEY,
+        {"id": ID_KEY, "name": NAME_KEY},
+        plaintext_footer=plaintext_footer,
+        footer_key_metadata=b"kf",
+        column_key_metadata={"id": b"k1", "name": b"k2"},
+    )
+    data = encrypted(PLAINTEXT, written)
+    for selection, asked in (
+        ({"columns": ["ratio"]}, [b"kf"]),
+        ({"columns": ["id"]}, [b"k1", b"kf"]),
+        ({"columns": ["ratio"], "filters": [("name", "=", "x")]}, [b"k2", b"kf"]),
+        ({}, [b"k1", b"k2", b"kf"]),
+    ):
+        retriever = _Retriever()
+        table = read_table(data, FileKeys(key_retriever=retriever), **selection)  # type: ignore[arg-type]
+        assert table == pq.read_table(pa.BufferReader(PLAINTEXT), **selection)
+        assert sorted(retriever.asked) == asked
+
+
+def test_a_retriever_serves_a_file_under_one_key() -> None:
+    data = encrypted(PLAINTEXT, FileKeys(FOOTER_KEY, footer_key_metadata=b"kf"))
+    assert read_table(data, FileKeys(key_retriever=_Retriever())) == TABLE
+    with pytest.raises(KeyNotFoundError, match="no key b'other'"):
+        read_table(encrypted(PLAINTEXT, FileKeys(FOOTER_KEY, footer_key_metadata=b"other")), FileKeys(key_retriever=_Retriever()))
+
+
+class _Counting(io.BytesIO):
+    """Remembers which spans were read."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.spans: list[tuple[int, int]] = []
+
+    def read(self, size: int | None = -1) -> bytes:
+        start = self.tell()
+        data = super().read(size)
+        self.spans.append((start, start + len(data)))
+        return data
+
+
+@pytest.mark.parametrize("mode", MODES[1:], ids=str)
+def test_only_chunks_that_are_asked_for_are_fetched(mode: Mode) -> None:
+    data = encrypted(PLAINTEXT, mode.keys)
+    source = _Counting(data)
+    read_table(source, mode.keys, ["ratio"], filters=[("id", ">=", 45)])
+    for group in inspect(data, mode.keys).row_groups or ():
+        for chunk in group.chunks:
+            wanted = group.ordinal == 2 and chunk.path in ("id", "ratio")
+            first = next(module.offset for module in chunk.modules if module.offset is not None)
+            assert any(start <= first < end for start, end in source.spans) is wanted
+
+
+@every_mode
+def test_a_dataset_reads_what_a_scan_asks_for(mode: Mode) -> None:
+    files: list[Any] = [encrypted(PLAINTEXT, mode.keys), encrypted(PLAINTEXT, mode.keys)]
+    both = dataset(files, mode.keys)
+    assert both.schema == TABLE.schema
+    assert both.to_table().num_rows == 120
+    assert both.to_table(columns=["name"], filter=pc.field("id") == 41)["name"].to_pylist() == [TABLE["name"][41].as_py()] * 2
+    assert both.count_rows() == 120
+
+
+def test_a_dataset_gives_what_its_keys_open() -> None:
+    rows = dataset(DATA, WITHOUT_ID)
+    assert rows.to_table(columns=["name", "ratio"]) == TABLE.select(["name", "ratio"])
+    with pytest.raises(KeyNotFoundError, match="the key of column id is needed"):
+        rows.to_table()
+
+
+def test_a_dataset_of_damaged_files_gives_no_row_of_them() -> None:
+    damaged = bytearray(DATA)
+    damaged[100] ^= 1
+    with pytest.raises(TamperedFileError, match="column id in row group 0"):
+        dataset(bytes(damaged), COLUMN_KEYS.keys).to_table()
+
+
+def test_no_file_is_no_dataset() -> None:
+    with pytest.raises(ConfigurationError, match="at least one file"):
+        dataset([], COLUMN_KEYS.keys)
+
+
+@every_mode
+def test_a_path_is_read_and_named_in_errors(mode: Mode, tmp_path: Path) -> None:
+    path = tmp_path / "part-0.parquet"
+    path.write_bytes(encrypted(PLAINTEXT, mode.keys))
+    assert read_table(path, mode.keys) == read_table(str(path), mode.keys) == read_table(path.as_uri(), mode.keys) == TABLE
+    assert dataset(path, mode.keys).to_table() == TABLE
+    with path.open("rb") as file:
+        assert read_table(file, mode.keys) == TABLE
+        assert not file.closed
+    with pytest.raises(TamperedFileError, match=r"part-0\.parquet: the "):
+        read_table(path, FileKeys(bytes(16), mode.column_keys, mode.aad_prefix))
+
+
+def test_a_wide_file_of_many_row_groups_is_read_by_column() -> None:
+    columns = {f"c{number}": pa.array([number] * 100) for number in range(60)}
+    data = encrypted(plain_file(pa.table(columns), row_group_size=10), Mode(column_keys={"c7": ID_KEY}).keys)
+    keys = Mode(column_keys={"c7": ID_KEY}).keys
+    assert read_table(data, keys, ["c7", "c50"]).to_pydict() == {"c7": [7] * 100, "c50": [50] * 100}

@@ -1,0 +1,159 @@
+"""Encrypting, decrypting and re-encrypting files between stores: whole or not at all, in bounded memory."""
+
+from __future__ import annotations
+
+import io
+import secrets
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.parquet import FileKeys, decrypt, encrypt, inspect, read_table, reencrypt, verify
+from tablecrypt.parquet.uniform import UniformParquetFile
+from tests.support import uniform_files
+from tests.support.modular_files import FOOTER_KEY, ID_KEY, Mode, encrypted, every_module, plain_file, reencrypted, sample_table
+
+TABLE = sample_table(60)
+PLAINTEXT = plain_file(TABLE, **every_module())
+KEYS = Mode(column_keys={"id": ID_KEY}).keys
+
+
+def test_a_table_file_is_reencrypted_under_the_key_of_another() -> None:
+    """What the maintenance of tables does: the new key metadata opens the file as any data file of a table."""
+    sealed = uniform_files.seal(uniform_files.sample_table(), row_group_size=20, write_page_index=True)
+    fresh = StandardKeyMetadata.generate(16, secrets.token_bytes)
+
+    data = reencrypted(sealed.data, FileKeys.of_table_file(sealed.key_metadata), FileKeys.of_table_file(fresh))
+
+    assert uniform_files.read(data, fresh.with_file_length(len(data))) == sealed.table
+    report = verify(data, FileKeys.of_table_file(fresh.with_file_length(len(data))))
+    assert report.complete
+    with pytest.raises(TamperedFileError):
+        verify(data, FileKeys.of_table_file(sealed.key_metadata))
+
+
+def test_a_plaintext_file_is_encrypted_into_a_table_file() -> None:
+    plaintext = plain_file(uniform_files.sample_table())
+    key_metadata = StandardKeyMetadata.generate(32, secrets.token_bytes)
+    data = encrypted(plaintext, FileKeys.of_table_file(key_metadata))
+    footer = UniformParquetFile(pa.BufferReader(data), key_metadata.with_file_length(len(data)), "file").footer()
+    assert footer.row_group(0).column(0).statistics.max == 59
+    assert uniform_files.read(data, key_metadata) == uniform_files.sample_table()
+
+
+def test_streams_of_a_file_io_are_source_and_sink(tmp_path: Path) -> None:
+    file_io = PyArrowFileIO()
+    plain, sealed, moved, back = (str(tmp_path / name) for name in ("plain", "sealed", "moved", "back"))
+    (tmp_path / "plain").write_bytes(PLAINTEXT)
+    new = FileKeys(b"n" * 32)
+    with file_io.new_input(plain).open() as source, file_io.new_output(sealed).create() as sink:
+        length = encrypt(source, sink, KEYS, location=plain)
+    with file_io.new_input(sealed).open() as source, file_io.new_output(moved).create() as sink:
+        reencrypt(source, sink, KEYS, new, location=sealed)
+    with file_io.new_input(moved).open() as source, file_io.new_output(back).create() as sink:
+        decrypt(source, sink, new, location=moved)
+    assert length == (tmp_path / "sealed").stat().st_size
+    assert (tmp_path / "back").read_bytes() == PLAINTEXT
+
+
+def test_a_file_is_rewritten_in_its_own_place(tmp_path: Path) -> None:
+    path = tmp_path / "part-0.parquet"
+    path.write_bytes(PLAINTEXT)
+    encrypt(path, path, KEYS)
+    assert read_table(path, KEYS) == TABLE
+    decrypt(path, path, KEYS)
+    assert path.read_bytes() == PLAINTEXT
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_refused_file_leaves_what_was_there(tmp_path: Path) -> None:
+    damaged = bytearray(encrypted(PLAINTEXT, KEYS))
+    damaged[-200] ^= 1
+    damaged[3000] ^= 1
+    path = tmp_path / "out.parquet"
+    path.write_bytes(b"what was there")
+    with pytest.raises(TamperedFileError):
+        decrypt(bytes(damaged), path, KEYS)
+    assert path.read_bytes() == b"what was there"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_not_the_verbs_input_is_refused_with_what_to_do() -> None:
+    data = encrypted(PLAINTEXT, KEYS)
+    with pytest.raises(ConfigurationError, match="encrypted already; reencrypt it"):
+        encrypt(data, io.BytesIO(), KEYS)
+    with pytest.raises(PlaintextRefusedError):
+        decrypt(PLAINTEXT, io.BytesIO(), KEYS)
+    with pytest.raises(PlaintextRefusedError):
+        reencrypt(PLAINTEXT, io.BytesIO(), KEYS, KEYS)
+    with pytest.raises(KeyNotFoundError, match="column id"):
+        reencrypt(data, io.BytesIO(), FileKeys(FOOTER_KEY, aad_prefix=KEYS.aad_prefix), KEYS)
+    with pytest.raises(TamperedFileError, match="as no Parquet file does"):
+        encrypt(b"AGS1" + bytes(1000), io.BytesIO(), KEYS)
+    with pytest.raises(ConfigurationError, match="no path, no buffer and no binary file"):
+        encrypt(17, io.BytesIO(), KEYS)
+    with pytest.raises(ConfigurationError, match=r"no write\(\)"):
+        encrypt(PLAINTEXT, 17, KEYS)
+
+
+def test_a_corrupt_page_is_not_given_a_new_checksum() -> None:
+    plaintext = bytearray(plain_file(TABLE, write_page_checksum=True))
+    page = next(module for module in inspect(bytes(plaintext)).modules() if module.type == "data page")
+    assert page.offset is not None
+    plaintext[page.offset + page.size // 2] ^= 1
+    with pytest.raises(TamperedFileError, match="checksum"):
+        encrypted(bytes(plaintext), KEYS)
+
+
+def test_checksums_are_right_in_every_file() -> None:
+    plaintext = plain_file(TABLE, write_page_checksum=True)
+    data = encrypted(plaintext, FileKeys(FOOTER_KEY))
+    out = io.BytesIO()
+    decrypt(data, out, FileKeys(FOOTER_KEY))
+    assert pq.read_table(pa.BufferReader(out.getvalue()), page_checksum_verification=True) == TABLE
+
+
+def test_data_of_another_file_is_refused() -> None:
+    with pytest.raises(TamperedFileError, match="after its plaintext footer"):
+        encrypted(PLAINTEXT[:4] + bytes(len(PLAINTEXT) - 12) + PLAINTEXT[-8:], KEYS)
+    with pytest.raises(FormatError, match="a page header of column id in row group 0, at byte 4 is malformed"):
+        encrypted(PLAINTEXT[:4] + b"\xff" * 100 + PLAINTEXT[104:], KEYS)
+
+
+class _Discarded(io.RawIOBase):
+    """A sink that keeps nothing."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        return memoryview(data).nbytes  # type: ignore[arg-type]
+
+
+def test_memory_stays_far_below_the_file_and_the_column_chunk(tmp_path: Path) -> None:
+    rows = 6_000_000
+    random = np.random.default_rng(7)
+    path = tmp_path / "large.parquet"
+    pq.write_table(pa.table({"x": random.random(rows)}), path, compression="none", use_dictionary=False, row_group_size=rows)
+    assert path.stat().st_size > 40 * 2**20
+    sealed = tmp_path / "sealed.parquet"
+    encrypt(path, sealed, FileKeys(FOOTER_KEY))
+    for work in (
+        lambda: encrypt(path, _Discarded(), FileKeys(FOOTER_KEY)),
+        lambda: reencrypt(sealed, _Discarded(), FileKeys(FOOTER_KEY), FileKeys(b"n" * 16, algorithm="AES_GCM_CTR_V1")),
+        lambda: verify(sealed, FileKeys(FOOTER_KEY)),
+    ):
+        before = pa.total_allocated_bytes()
+        tracemalloc.start()
+        work()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 16 * 2**20
+        assert pa.total_allocated_bytes() - before < 2**20

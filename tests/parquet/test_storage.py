@@ -1,0 +1,126 @@
+"""Sources give exactly what is asked for, whatever pieces the store answers in; sinks take all of what they are given."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.parquet import FileKeys, encrypt, read_table
+from tablecrypt.parquet.storage import open_sink, open_source
+from tests.support.modular_files import FOOTER_KEY, ID_KEY, plain_file, sample_table
+
+DATA = bytes(range(256)) * 4
+KEYS = FileKeys(FOOTER_KEY, {"id": ID_KEY})
+
+
+class _Stingy(io.BytesIO):
+    """Reads and writes at most seven bytes at a time."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(7 if size is None or size < 0 else min(size, 7))
+
+    def write(self, data: object) -> int:
+        return super().write(memoryview(data)[:7])  # type: ignore[arg-type]
+
+
+class _Silent(io.BytesIO):
+    """Does not say how much it wrote."""
+
+    def write(self, data: object) -> None:  # type: ignore[override]
+        super().write(data)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "source", [DATA, bytearray(DATA), memoryview(DATA), pa.py_buffer(DATA), io.BytesIO(DATA), _Stingy(DATA), pa.BufferReader(DATA)]
+)
+def test_each_kind_of_source_gives_the_same_bytes(source: object) -> None:
+    with open_source(source) as opened:
+        assert opened.length == len(DATA)
+        for start, length in ((0, 1024), (1000, 24), (5, 0), (17, 100)):
+            assert bytes(opened.read_at(start, length)) == DATA[start : start + length]
+        for start, length in ((0, 1025), (1024, 1), (-1, 2), (3, -1)):
+            with pytest.raises(TamperedFileError, match="outside the file"):
+                opened.read_at(start, length)
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    with open_source(path) as opened:
+        path.write_bytes(DATA[:100])
+        with pytest.raises(TamperedFileError, match=r"ends after 100 bytes, though it had 1024"):
+            opened.read_at(90, 200)
+
+
+def test_a_file_that_is_open_stays_open_and_a_path_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    file = io.BytesIO(DATA)
+    with open_source(file):
+        pass
+    assert not file.closed
+    with open_source(path) as opened:
+        pass
+    assert opened.file.closed
+
+
+def test_the_location_is_what_the_source_calls_itself(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    for source in (path, str(path)):
+        with open_source(source) as opened:
+            assert opened.location == str(path)
+    with path.open("rb") as file, open_source(file) as opened:
+        assert opened.location == str(path)
+    with open_source(DATA) as opened:
+        assert opened.location == "the Parquet file"
+    with open_source(DATA, "s3://bucket/key") as opened:
+        assert opened.location == "s3://bucket/key"
+
+
+def test_stores_that_take_a_little_at_a_time_get_the_whole_file() -> None:
+    plaintext = plain_file(sample_table())
+    for sink in (_Stingy(), _Silent()):
+        encrypt(_Stingy(plaintext), sink, KEYS)
+        assert read_table(_Stingy(sink.getvalue()), KEYS) == sample_table()
+
+
+def test_a_path_gets_its_file_when_all_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with open_sink(path) as sink:
+        sink.write(b"abc")
+        assert not path.exists()
+    assert path.read_bytes() == b"abc"
+    with pytest.raises(RuntimeError), open_sink(path) as sink:
+        sink.write(b"other")
+        raise RuntimeError
+    assert path.read_bytes() == b"abc"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_errors_of_the_store_pass_through(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_table(tmp_path / "nothing", KEYS)
+    with pytest.raises(FileNotFoundError):
+        encrypt(plain_file(sample_table()), tmp_path / "no folder" / "file", KEYS)
+
+
+class _Failing(io.BytesIO):
+    def read(self, size: int | None = -1) -> bytes:
+        raise PermissionError(13, "Access Denied")
+
+
+def test_a_refused_read_is_not_called_tampering() -> None:
+    with pytest.raises(PermissionError, match="Access Denied"):
+        read_table(_Failing(DATA), KEYS)
+
+
+def test_what_is_no_file_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"no read\(\)"), open_source(object()):
+        pass
+    with pytest.raises(ConfigurationError, match=r"no write\(\)"), open_sink(object()):
+        pass

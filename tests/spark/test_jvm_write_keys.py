@@ -1,0 +1,102 @@
+"""A whole write on the JVM path, searched for the keys that it made; and executors in processes of their own, one of which is killed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+import tablecrypt.spark as tcs
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.sealed_answers import AnswerKey
+from tablecrypt.table.content_files import key_metadata_of
+from tests.spark.conftest import Lake, SparkRun
+from tests.spark.test_no_key_leaves_sealed_tasks import file_keys, found
+from tests.support.plaintext import CANARY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
+KEY = {"encryption.key-id": "alias/orders", "write.target-file-size-bytes": "20000"}
+JOB = Path(__file__).parents[1] / "support" / "jvm_write_cluster_job.py"
+
+
+def test_no_key_is_in_plan_event_log_local_file_or_debug_log(
+    spark_run: SparkRun, lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[bytes] = []
+    original = AnswerKey.open
+
+    def recording(self: AnswerKey, task: int, sealed: bytes) -> bytes:
+        opened.append(original(self, task, sealed))
+        return opened[-1]
+
+    monkeypatch.setattr(AnswerKey, "open", recording)
+    table: Any = lake.catalog.create_table("db.secrets", SCHEMA, properties=KEY)
+    rows = spark_run.session.range(0, 20_000, 1, 3).selectExpr("id", f"concat('{CANARY}', cast(rand(1) as string)) as note")
+
+    with caplog.at_level(logging.DEBUG):
+        tcs.write_table(rows.repartition(2), lake.identifier("db.secrets"), path="jvm", catalog_properties=lake.properties)
+
+    keys = file_keys(table.refresh())
+    haystacks = {"the logs": caplog.text.encode()}
+    haystacks |= {str(path): path.read_bytes() for path in spark_run.event_log.rglob("*") if path.is_file()}
+    haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
+    assert len(keys) > 4
+    assert found(keys, {"answers": b"".join(opened)}) == ["answers"], "the search would not see what is not sealed"
+    assert any(b"write into an encrypted table" in content for content in haystacks.values())
+    assert any(path.endswith(".data") for path in haystacks), "no shuffle file was searched"
+    assert b"openDesk" in haystacks["the logs"]
+    assert found(keys, haystacks) == []
+
+
+def test_unauthenticated_answers_are_taken_only_where_that_was_asked_for_and_not_forbidden(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tablecrypt.spark.jvm.unserved.keeps_messages_private", lambda _setting: False)
+    lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
+    rows = spark.range(0, 3, 1, 1).selectExpr("id")
+    strict = lake.properties | {"tablecrypt.spark.require-encrypted-rpc": "true"}
+
+    with caplog.at_level(logging.DEBUG, "tablecrypt"):
+        tcs.write_table(rows, lake.identifier("db.rows"), catalog_properties=lake.properties)
+        assert "is written on the portable path: rows would be committed that whoever reaches the driver answered" in caplog.text
+        caplog.clear()
+        tcs.write_table(rows, lake.identifier("db.rows"), path="jvm", catalog_properties=lake.properties)
+        assert "set spark.authenticate and spark.network.crypto.enabled" in caplog.text
+    with pytest.raises(ConfigurationError, match=r"set spark\.authenticate and spark\.network\.crypto\.enabled"):
+        tcs.write_table(rows, lake.identifier("db.rows"), path="jvm", catalog_properties=strict)
+
+
+def test_a_killed_executor_leaves_exact_rows_no_file_and_no_key(lake: Lake) -> None:
+    table: Any = lake.catalog.create_table("db.many", SCHEMA, properties=KEY)
+    arguments = {"table": lake.identifier("db.many"), "properties": lake.properties, "folder": str(lake.warehouse.parent)}
+    run = subprocess.run(
+        [sys.executable, str(JOB)],
+        input=json.dumps(arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=lake.warehouse.parent,
+    )
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    answers = json.loads(run.stdout.splitlines()[-1])
+    assert answers["killed"] >= 1
+    files = [task.file for task in table.refresh().scan().plan_files()]
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(answers["rows"]))
+    assert {str(path) for path in lake.warehouse.rglob("data/*")} == {file.file_path.removeprefix("file://") for file in files}
+    assert len({key_metadata_of(file).encryption_key.reveal() for file in files}) == len(files)
+    logs = {str(path): path.read_bytes() for path in Path(answers["executor_logs"]).rglob("std*")}
+    assert logs
+    assert found(file_keys(table), {"output": (run.stdout + run.stderr).encode(), **logs}) == []

@@ -1,0 +1,72 @@
+"""The reference of docs/cli.md, made from the command itself: `python -m tests.support.cli_reference` writes it into the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tablecrypt.cli import exit_codes
+from tablecrypt.cli.command import command
+from tablecrypt.cli.group import FILE_VERBS, TABLE_VERBS
+from tablecrypt.cli.verb import Verb
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "cli.md"
+BEGIN: Final = "<!-- verbs: begin -->"
+END: Final = "<!-- verbs: end -->"
+SHARED_CODES: Final = (0, exit_codes.REFUSED, exit_codes.INTERRUPTED)
+
+
+def reference() -> str:
+    """What every verb does, takes and answers, as Markdown."""
+    return "\n".join(line for names in (TABLE_VERBS, FILE_VERBS) for name in names for line in _section(name)).rstrip()
+
+
+def in_page(page: str) -> str:
+    """The part of the page that is made here."""
+    return page.partition(BEGIN)[2].partition(END)[0].strip()
+
+
+def _section(name: str) -> Iterator[str]:
+    verb = command.get_command(click.Context(command), name)
+    assert isinstance(verb, Verb)
+    arguments = [each.metavar or str(each.name).upper() for each in verb.params if isinstance(each, click.Argument)]
+    yield from (f"### {name}", "", "```", " ".join(("tablecrypt", name, "[OPTIONS]", *arguments)), "```", "")
+    for paragraph in (verb.help or "").split("\n\n"):
+        yield from (" ".join(paragraph.split()), "")
+    options = [each for each in verb.params if isinstance(each, click.Option)]
+    if options:
+        yield from ("| option | meaning |", "|---|---|", *(_row(option) for option in options), "")
+    for purpose, line in verb.examples:
+        yield from (f"{purpose}:", "", "```", line, "```", "")
+    if verb.needs:
+        yield from (f"Needs: {verb.needs}", "")
+    codes = [f"{code}: {meaning}" for code, meaning in verb.codes.items() if code not in SHARED_CODES]
+    if codes:
+        yield from (f"Exit code {'; '.join(codes)}.", "")
+
+
+def _row(option: click.Option) -> str:
+    """One option. Not as click shows it, which differs between its versions."""
+    value = "" if option.is_flag else f" {option.metavar or _values(option)}"
+    default = f" Default: {option.default}." if option.show_default else ""
+    required = " Required." if option.required else ""
+    return f"| `{', '.join(option.opts)}{value}` | {option.help or ''}{default}{required} |"
+
+
+def _values(option: click.Option) -> str:
+    if isinstance(option.type, click.Choice):
+        return " or ".join(str(getattr(each, "value", each)) for each in option.type.choices)
+    return {"integer": "N", "integer range": "N", "float": "X", "float range": "X"}.get(option.type.name, option.type.name.upper())
+
+
+def main() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    before, after = page.partition(BEGIN)[0], page.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{reference()}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
