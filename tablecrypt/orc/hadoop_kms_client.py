@@ -169,7 +169,7 @@ class HadoopKmsKeys:
             # Not chained: messages of requests quote the URL, and a token may stand in it.
             raise KmsUnavailableError(f"the Hadoop KMS {host} was not reached for {what} ({type(error).__name__})") from None
         if status != requests.codes.ok:
-            raise _refusal(status, host, what)
+            raise _refusal(status, content, host, what)
         return _parsed(content, host, what)
 
     def __repr__(self) -> str:
@@ -202,10 +202,11 @@ def _quoted(name: str) -> str:
     return quote(name, safe="")
 
 
-def _refusal(status: int, host: str, what: str) -> KmsError | KeyNotFoundError:
+def _refusal(status: int, content: bytes, host: str, what: str) -> KmsError | KeyNotFoundError:
     if status in (401, 403):
         return KmsAccessDeniedError(f"the Hadoop KMS {host} refuses {what} to this user ({status})")
-    if status == 404:
+    # Hadoop's own server says 400 of a version that it does not have.
+    if status == 404 or (status == 400 and b"not found" in content):
         return KeyNotFoundError(f"the Hadoop KMS {host} has no {what}")
     if status == 429 or status >= 500:
         return KmsUnavailableError(f"the Hadoop KMS {host} cannot answer for {what} now ({status})")

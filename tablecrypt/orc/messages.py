@@ -29,6 +29,7 @@ _ALGORITHMS: Final = {length: number for number, length in ALGORITHM_KEY_LENGTHS
 class StreamKind(IntEnum):
     """The kinds of streams that this library tells apart; all other kinds hold data."""
 
+    LENGTH = 2
     ROW_INDEX = 6
     BLOOM_FILTER = 7
     BLOOM_FILTER_UTF8 = 8
@@ -40,6 +41,8 @@ class StreamKind(IntEnum):
 
 INDEX_KINDS: Final = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
 PLACEHOLDER_KINDS: Final = frozenset({StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA})
+FIRST_ENCODINGS: Final = (0, 1)
+"""Kinds of encoding (DIRECT, DICTIONARY) whose numbers are run-length encoded in version 1; all others have version 2."""
 BLOOM_FILTER_KINDS: Final = frozenset({StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
 
 

@@ -9,6 +9,8 @@ stream in the file with the key and IV that open it. AES-CTR can begin anywhere,
 that is encrypted and granted the view has the true streams, encodings and statistics; of any other what stands unencrypted in the
 file. For a column without rights that is its mask. Columns keep their numbers.
 
+The one thing looked at beforehand are the lengths of lists and maps (list_lengths.py), since the decoder believes them.
+
 Raises FormatError for footers that do not fit the file. What the store raises passes through.
 """
 
@@ -17,14 +19,17 @@ from __future__ import annotations
 import io
 import os
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import ColumnKeys
-from tablecrypt.orc.messages import Stream, StreamGroup, StripeFooter, StripeInformation
-from tablecrypt.orc.protobuf import blob_field, encode, integer_field
+from tablecrypt.orc.list_lengths import check_list_lengths
+from tablecrypt.orc.messages import FIRST_ENCODINGS, Stream, StreamGroup, StreamKind, StripeFooter, StripeInformation
+from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field
+from tablecrypt.orc.schema import TypeKind
 from tablecrypt.orc.source import Source
 from tablecrypt.orc.stream_cipher import crypt_stream
 from tablecrypt.orc.tail import MAGIC, Stripe, Tail
@@ -88,14 +93,15 @@ class PlainView(io.RawIOBase):
         source: its bytes.
         keys: its local keys.
         owners: for each column to decrypt the number of its variant.
+        wanted: the columns that will be read: of lists and maps among them the lengths are checked.
     """
 
-    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, owners: dict[int, int]) -> None:
+    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, owners: dict[int, int], wanted: Collection[int]) -> None:
         super().__init__()
         self._source = source
         self._position = 0
         self.failure: BaseException | None = None
-        self._segments = _ViewBuilder(tail, source, keys, owners).build()
+        self._segments = _ViewBuilder(tail, source, keys, owners, wanted).build()
         self._starts = [segment.start for segment in self._segments]
         self._length = self._segments[-1].start + self._segments[-1].length
 
@@ -143,11 +149,12 @@ class PlainView(io.RawIOBase):
 class _ViewBuilder:
     """Lays the segments of a view out, from the header to the postscript."""
 
-    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, owners: dict[int, int]) -> None:
+    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, owners: dict[int, int], wanted: Collection[int]) -> None:
         self._tail = tail
         self._source = source
         self._keys = keys
         self._owners = owners
+        self._lists = {column_id for column_id in wanted if tail.schema[column_id].kind in (TypeKind.LIST, TypeKind.MAP)}
         self._segments: list[_Segment] = []
         self._end = 0
 
@@ -172,10 +179,13 @@ class _ViewBuilder:
         footer = self._tail.read_stripe_footer(self._source, stripe)
         placed = place_streams(footer, stripe, self._tail.location)
         kept = [one for one in placed if self._owners.get(one.stream.column, UNENCRYPTED) == one.group]
+        encodings = self._encodings(footer)
         offset = self._end
         for one in kept:
             self._add_stream(one, stripe)
-        plain = StripeFooter((StreamGroup(tuple(one.stream for one in kept), self._encodings(footer)),), footer.rest)
+            if one.stream.column in self._lists and one.stream.kind == StreamKind.LENGTH:
+                self._check_lengths(self._segments[-1], encodings[one.stream.column])
+        plain = StripeFooter((StreamGroup(tuple(one.stream for one in kept), encodings),), footer.rest)
         encoded = self._tail.compression.compress(plain.encode())
         self._add_bytes(encoded)
         return StripeInformation(
@@ -193,6 +203,12 @@ class _ViewBuilder:
             segment = replace(segment, key=self._keys.stripe_key(placed.group, stripe))
         self._segments.append(segment)
         self._end += stream.length
+
+    def _check_lengths(self, segment: _Segment, encoding: bytes) -> None:
+        what = f"{self._tail.location}: the lengths at {segment.offset}"
+        kind = Message.parse(encoding, what).integer(1)
+        lengths = self._tail.compression.decompress(segment.read(self._source, 0, segment.length), what)
+        check_list_lengths(lengths, 1 if kind in FIRST_ENCODINGS else 2, what)
 
     def _encodings(self, footer: StripeFooter) -> tuple[bytes, ...]:
         encodings = list(footer.groups[0].encodings)

@@ -28,7 +28,7 @@ from tablecrypt.orc.stream_cipher import MAX_STRIPE_ID
 
 MAGIC: Final = b"ORC"
 _GUESS: Final = 16 * 1024
-_MAX_ROWS: Final = 2**63 - 1
+_MAX_ROWS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,6 @@ class Tail:
     def file_statistics(self) -> list[bytes]:
         """The statistics of each column, of the masks where it is encrypted."""
         return self.footer.blobs(7)
-
-    @property
-    def rows(self) -> int:
-        """How many rows the footer says the file has."""
-        return self.footer.integer(6)
 
     def require_encryption(self) -> Encryption:
         if self.encryption is None:
@@ -169,4 +164,7 @@ def _stripes(footer: Message, encryption: Encryption | None, end_of_contents: in
         if variants and (len(keys) != variants or not 1 <= encrypt_id <= MAX_STRIPE_ID):
             raise FormatError(f"{what} has {len(keys)} local keys for {variants} encrypted columns in the stripe at {information.offset}")
         stripes.append(Stripe(information, encrypt_id, keys if variants else ()))
+    rows = sum(stripe.information.rows for stripe in stripes)
+    if rows != footer.integer(6):
+        raise FormatError(f"{what} says {footer.integer(6)} rows, its stripes have {rows}")
     return tuple(stripes)

@@ -130,8 +130,6 @@ def _decode(tail: Tail, source: Source, keys: KeyProvider | None) -> int:
             if decoded != stripe.information.rows:
                 raise FormatError(f"{tail.location}: stripe {number} has {decoded} rows, the footer says {stripe.information.rows}")
             rows += decoded
-    if rows != tail.rows:
-        raise FormatError(f"{tail.location}: the stripes have {rows} rows, the footer says {tail.rows}")
     return rows
 
 

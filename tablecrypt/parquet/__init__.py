@@ -1,5 +1,6 @@
 """Parquet Modular Encryption: files whose every module is encrypted and authenticated, on their own or as data files of a table."""
 
+from tablecrypt.parquet.crypto_factory import EncryptionConfiguration, PropertiesDrivenCryptoFactory
 from tablecrypt.parquet.inspection import FileInspection, inspect
 from tablecrypt.parquet.keys import FileKeys, KeyRetriever
 from tablecrypt.parquet.reading import dataset, read_schema, read_table
@@ -9,9 +10,11 @@ from tablecrypt.parquet.writing import EncryptedParquetWriter, write_table
 
 __all__ = [
     "EncryptedParquetWriter",
+    "EncryptionConfiguration",
     "FileInspection",
     "FileKeys",
     "KeyRetriever",
+    "PropertiesDrivenCryptoFactory",
     "Verification",
     "dataset",
     "decrypt",

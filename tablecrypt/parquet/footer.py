@@ -218,6 +218,12 @@ def _tail(length: int, magic: bytes) -> bytes:
 def _encrypted(location: str, start: int, stored: bytes) -> StoredFooter:
     with unauthenticated(location, "the file crypto metadata"):
         crypto, length = thrift_reader.decode_at(stored, FILE_CRYPTO_META_DATA_SHAPE)
+    if any(field_id in crypto for field_id in FileCryptoMetaData.OF_THE_EARLY_DRAFT):
+        raise FormatError(
+            f"{location}: follows the early draft of Parquet Modular Encryption, of 2018, which readers of the specification do not open: "
+            "decrypt it with the program that wrote it"
+        )
+    with unauthenticated(location, "the file crypto metadata"):
         algorithm = Algorithm.decode(crypto.struct(FileCryptoMetaData.ENCRYPTION_ALGORITHM))
         _refuse_unknown(crypto, FileCryptoMetaData.ENCRYPTION_ALGORITHM, FileCryptoMetaData.KEY_METADATA)
         key_metadata = crypto.optional_binary(FileCryptoMetaData.KEY_METADATA)
@@ -242,6 +248,10 @@ def _in_the_clear(location: str, start: int, stored: bytes) -> StoredFooter:
         key_metadata = crypto.optional_binary(FileMetaData.FOOTER_SIGNING_KEY_METADATA)
     signature = stored[length:]
     expected = 0 if algorithm is None else SIGNATURE_LENGTH
+    if algorithm is not None and not signature:
+        raise TamperedFileError(
+            location, "has an unsigned plaintext footer: it was forged, or follows the early draft of the specification"
+        )
     if len(signature) != expected:
         raise TamperedFileError(location, f"has {len(signature)} bytes after its plaintext footer, where a signature of {expected} belongs")
     end = start + len(stored)

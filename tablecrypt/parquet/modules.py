@@ -48,6 +48,8 @@ MAX_MODULE_LENGTH: Final = 2**31 - 1
 
 _LENGTH: Final = struct.Struct("<I")
 _COUNTER: Final = struct.pack(">I", 1)
+_SPARE: Final = 15
+"""How much more room than it fills the cipher wants for its output in counter mode: a block less one byte."""
 
 
 class ModuleType(IntEnum):
@@ -147,6 +149,7 @@ class ModuleCipher:
         self._location = location
         self._random = random
         self._gcm = AESGCM(key.reveal())
+        self._aes = AES(key.reveal())
         self._sealed = 0
 
     def __repr__(self) -> str:
@@ -166,11 +169,23 @@ class ModuleCipher:
             raise TamperedFileError(self._location, self._refusal(what)) from None
         return plaintext
 
+    def authenticate(self, suffix: bytes, framed: memoryview, what: str, scratch: bytearray) -> None:
+        """Do as `open`, but keep nothing: `scratch`, at least as long as the plaintext, is overwritten with it."""
+        nonce = bytes(framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH])
+        with memoryview(scratch) as view, view[: framed.nbytes - GCM_OVERHEAD] as target:
+            try:
+                self._gcm.decrypt_into(nonce, framed[LENGTH_BYTES + NONCE_LENGTH :], self._aad_base + suffix, target)
+            except InvalidTag:
+                raise TamperedFileError(self._location, self._refusal(what)) from None
+
     def open_page(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
         """Return the body of a page, which in AES_GCM_CTR_V1 is not authenticated."""
         if not self.ctr:
             return self.open(suffix, framed, what)
-        return self._counter_mode(framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH], framed[LENGTH_BYTES + NONCE_LENGTH :])
+        body = bytearray(framed.nbytes - CTR_OVERHEAD + _SPARE)
+        self._count(bytes(framed[LENGTH_BYTES:CTR_OVERHEAD]), framed[CTR_OVERHEAD:], body)
+        del body[-_SPARE:]
+        return body
 
     def authenticates(self, suffix: bytes, framed: memoryview) -> bool:
         """Whether the bytes are a module sealed with AES-GCM at that place."""
@@ -195,8 +210,10 @@ class ModuleCipher:
         if not self.ctr:
             return self.seal(suffix, body)
         source = memoryview(body).cast("B")
-        sealed, nonce = self._framed(source.nbytes + CTR_OVERHEAD)
-        sealed[LENGTH_BYTES + NONCE_LENGTH :] = self._counter_mode(nonce, source)
+        sealed, nonce = self._framed(source.nbytes + CTR_OVERHEAD, _SPARE)
+        with memoryview(sealed) as view:
+            self._count(nonce, source, view[CTR_OVERHEAD:])
+        del sealed[-_SPARE:]
         return sealed
 
     def sign(self, footer: bytes) -> bytes:
@@ -218,11 +235,11 @@ class ModuleCipher:
     def _refusal(self, what: str) -> str:
         return f"{what} does not authenticate under {self.key_name}: changed or moved bytes, or the key or AAD prefix of another file"
 
-    def _framed(self, length: int) -> tuple[bytearray, bytes]:
+    def _framed(self, length: int, spare: int = 0) -> tuple[bytearray, bytes]:
         if length > MAX_MODULE_LENGTH:
             raise ConfigurationError(f"{self._location}: a module of {length} bytes is too long for a Parquet file")
         nonce = self._nonce()
-        sealed = bytearray(length)
+        sealed = bytearray(length + spare)
         _LENGTH.pack_into(sealed, 0, length - LENGTH_BYTES)
         sealed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH] = nonce
         return sealed, nonce
@@ -234,10 +251,6 @@ class ModuleCipher:
             raise ConfigurationError(f"{self._location}: {self.key_name} has sealed {MAX_MODULES_OF_A_KEY} modules, as many as a key may")
         return self._random(NONCE_LENGTH)
 
-    def _counter_mode(self, nonce: Buffer, data: memoryview) -> bytearray:
-        encryptor = Cipher(AES(self._key.reveal()), CTR(bytes(nonce) + _COUNTER)).encryptor()
-        # update_into wants room for a block more than it writes.
-        out = bytearray(data.nbytes + 15)
-        written = encryptor.update_into(data, out)
-        del out[written:]
-        return out
+    def _count(self, nonce: bytes, source: memoryview, out: bytearray | memoryview) -> None:
+        """Encrypt or decrypt in counter mode, which is the same."""
+        Cipher(self._aes, CTR(nonce + _COUNTER)).encryptor().update_into(source, out)

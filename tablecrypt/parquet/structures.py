@@ -151,6 +151,8 @@ class FileCryptoMetaData:
 
     ENCRYPTION_ALGORITHM: Final = 1
     KEY_METADATA: Final = 2
+    OF_THE_EARLY_DRAFT: Final = (3, 4)
+    """The offset of the footer, in the two forms of 2018; the specification has no such fields."""
 
 
 FLAT: Final[Shape] = {}

@@ -98,6 +98,8 @@ class Reader:
 
     def read_varint(self) -> int:
         byte = self.read_byte()
+        if byte < 0x80:
+            return byte
         value, shift = byte & 0x7F, 7
         while byte & 0x80:
             byte = self.read_byte()

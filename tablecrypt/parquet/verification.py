@@ -21,6 +21,7 @@ from tablecrypt.parquet.footer import MAGIC_LENGTH
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span
 from tablecrypt.parquet.modules import ModuleType
+from tablecrypt.parquet.page_check import authenticate_pages
 from tablecrypt.parquet.pages import read_pages
 from tablecrypt.parquet.rewrite import encrypted_layout
 from tablecrypt.parquet.spans import OwnedSpan, faults
@@ -130,12 +131,14 @@ class _Checks:
             self._count(chunk, ModuleType.COLUMN_METADATA)
 
     def _pages(self, chunk: Chunk) -> None:
+        if chunk.cipher is not None and not chunk.cipher.ctr:
+            for module_type in authenticate_pages(chunk, chunk.cipher):
+                self._count(chunk, module_type)
+            return
         for page in read_pages(chunk):
             self._count(chunk, page.header_type)
-            if chunk.cipher is not None and chunk.cipher.ctr:
+            if chunk.cipher is not None:
                 self._unauthenticated_pages += 1
-            else:
-                self._count(chunk, page.body_type)
 
     def _column_index(self, chunk: Chunk) -> None:
         self._index(chunk, chunk.column_index, ModuleType.COLUMN_INDEX)

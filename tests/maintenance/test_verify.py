@@ -7,9 +7,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
+from tablecrypt import parquet
 from tablecrypt.errors import ConfigurationError, KmsUnavailableError
 from tablecrypt.maintenance import verify
 from tablecrypt.maintenance.progress import Progress
@@ -103,11 +105,13 @@ def test_a_file_that_is_not_the_one_is_found(table: Table, kind: FileKind, chang
 
 
 def test_many_bad_files_are_all_named(table: Table) -> None:
-    damaged = [a_file(table, kind) for kind in (FileKind.DATA, FileKind.DELETION_VECTOR, FileKind.MANIFEST_LIST)]
-    for file in damaged:
-        flip(path_of(file.location), 50)
+    # Other snapshots lead to all that the oldest one's manifest list does.
+    damaged = [a_file(table, kind).location for kind in (FileKind.DATA, FileKind.DELETION_VECTOR)]
+    damaged.append(table.metadata.snapshots[0].manifest_list)
+    for location in damaged:
+        flip(path_of(location), 50)
 
-    assert set(bad_parts(verify(table))) == {file.location for file in damaged}
+    assert set(bad_parts(verify(table))) == set(damaged)
 
 
 def test_plaintext_in_place_of_ciphertext_is_found(table: Table) -> None:
@@ -327,3 +331,54 @@ def test_what_is_committed_meanwhile_waits_for_the_next_time(aws: AwsServer, war
 
     assert verify(old).snapshots == 3
     assert verify(table.refresh()).snapshots == 4
+
+
+def file_of_every_module(table: Table) -> Path:
+    """Add a Parquet file that has every kind of module which Arrow writes, and return its path."""
+    path = folder_of(table) / "data" / "every-module.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    key = table.io.manager.new_key_metadata()  # type: ignore[attr-defined]
+    content = pa.concat_tables([rows(0, 200), rows(1000, 200)])
+    field_ids = pa.schema([field.with_metadata({"PARQUET:field_id": str(at)}) for at, field in enumerate(content.schema, start=1)])
+    options = {
+        "write_page_index": True,
+        "data_page_size": 200,
+        "use_dictionary": ["team"],
+        "bloom_filter_options": {"id": {"ndv": 200, "fpp": 0.01}},
+    }
+    with path.open("wb") as sink:
+        parquet.write_table(content.cast(field_ids), sink, parquet.FileKeys.of_table_file(key), row_group_size=200, **options)
+    location = f"file://{path}"
+    table.add_files([location], key_metadata={location: key.with_file_length(path.stat().st_size)})  # type: ignore[call-arg]
+    return path
+
+
+def test_a_flipped_byte_in_any_module_of_a_parquet_file_is_found(aws: AwsServer, unwatched_warehouse: Path) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
+    table = catalog.create_table("db.modules", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    path = file_of_every_module(table)
+    table.refresh()
+    (file,) = [file for file in files_of(table) if file.kind == FileKind.DATA]
+    assert file.key is not None
+    modules = list(parquet.inspect(str(path), parquet.FileKeys.of_table_file(file.key)).modules())
+    content = path.read_bytes()
+    assert verify(table).is_good
+
+    for module in modules:
+        if module.offset is None:
+            continue
+        for offset in (module.offset, module.offset + 6, module.offset + module.size // 2, module.offset + module.size - 1):
+            path.write_bytes(content[:offset] + bytes([content[offset] ^ 1]) + content[offset + 1 :])
+            assert set(bad_parts(verify(table))) == {file.location}, (module, offset)
+
+    kinds = {module.type for module in modules}
+    assert {
+        "bloom filter header",
+        "bloom filter bitset",
+        "column index",
+        "offset index",
+        "dictionary page",
+        "dictionary page header",
+        "data page",
+        "data page header",
+    } <= kinds

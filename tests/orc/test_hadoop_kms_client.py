@@ -205,6 +205,16 @@ def test_each_status_has_its_error(odd_kms: OddKms, status: int, error: type[Tab
         HadoopKmsKeys(odd_kms.url, retry=ONCE).current_version("pii")
 
 
+def test_hadoops_own_server_says_400_of_a_version_it_does_not_have(odd_kms: OddKms) -> None:
+    said = {"message": "'pii@7' not found", "exception": "IllegalArgumentException", "javaClassName": "java.lang.IllegalArgumentException"}
+    odd_kms.odd = Answer(400, {"RemoteException": said})
+    with pytest.raises(KeyNotFoundError, match="has no pii@7"):
+        HadoopKmsKeys(odd_kms.url, retry=ONCE).decrypt_local_key(MasterKeyVersion("pii", 7, 16), bytes(16))
+    odd_kms.odd = Answer(400, {"RemoteException": {**said, "message": "no"}})
+    with pytest.raises(KmsError, match="refused the request"):
+        HadoopKmsKeys(odd_kms.url, retry=ONCE).decrypt_local_key(MasterKeyVersion("pii", 7, 16), bytes(16))
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_what_may_pass_is_asked_again(odd_kms: OddKms, status: int) -> None:
     odd_kms.odd = Answer(status, {})

@@ -103,14 +103,14 @@ def test_a_client_that_is_killed_between_data_and_commit_commits_nothing(
     table = lake_of_client.catalog.load_table("db.batches")
     job = {"what": "batch", "properties": lake_of_client.properties, "table": lake_of_client.identifier("db.batches")}
     job |= {"folder": str(tmp_path), "canary": CANARY}
-    for first in range(0, 4 * 100, 100):
+    for first in range(0, 300, 100):
         table.append(pa.table({"id": range(first, first + 100), "note": [CANARY] * 100}, schema=PLAIN.as_arrow()))
         run = server.run(CRASHES, job | {"first": first, "last": first + 100})
         assert run.returncode == -signal.SIGKILL, run.stderr
         assert ids(table) == list(range(first + 100))
 
-    assert orphans_removed(table) >= 2 * 4
-    assert ids(table) == list(range(400))
+    assert orphans_removed(table) >= 2 * 3
+    assert ids(table) == list(range(300))
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
@@ -120,11 +120,11 @@ def test_a_stream_whose_committing_process_is_killed_writes_each_batch_once(
     table = lake_of_client.catalog.load_table(f"db.{point}")
     job = {"what": "stream", "properties": lake_of_client.properties, "table": lake_of_client.identifier(f"db.{point}"), "point": point}
 
-    answer = server.answers(CRASHES, job | {"folder": str(tmp_path), "canary": CANARY, "times": 5})
+    answer = server.answers(CRASHES, job | {"folder": str(tmp_path), "canary": CANARY, "times": 3})
 
-    assert answer == {"failures": 5}
+    assert answer == {"failures": 3}
     found = ids(table)
-    assert len(found) >= 5 * 5
+    assert len(found) >= 3 * 5
     assert found == list(range(len(found)))
     assert (orphans_removed(table) > 0) == (point == "before")
     assert ids(table) == found

@@ -49,7 +49,7 @@ def test_java_reads_every_mode_and_its_own_files_have_the_same_schema(spark: Spa
     back = lake.catalog.register_table("db.back", judge.metadata_location("judged.jvm_wrote"))
     ours = {file.file_path for file in data_files(table)}
     schemas = {file.file_path in ours: parquet(back, file).schema for file in data_files(back)}
-    assert str(schemas[True]) == str(schemas[False])
+    assert str(schemas[True]).split("\n")[1:] == str(schemas[False]).split("\n")[1:]
     assert schemas[True].to_arrow_schema().equals(schemas[False].to_arrow_schema(), check_metadata=True)
 
 

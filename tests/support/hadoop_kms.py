@@ -55,7 +55,7 @@ class Bridge:
     def allow(self, user: str, *keys: str, masks: tuple[str, ...] = (), certificates: tuple[str, ...] = ()) -> str:
         """Add a user to the list; return a token of theirs."""
         token = self.tokens[user] = new_token()
-        lines = (f"[users.{user}]", f"keys = {list(keys)}", f"masks = {list(masks)}", f"certificates = {list(certificates)}")
+        lines = (f'[users."{user}"]', f"keys = {list(keys)}", f"masks = {list(masks)}", f"certificates = {list(certificates)}")
         with self.allow_file.open("a") as file:
             file.write("\n".join([*lines, f"token-sha256 = ['{token_hash(token)}']", ""]))
         return token

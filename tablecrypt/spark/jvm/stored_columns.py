@@ -25,14 +25,16 @@ def stored_columns(df: DataFrame, table: Schema, stored: Schema) -> list[Column]
         table: its schema.
         stored: the same schema under the names that are stored.
     """
-    types = {field.name: field.dataType for field in df.schema.fields}
-    columns = {name: df[quoted(name)] for name in types}
-    return [
-        _stored(columns[field.name], types[field.name], field.field_type, at_rest.field_type).alias(at_rest.name, metadata={})
-        if field.name in columns
-        else _null(at_rest.field_type).alias(at_rest.name, metadata={})
-        for field, at_rest in zip(table.fields, stored.fields, strict=True)
-    ]
+    from pyspark.sql import functions
+
+    given = {field.name: field.dataType for field in df.schema.fields}
+
+    def column(field: NestedField, at_rest: NestedField) -> Column:
+        if field.name not in given:
+            return _null(at_rest.field_type)
+        return _stored(functions.col(quoted(field.name)), given[field.name], field.field_type, at_rest.field_type)
+
+    return [column(field, at_rest).alias(at_rest.name, metadata={}) for field, at_rest in zip(table.fields, stored.fields, strict=True)]
 
 
 def quoted(name: str) -> str:

@@ -3,6 +3,7 @@ package tablecrypt.jvm;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.lang.reflect.Method;
 import java.security.SecureRandom;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.parquet.column.ParquetProperties;
@@ -13,6 +14,7 @@ import org.apache.parquet.hadoop.ParquetWriter;
 import org.apache.parquet.hadoop.api.WriteSupport;
 import org.apache.parquet.hadoop.metadata.CompressionCodecName;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.slf4j.LoggerFactory;
 
 /** One data file while it is written: Spark's own Parquet writer, footer and all columns encrypted under a DEK that no other file has. */
 public class EncryptedFile {
@@ -100,10 +102,22 @@ public class EncryptedFile {
       withWriterVersion(ParquetProperties.WriterVersion.PARQUET_1_0);
       withCompressionCodec(CompressionCodecName.valueOf(job.text("parquet.compression")));
       withRowGroupSize(job.number("parquet.block.size"));
-      withRowGroupRowCountLimit((int) job.number("parquet.block.row.count.limit"));
       withPageSize((int) job.number("parquet.page.size"));
       withPageRowCountLimit((int) job.number("parquet.page.row.count.limit"));
       withDictionaryPageSize((int) job.number("parquet.dictionary.page.size"));
+      limitRows((int) job.number("parquet.block.row.count.limit"));
+    }
+
+    /** Spark 4.0 brings a Parquet whose row groups end by their size alone. */
+    private void limitRows(int rows) {
+      try {
+        Method limit = ParquetWriter.Builder.class.getMethod("withRowGroupRowCountLimit", new Class[] {int.class});
+        limit.invoke(this, new Object[] {Integer.valueOf(rows)});
+      } catch (NoSuchMethodException error) {
+        LoggerFactory.getLogger(EncryptedFile.class).debug("this Parquet does not limit the rows of a row group");
+      } catch (ReflectiveOperationException error) {
+        throw new IllegalStateException(error);
+      }
     }
 
     protected ParquetWriter.Builder self() {

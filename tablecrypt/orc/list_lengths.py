@@ -1,0 +1,173 @@
+"""How many elements the lists or maps of a stripe claim to have, added up before pyarrow's decoder makes room for them.
+
+Lengths are unauthenticated numbers: one changed bit can ask for 2^60 elements, and the decoder tries. They stand run-length encoded in the
+column's LENGTH stream; of each run an upper bound follows from its header, so that values are unpacked only where bounds alone are too high.
+
+    version 1   control byte c          c < 128: c + 3 values from a varint on, each a signed byte's delta apart │ else 256 - c varints
+    version 2   2 bits: kind of the run
+                0 short repeat          3 bits: bytes of the value - 1 │ 3 bits: values - 3 │ the value
+                1 direct                5 bits: width │ 9 bits: values - 1 │ values of that width
+                2 patched base          the same │ 3 bits: bytes of base - 1 │ 5: patch width │ 3: gap width - 1 │ 5: patches │ base │
+                                        values above the base, of that width │ patches: gap and high bits of a value
+                3 delta                 5 bits: width, 0: all deltas are equal │ 9 bits: values - 1 │ base varint │ first delta, zigzag
+                                        varint │ further deltas of that width, with the sign of the first
+
+Numbers are big endian. Raises FormatError for more than MAX_ELEMENTS and for runs that end too early.
+Specification: Apache ORC v1, "Run Length Encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tablecrypt.errors import FormatError
+from tablecrypt.orc.protobuf import parse_varint
+
+MAX_ELEMENTS: Final = 2**28
+"""In one column of one stripe. pyarrow takes 8 to 17 bytes for each."""
+
+_WIDTHS: Final = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
+_SHORT_REPEAT: Final = 0
+_DIRECT: Final = 1
+_PATCHED_BASE: Final = 2
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run's values, and a bound for their sum; None where some might be negative."""
+
+    bound: int | None
+    values: Callable[[], list[int]]
+
+
+class _Reader:
+    """A cursor over a LENGTH stream that never reads past its end."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data = data
+        self._position = 0
+        self.what = what
+
+    def at_end(self) -> bool:
+        return self._position >= len(self._data)
+
+    def take(self, length: int) -> bytes:
+        taken = self._data[self._position : self._position + length]
+        if len(taken) != length:
+            raise FormatError(f"{self.what} ends inside a run")
+        self._position += length
+        return taken
+
+    def number(self, length: int) -> int:
+        return int.from_bytes(self.take(length), "big")
+
+    def varint(self) -> int:
+        value, self._position = parse_varint(self._data, self._position, self.what)
+        return value
+
+    def packed(self, count: int, width: int) -> bytes:
+        return self.take(-(-count * width // 8))
+
+
+def check_list_lengths(lengths: bytes, version: int, what: str) -> None:
+    """Refuse a LENGTH stream, decompressed, that claims more than MAX_ELEMENTS or fewer than none. `version` is that of the encoding."""
+    runs = _runs_of_version_1 if version == 1 else _runs_of_version_2
+    bounds = [run.bound for run in runs(_Reader(lengths, what))]
+    if None not in bounds and sum(bound for bound in bounds if bound is not None) <= MAX_ELEMENTS:
+        return
+    total = 0
+    for run in runs(_Reader(lengths, what)):
+        values = run.values()
+        total += sum(values)
+        if min(values) < 0 or total > MAX_ELEMENTS:
+            raise FormatError(f"{what} claims more than {MAX_ELEMENTS} elements in one stripe, or fewer than none")
+
+
+def _runs_of_version_1(reader: _Reader) -> Iterator[_Run]:
+    while not reader.at_end():
+        control = reader.number(1)
+        if control >= 128:
+            literals = [reader.varint() for _ in range(256 - control)]
+            yield _Run(sum(literals), literals.copy)
+            continue
+        delta = int.from_bytes(reader.take(1), "big", signed=True)
+        yield _equal_steps(reader.varint(), delta, control + 3)
+
+
+def _runs_of_version_2(reader: _Reader) -> Iterator[_Run]:
+    while not reader.at_end():
+        first = reader.number(1)
+        kind = first >> 6
+        if kind == _SHORT_REPEAT:
+            value = reader.number((first >> 3 & 7) + 1)
+            yield _equal_steps(value, 0, (first & 7) + 3)
+            continue
+        code = first >> 1 & 0x1F
+        count = ((first & 1) << 8 | reader.number(1)) + 1
+        if kind == _DIRECT:
+            yield _direct(reader, _WIDTHS[code], count)
+        elif kind == _PATCHED_BASE:
+            yield _patched_base(reader, _WIDTHS[code], count)
+        else:
+            yield _delta(reader, _WIDTHS[code] if code else 0, count)
+
+
+def _equal_steps(base: int, delta: int, count: int) -> _Run:
+    last = base + delta * (count - 1)
+    return _Run((base + last) * count // 2 if last >= 0 else None, lambda: [base + delta * index for index in range(count)])
+
+
+def _direct(reader: _Reader, width: int, count: int) -> _Run:
+    packed = reader.packed(count, width)
+    return _Run(count * ((1 << width) - 1), lambda: _unpack(packed, width, count))
+
+
+def _patched_base(reader: _Reader, width: int, count: int) -> _Run:
+    third, fourth = reader.number(1), reader.number(1)
+    base_length, patch_width = (third >> 5) + 1, _WIDTHS[third & 0x1F]
+    gap_width, patches = (fourth >> 5) + 1, fourth & 0x1F
+    base = reader.number(base_length)
+    sign = 1 << (8 * base_length - 1)
+    base = -(base - sign) if base & sign else base
+    packed = reader.packed(count, width)
+    patch_bits = next(bits for bits in _WIDTHS if bits >= min(gap_width + patch_width, 64))
+    packed_patches = reader.packed(patches, patch_bits)
+
+    def values() -> list[int]:
+        unpacked = _unpack(packed, width, count)
+        index = 0
+        for entry in _unpack(packed_patches, patch_bits, patches):
+            index += entry >> patch_width
+            if index >= count:
+                raise FormatError(f"{reader.what} has a patch outside of its run")
+            unpacked[index] |= (entry & ((1 << patch_width) - 1)) << width
+        return [base + value for value in unpacked]
+
+    highest = count * (base + (1 << width) - 1) + patches * (1 << (width + patch_width))
+    return _Run(highest if base >= 0 else None, values)
+
+
+def _delta(reader: _Reader, width: int, count: int) -> _Run:
+    base, encoded = reader.varint(), reader.varint()
+    first = encoded >> 1 ^ -(encoded & 1)
+    if width == 0:
+        return _equal_steps(base, first, count)
+    steps = max(0, count - 2)
+    packed = reader.packed(steps, width)
+
+    def values() -> list[int]:
+        found = [base, base + first][:count]
+        for step in _unpack(packed, width, steps):
+            found.append(found[-1] + (step if first >= 0 else -step))
+        return found
+
+    farthest = base + first + (steps * ((1 << width) - 1) if first >= 0 else -steps * ((1 << width) - 1))
+    return _Run(count * max(base, farthest) if farthest >= 0 else None, values)
+
+
+def _unpack(packed: bytes, width: int, count: int) -> list[int]:
+    bits = int.from_bytes(packed, "big") >> (8 * len(packed) - width * count)
+    mask = (1 << width) - 1
+    return [bits >> shift & mask for shift in range(width * (count - 1), -1, -width)] if count else []

@@ -1,0 +1,236 @@
+"""Keys of Parquet files from properties and a KMS: parquet-java's PropertiesDrivenCryptoFactory, on our KMS clients.
+
+    writing   properties name master keys ─▶ a fresh DEK for the footer and for each master key's columns ─▶ wrapped ─▶ key metadata
+    reading   key metadata in the file ─▶ unwrapped
+
+Spark's `parquet.encryption.column.keys` and its kin mean the same here: a file that Spark wrote opens here and the other way round, where
+Spark's KmsClient speaks to the KMS that our client speaks to and gives wrapped keys in base64.
+
+One default differs. parquet-java leaves columns that no property names in the clear; here they are sealed under the footer key, unless
+`parquet.encryption.complete.columns` is set to "false".
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.parquet.external_key_material import ExternalKeyMaterial, files_with_external_keys
+from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
+from tablecrypt.parquet.key_wrapping import DEFAULT_LIFETIME_S, KeyWrapper
+from tablecrypt.parquet.keys import AES_GCM_V1, FileKeys
+
+FOOTER_KEY: Final = "parquet.encryption.footer.key"
+COLUMN_KEYS: Final = "parquet.encryption.column.keys"
+UNIFORM_KEY: Final = "parquet.encryption.uniform.key"
+COMPLETE_COLUMNS: Final = "parquet.encryption.complete.columns"
+ALGORITHM: Final = "parquet.encryption.algorithm"
+PLAINTEXT_FOOTER: Final = "parquet.encryption.plaintext.footer"
+DOUBLE_WRAPPING: Final = "parquet.encryption.double.wrapping"
+STORE_INTERNALLY: Final = "parquet.encryption.key.material.store.internally"
+DATA_KEY_BITS: Final = "parquet.encryption.data.key.length.bits"
+KEK_BITS: Final = "parquet.encryption.kek.length.bits"
+_FOOTER_REFERENCE: Final = "footerKey"
+_COLUMN_REFERENCE: Final = "columnKey"
+_KEY_BITS: Final = (128, 192, 256)
+
+
+@dataclass(frozen=True)
+class EncryptionConfiguration:
+    """How files are encrypted; see `of` for the properties behind each attribute."""
+
+    footer_key: str
+    column_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    complete_columns: bool = True
+    algorithm: str = AES_GCM_V1
+    plaintext_footer: bool = False
+    double_wrapping: bool = True
+    store_internally: bool = True
+    data_key_length: int = 16
+    kek_length: int = 16
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> EncryptionConfiguration:
+        """Read the properties, all of them parquet.encryption.…; others are passed over.
+
+            footer.key          master key for the footer
+            column.keys         "master key: column, column; master key: column"
+            uniform.key         in place of both: one master key for the footer and all columns
+            complete.columns    "true" (here the default): columns not named are sealed under the footer key; "false": they stay plain
+            algorithm           AES_GCM_V1 (default) or AES_GCM_CTR_V1
+            plaintext.footer    "true": sign the footer instead of encrypting it
+            double.wrapping     "true" (default): see key_wrapping.py
+            key.material.store.internally    "true" (default): in the file; "false": beside it
+            data.key.length.bits, kek.length.bits    128 (default), 192 or 256
+
+        Raises:
+            ConfigurationError: a property is missing or cannot be used, or two contradict each other.
+        """
+        uniform = properties.get(UNIFORM_KEY)
+        if uniform is not None and (FOOTER_KEY in properties or COLUMN_KEYS in properties):
+            raise ConfigurationError(f"{UNIFORM_KEY} takes the place of {FOOTER_KEY} and {COLUMN_KEYS}: give it alone")
+        footer_key = uniform or properties.get(FOOTER_KEY)
+        if not footer_key:
+            raise ConfigurationError(f"no key for the footer: give {FOOTER_KEY}, or {UNIFORM_KEY} for all of the file")
+        return cls(
+            footer_key,
+            _column_keys(properties.get(COLUMN_KEYS, "")),
+            uniform is not None or _flag(properties, COMPLETE_COLUMNS, True),
+            properties.get(ALGORITHM, AES_GCM_V1),
+            _flag(properties, PLAINTEXT_FOOTER, False),
+            _flag(properties, DOUBLE_WRAPPING, True),
+            _flag(properties, STORE_INTERNALLY, True),
+            _key_length(properties, DATA_KEY_BITS),
+            _key_length(properties, KEK_BITS),
+        )
+
+
+class PropertiesDrivenCryptoFactory:
+    """Makes and finds the keys of Parquet files.
+
+    Args:
+        kms: holds the master keys: `tablecrypt.load_kms(properties)`.
+        lifetime_s: for how long a KEK is used again.
+        random: gives keys and nonces.
+    """
+
+    def __init__(
+        self, kms: KeyManagementClient, lifetime_s: float = DEFAULT_LIFETIME_S, random: Callable[[int], bytes] = secrets.token_bytes
+    ) -> None:
+        self._wrapper = KeyWrapper(kms, random, lifetime_s)
+        self._random = random
+
+    def encryption_keys(
+        self, configuration: EncryptionConfiguration | Mapping[str, str], schema: pa.Schema | None = None, location: str | None = None
+    ) -> FileKeys:
+        """Return fresh keys for one file. Never use them for a second one.
+
+        Args:
+            configuration: master keys by name, or the properties that say them.
+            schema: of the file; needed where columns may stay plain (complete.columns is "false").
+            location: path or URI of the file; needed where key material is kept beside it, which is written now.
+
+        Raises:
+            ConfigurationError: the configuration cannot be used, or an argument that it needs is missing.
+            KmsError, KeyNotFoundError: the KMS refused a master key.
+        """
+        wanted = configuration if isinstance(configuration, EncryptionConfiguration) else EncryptionConfiguration.of(configuration)
+        store = _store(wanted, location)
+        kek_length = wanted.kek_length if wanted.double_wrapping else None
+        materials: dict[str, KeyMaterial] = {}
+
+        def new_key(name: str, master_key_id: str) -> tuple[Secret, bytes]:
+            dek = Secret(self._random(wanted.data_key_length))
+            material = self._wrapper.wrap(dek, master_key_id, name == _FOOTER_REFERENCE, kek_length)
+            materials[name] = material
+            return dek, (material.encode(internal=True) if store is None else reference_to(name)).encode()
+
+        footer_key, footer_metadata = new_key(_FOOTER_REFERENCE, wanted.footer_key)
+        columns = [(column, master) for master, names in wanted.column_keys.items() for column in names]
+        made = {column: new_key(f"{_COLUMN_REFERENCE}{number}", master) for number, (column, master) in enumerate(columns)}
+        if store is not None:
+            store.save(materials)
+        return FileKeys(
+            footer_key,
+            {column: key for column, (key, _) in made.items()},
+            algorithm=wanted.algorithm,
+            plaintext_footer=wanted.plaintext_footer,
+            plaintext_columns=_plaintext_columns(wanted, schema),
+            footer_key_metadata=footer_metadata,
+            column_key_metadata={column: metadata for column, (_, metadata) in made.items()},
+        )
+
+    def decryption_keys(self, location: str | None = None, **options: Any) -> FileKeys:
+        """Return what finds the keys of one file by its key metadata.
+
+        Args:
+            location: path or URI of the file; needed where its key material is kept beside it.
+            options: further arguments of FileKeys, such as `strict`.
+        """
+        external: dict[str, KeyMaterial] = {}
+
+        def retrieve(key_metadata: bytes) -> Secret:
+            where = f"the key metadata of {location or 'the file'}"
+            name = reference_in(key_metadata, where)
+            if name is None:
+                return self._wrapper.unwrap(KeyMaterial.decode(key_metadata, where))
+            if location is None:
+                raise ConfigurationError(f"the file's key {name} is kept beside it: give its location")
+            if not external:
+                external.update(ExternalKeyMaterial(location).load())
+            if name not in external:
+                raise KeyNotFoundError(f"{ExternalKeyMaterial(location).path}: has no key {name}, which the file names")
+            return self._wrapper.unwrap(external[name])
+
+        return FileKeys(key_retriever=retrieve, **options)
+
+    def rotate_master_keys(self, folder: str, double_wrapping: bool = True, kek_length: int = 16) -> int:
+        """Wrap every DEK anew whose key material is kept beside its file in a folder, under the newest version of the same master keys.
+
+        The data files are not touched. Returns how many files it was. A folder is done again when this fails on the way.
+        """
+        files = files_with_external_keys(folder)
+        for file in files:
+            materials = file.load()
+            wrapped = {
+                name: self._wrapper.wrap(
+                    self._wrapper.unwrap(material), material.master_key_id, material.is_footer_key, kek_length if double_wrapping else None
+                )
+                for name, material in materials.items()
+            }
+            file.save(wrapped)
+        return len(files)
+
+
+def _store(wanted: EncryptionConfiguration, location: str | None) -> ExternalKeyMaterial | None:
+    if wanted.store_internally:
+        return None
+    if location is None:
+        raise ConfigurationError(f"{STORE_INTERNALLY} is false: give the location of the file, beside which its keys are kept")
+    return ExternalKeyMaterial(location)
+
+
+def _plaintext_columns(wanted: EncryptionConfiguration, schema: pa.Schema | None) -> frozenset[str]:
+    if wanted.complete_columns:
+        return frozenset()
+    if schema is None:
+        raise ConfigurationError(f"{COMPLETE_COLUMNS} is false: give the schema, to say which columns stay in the clear")
+    sealed = {column.partition(".")[0] for names in wanted.column_keys.values() for column in names}
+    return frozenset(name for name in schema.names if name not in sealed)
+
+
+def _column_keys(text: str) -> dict[str, tuple[str, ...]]:
+    keys: dict[str, tuple[str, ...]] = {}
+    seen: set[str] = set()
+    for part in filter(None, (each.strip() for each in text.split(";"))):
+        # A key's ARN has colons itself; a column's name has none in this notation.
+        master, separator, columns = part.rpartition(":")
+        names = tuple(name.strip() for name in columns.split(",") if name.strip())
+        if not separator or not master.strip() or not names:
+            raise ConfigurationError(f"{COLUMN_KEYS} has {part!r}; it must be 'master key: column, column; master key: column'")
+        if master.strip() in keys or seen & set(names):
+            raise ConfigurationError(f"{COLUMN_KEYS} names a master key or a column twice in {part!r}")
+        seen.update(names)
+        keys[master.strip()] = names
+    return keys
+
+
+def _flag(properties: Mapping[str, str], name: str, default: bool) -> bool:
+    value = str(properties.get(name, default)).lower()
+    if value not in ("true", "false"):
+        raise ConfigurationError(f"{name} is {properties[name]!r}; it must be true or false")
+    return value == "true"
+
+
+def _key_length(properties: Mapping[str, str], name: str) -> int:
+    text = str(properties.get(name, "128"))
+    if text not in {str(bits) for bits in _KEY_BITS}:
+        raise ConfigurationError(f"{name} is {text!r}; it must be 128, 192 or 256")
+    return int(text) // 8

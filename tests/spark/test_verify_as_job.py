@@ -1,0 +1,37 @@
+"""Verifying a table on Spark's executors finds what it finds here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tablecrypt.maintenance import verify
+from tests.spark.conftest import Lake
+from tests.support.maintained_table import flip, folder_of, maintained_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+
+def test_a_job_verifies_as_threads_here_do(spark: SparkSession, lake: Lake) -> None:
+    table = maintained_table(lake.catalog, "db.verified")
+
+    here, there = verify(table), verify(table, spark=spark)
+
+    assert there == here
+    assert there.is_good
+
+
+def test_a_job_names_every_bad_file(spark: SparkSession, lake: Lake) -> None:
+    table = maintained_table(lake.catalog, "db.damaged")
+    damaged = [next(folder_of(table).rglob("*.parquet")), next(folder_of(table).rglob("*.puffin"))]
+    for path in damaged:
+        flip(path, 60)
+
+    here, there = verify(table), verify(table, spark=spark)
+
+    assert {file.location for file in there.bad} == {f"file://{path}" for path in damaged}
+    assert {file.location: file.problems for file in there.bad} == {file.location: file.problems for file in here.bad}
