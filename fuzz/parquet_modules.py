@@ -18,9 +18,12 @@ with atheris.instrument_imports(include=["tablecrypt"]):
     from tablecrypt.parquet.layout import FileCiphers
     from tablecrypt.parquet.modules import ModuleCipher
     from tablecrypt.parquet.storage import source_of
-    from tests.support.modular_files import FOOTER_KEY, MODES, encrypted, every_module, plain_file, sample_table
+    from tests.support.modular_files import FOOTER_KEY, MODES, encrypted, plain_file, sample_table
 
-SMALL = plain_file(sample_table(6), **every_module(row_group_size=3))
+# Every type of module in few bytes.
+SMALL = plain_file(
+    sample_table(2).select(["id", "name"]), row_group_size=1, write_page_index=True, bloom_filter_options={"id": {"ndv": 2, "fpp": 0.2}}
+)
 FILES = [encrypted(SMALL, mode.keys) for mode in MODES]
 RESEALED = 0x80
 

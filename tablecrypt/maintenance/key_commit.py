@@ -20,7 +20,7 @@ catalog did not say whether the commit landed: calling the verb again tells, and
 from __future__ import annotations
 
 import logging
-import random
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -45,6 +45,7 @@ from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKey
 logger = logging.getLogger(__name__)
 
 _LONGEST_WAIT_MS: Final = 5_000
+_RANDOM: Final = secrets.SystemRandom()
 
 
 class HasUpdates(Protocol):
@@ -140,7 +141,7 @@ def commit_keys(
     table: Table,
     plan: Callable[[EncryptedTable], P],
     sleep: Callable[[float], None] = time.sleep,
-    jitter: Callable[[], float] = random.random,
+    jitter: Callable[[], float] = _RANDOM.random,
 ) -> Landed[P]:
     """Plan on the table as it is now and commit the plan, again and again until it lands or there is nothing to do.
 
@@ -194,9 +195,9 @@ def _put_back(table: EncryptedTable, before: EncryptedTableMetadata, error: KeyN
     """Give back what snapshots need that a server added to the table while keys were removed from it."""
     fresh = newest(table)
     current = encrypted_metadata_of(fresh)
-    both = KeyRing([*before.encryption_keys, *current.encryption_keys])
+    both, present = KeyRing([*before.encryption_keys, *current.encryption_keys]), current.key_ring
     needed = both.needed_by(snapshot.key_id for snapshot in current.snapshots if snapshot.key_id is not None)
-    missing = [both.entry(key_id) for key_id in needed if key_id not in current.key_ring]
+    missing = [both.entry(key_id) for key_id in needed if key_id not in present]
     if not missing:
         raise error
     transaction = fresh.transaction()

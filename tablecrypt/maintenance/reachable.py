@@ -5,7 +5,8 @@
 What cannot be opened on the way is told and not raised, so that the rest is still found. A snapshot from before the table was encrypted has
 no key; its plaintext files are found too, and have none either.
 
-Raises KmsError where the key service itself refuses or fails: then nothing can be said about the files below.
+Raises KmsError where the key service fails, or refuses every key: then nothing can be said about the files. A refusal of some keys, such as
+those of a disabled key version, is told like anything else that cannot be opened.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import FormatError, KmsError, TablecryptError
+from tablecrypt.errors import FormatError, KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.manifest_reader import read_entries
@@ -112,11 +113,12 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
         io: the table's own.
 
     Raises:
-        KmsError: the key service refused or failed.
+        KmsError: the key service failed, or refused every key.
     """
     found = Reachable()
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-walk") as pool:
         lists = list(pool.map(lambda each: _open_list(metadata, io, each), metadata.snapshots))
+        _refuse_if_all_are_denied(lists)
         for snapshot, opened in zip(metadata.snapshots, lists, strict=True):
             _add(found, opened.file)
             if opened.error is not None:
@@ -140,11 +142,19 @@ def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _Open
             manifests = snapshot.manifests(io)
         else:
             manifests = _read_plainly(snapshot.manifest_list, lambda: Snapshot.manifests(snapshot, _stored(io)))
-    except KmsError:
-        raise
+    except KmsError as error:
+        if not isinstance(error, KmsAccessDeniedError):
+            raise
+        return _OpenedList(_list_file(snapshot, key, kek), error=error)
     except (TablecryptError, OSError) as error:
         return _OpenedList(_list_file(snapshot, key, kek), error=error)
     return _OpenedList(_list_file(snapshot, key, kek), tuple(manifests))
+
+
+def _refuse_if_all_are_denied(lists: list[_OpenedList]) -> None:
+    denied = [each.error for each in lists if isinstance(each.error, KmsAccessDeniedError)]
+    if denied and len(denied) == len(lists):
+        raise denied[0]
 
 
 def _list_file(snapshot: Snapshot, key: StandardKeyMetadata | None, kek: str | None) -> ReachableFile:

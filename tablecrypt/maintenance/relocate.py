@@ -179,7 +179,7 @@ class _Copying:
         there = {file.location for file in plain if lengths.get(canonical(self.paths(file.location))) == _length(file)}
         works = [
             FileWork(
-                CopyWork(file.location, self.paths(file.location), file.file_format, file.length, is_there=file.location in there),
+                CopyWork(file.location, self.paths(file.location), file.file_format, _length(file), is_there=file.location in there),
                 size=_length(file),
             )
             for file in plain

@@ -48,14 +48,14 @@ class CopyWork:
 
     Attributes:
         file_format: PARQUET or AVRO.
-        length: bytes of the file, as its manifest says; None where that does not.
+        length: bytes of the file, as its manifest says.
         is_there: whether a file of that length is at the target already: then it is compared, and stays if it is the same.
     """
 
     source: str
     target: str
     file_format: str
-    length: int | None
+    length: int
     is_there: bool
 
 
@@ -119,7 +119,7 @@ def _checked_chunks(source: InputFile, work: CopyWork) -> Iterator[bytes]:
                 raise PlaintextRefusedError(work.source, f"does not begin as an encrypted {work.file_format} file does")
             length += len(chunk)
             yield bytes(chunk)
-    if work.length is not None and length != work.length:
+    if length != work.length:
         raise TamperedFileError(work.source, f"has {length} bytes in the store, but {work.length} according to its manifest")
 
 

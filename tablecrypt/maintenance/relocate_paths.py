@@ -36,7 +36,7 @@ class PathMap:
     new: str
 
     def __post_init__(self) -> None:
-        if not _LOCATION.sub(r"\g<rest>", self.new):
+        if not _parts(self.new)[1]:
             raise ConfigurationError(f"{self.new!r} is not a location for a table")
         if _below(self.old, self.new) is not None or _below(self.new, self.old) is not None:
             raise ConfigurationError(f"a copy cannot lie inside the table, nor the table inside its copy: {self.old} and {self.new}")

@@ -111,6 +111,7 @@ def rotate_kek(table: Table, dry_run: bool = False) -> RotatedKek:
     Raises:
         ConfigurationError: the table is not encrypted.
         KeyNotFoundError: a snapshot's key is missing: `rescue` may find it.
+        PlaintextRefusedError: a snapshot has no key-id.
         AuthenticationError, KmsError: a key cannot be opened, or the KMS refused; nothing has changed.
         CommitFailedException: others committed too often meanwhile; nothing has changed.
     """

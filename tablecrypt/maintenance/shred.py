@@ -233,7 +233,8 @@ class _Shredding:
         for metadata in (current, *(file.metadata for file in older if file.metadata is not None)):
             ring = metadata.key_ring
             for snapshot in metadata.snapshots:
-                if snapshot.snapshot_id in live or snapshot.snapshot_id in with_key:
+                # One without a key-id is of a time before the table was encrypted: there is no key to destroy.
+                if snapshot.key_id is None or snapshot.snapshot_id in live or snapshot.snapshot_id in with_key:
                     continue
                 if snapshot.key_id in ring:
                     with_key.add(snapshot.snapshot_id)

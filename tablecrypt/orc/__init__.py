@@ -4,7 +4,7 @@ from tablecrypt.orc.keys import KeyProvider, KeyProviderKind, LocalKey, LocalKey
 from tablecrypt.orc.kms_keys import KmsKeys, KmsMasterKeys, WrappedMasterKey
 from tablecrypt.orc.manifest import ManifestWriter
 from tablecrypt.orc.masks import KeyedHash, Mask, Nullify, Sha256
-from tablecrypt.orc.reader import read_table
+from tablecrypt.orc.reader import read_batches, read_table
 from tablecrypt.orc.redact import Redact
 from tablecrypt.orc.verification import VerifiedFile, seal, verify
 from tablecrypt.orc.writer import write_table
@@ -25,6 +25,7 @@ __all__ = [
     "Sha256",
     "VerifiedFile",
     "WrappedMasterKey",
+    "read_batches",
     "read_table",
     "seal",
     "verify",

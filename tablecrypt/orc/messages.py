@@ -41,8 +41,10 @@ class StreamKind(IntEnum):
 
 INDEX_KINDS: Final = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
 PLACEHOLDER_KINDS: Final = frozenset({StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA})
-FIRST_ENCODINGS: Final = (0, 1)
-"""Kinds of encoding (DIRECT, DICTIONARY) whose numbers are run-length encoded in version 1; all others have version 2."""
+LAST_STREAM_KIND: Final = StreamKind.ENCRYPTED_DATA
+"""The highest kind that streams in a stripe have."""
+ENCODING_VERSIONS: Final = (1, 1, 2, 2)
+"""Which version of run-length encoding the numbers of a column have, by the kind of its encoding (DIRECT, DICTIONARY, and both in V2)."""
 BLOOM_FILTER_KINDS: Final = frozenset({StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
 
 

@@ -9,7 +9,8 @@ stream in the file with the key and IV that open it. AES-CTR can begin anywhere,
 that is encrypted and granted the view has the true streams, encodings and statistics; of any other what stands unencrypted in the
 file. For a column without rights that is its mask. Columns keep their numbers.
 
-The one thing looked at beforehand are the lengths of lists and maps (list_lengths.py), since the decoder believes them.
+The one thing looked at beforehand are lengths (lengths.py), since pyarrow's decoder believes them: of lists, maps and texts, when the first
+of a stream of them is read.
 
 Raises FormatError for footers that do not fit the file. What the store raises passes through.
 """
@@ -19,17 +20,15 @@ from __future__ import annotations
 import io
 import os
 from bisect import bisect_right
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import ColumnKeys
-from tablecrypt.orc.list_lengths import check_list_lengths
-from tablecrypt.orc.messages import FIRST_ENCODINGS, Stream, StreamGroup, StreamKind, StripeFooter, StripeInformation
+from tablecrypt.orc.lengths import MAX_BYTES, MAX_ELEMENTS, check_lengths
+from tablecrypt.orc.messages import ENCODING_VERSIONS, LAST_STREAM_KIND, Stream, StreamGroup, StreamKind, StripeFooter, StripeInformation
 from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field
-from tablecrypt.orc.schema import TypeKind
 from tablecrypt.orc.source import Source
 from tablecrypt.orc.stream_cipher import crypt_stream
 from tablecrypt.orc.tail import MAGIC, Stripe, Tail
@@ -57,6 +56,8 @@ def place_streams(footer: StripeFooter, stripe: Stripe, what: str) -> list[Place
             for stream in group.streams:
                 if stream.is_placeholder or stream.is_index != of_index:
                     continue
+                if stream.kind > LAST_STREAM_KIND:
+                    raise FormatError(f"{what}: a stream of an unknown kind {stream.kind} in the stripe at {information.offset}")
                 placed.append(PlacedStream(stream, number, position))
                 position += stream.length
                 if position > end:
@@ -66,7 +67,10 @@ def place_streams(footer: StripeFooter, stripe: Stripe, what: str) -> list[Place
 
 @dataclass(frozen=True)
 class _Segment:
-    """A range of the view: `data`, or else `length` bytes of the file from `offset` on, to be decrypted where there is a `key`."""
+    """A range of the view: `data`, or else `length` bytes of the file from `offset` on, to be decrypted where there is a `key`.
+
+    A stream of lengths has the version of its encoding in `lengths_version`, all else 0.
+    """
 
     start: int
     length: int
@@ -75,6 +79,7 @@ class _Segment:
     key: Secret | None = None
     stream: Stream | None = None
     stripe_id: int = 0
+    lengths_version: int = 0
 
     def read(self, source: Source, begin: int, length: int) -> bytes:
         if self.data is not None:
@@ -93,15 +98,16 @@ class PlainView(io.RawIOBase):
         source: its bytes.
         keys: its local keys.
         owners: for each column to decrypt the number of its variant.
-        wanted: the columns that will be read: of lists and maps among them the lengths are checked.
     """
 
-    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, owners: dict[int, int], wanted: Collection[int]) -> None:
+    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, owners: dict[int, int]) -> None:
         super().__init__()
         self._source = source
         self._position = 0
+        self._tail = tail
+        self._checked: set[int] = set()
         self.failure: BaseException | None = None
-        self._segments = _ViewBuilder(tail, source, keys, owners, wanted).build()
+        self._segments = _ViewBuilder(tail, source, keys, owners).build()
         self._starts = [segment.start for segment in self._segments]
         self._length = self._segments[-1].start + self._segments[-1].length
 
@@ -139,22 +145,32 @@ class PlainView(io.RawIOBase):
             begin = position - segment.start
             taken = min(length, segment.length - begin)
             if taken > 0:
+                self._check_lengths(segment)
                 parts.append(segment.read(self._source, begin, taken))
             position += taken
             length -= taken
             index += 1
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def _check_lengths(self, segment: _Segment) -> None:
+        """Check a stream of lengths as a whole when the first of it is read."""
+        if not segment.lengths_version or segment.start in self._checked or segment.stream is None:
+            return
+        column = self._tail.schema[segment.stream.column]
+        what = f"{self._tail.location}: the lengths of column {self._tail.schema.name_of(column.id)!r}"
+        lengths = self._tail.compression.decompress(segment.read(self._source, 0, segment.length), what)
+        check_lengths(lengths, segment.lengths_version, MAX_ELEMENTS if column.children else MAX_BYTES, what)
+        self._checked.add(segment.start)
+
 
 class _ViewBuilder:
     """Lays the segments of a view out, from the header to the postscript."""
 
-    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, owners: dict[int, int], wanted: Collection[int]) -> None:
+    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, owners: dict[int, int]) -> None:
         self._tail = tail
         self._source = source
         self._keys = keys
         self._owners = owners
-        self._lists = {column_id for column_id in wanted if tail.schema[column_id].kind in (TypeKind.LIST, TypeKind.MAP)}
         self._segments: list[_Segment] = []
         self._end = 0
 
@@ -182,9 +198,7 @@ class _ViewBuilder:
         encodings = self._encodings(footer)
         offset = self._end
         for one in kept:
-            self._add_stream(one, stripe)
-            if one.stream.column in self._lists and one.stream.kind == StreamKind.LENGTH:
-                self._check_lengths(self._segments[-1], encodings[one.stream.column])
+            self._add_stream(one, stripe, ENCODING_VERSIONS[_encoding_kind(encodings[one.stream.column])])
         plain = StripeFooter((StreamGroup(tuple(one.stream for one in kept), encodings),), footer.rest)
         encoded = self._tail.compression.compress(plain.encode())
         self._add_bytes(encoded)
@@ -196,19 +210,20 @@ class _ViewBuilder:
             stripe.information.rows,
         )
 
-    def _add_stream(self, placed: PlacedStream, stripe: Stripe) -> None:
+    def _add_stream(self, placed: PlacedStream, stripe: Stripe, encoding_version: int) -> None:
         stream = placed.stream
-        segment = _Segment(self._end, stream.length, offset=placed.offset, stream=stream, stripe_id=stripe.encrypt_id)
+        segment = _Segment(
+            self._end,
+            stream.length,
+            offset=placed.offset,
+            stream=stream,
+            stripe_id=stripe.encrypt_id,
+            lengths_version=encoding_version if stream.kind == StreamKind.LENGTH else 0,
+        )
         if placed.group != UNENCRYPTED:
             segment = replace(segment, key=self._keys.stripe_key(placed.group, stripe))
         self._segments.append(segment)
         self._end += stream.length
-
-    def _check_lengths(self, segment: _Segment, encoding: bytes) -> None:
-        what = f"{self._tail.location}: the lengths at {segment.offset}"
-        kind = Message.parse(encoding, what).integer(1)
-        lengths = self._tail.compression.decompress(segment.read(self._source, 0, segment.length), what)
-        check_list_lengths(lengths, 1 if kind in FIRST_ENCODINGS else 2, what)
 
     def _encodings(self, footer: StripeFooter) -> tuple[bytes, ...]:
         encodings = list(footer.groups[0].encodings)
@@ -220,6 +235,10 @@ class _ViewBuilder:
             if column_id - root >= len(own):
                 raise FormatError(f"{self._tail.location}: a stripe has no encoding for the encrypted column {column_id}")
             encodings[column_id] = own[column_id - root]
+        for encoding in encodings:
+            # A decoder would take an unknown encoding for the oldest one.
+            if _encoding_kind(encoding) >= len(ENCODING_VERSIONS):
+                raise FormatError(f"{self._tail.location}: a stripe has a column of an unknown encoding {_encoding_kind(encoding)}")
         return tuple(encodings)
 
     def _metadata(self) -> bytes:
@@ -252,3 +271,7 @@ class _ViewBuilder:
         fields.append(integer_field(2, contents_length))
         fields += [blob_field(3, stripe.encode()) for stripe in stripes]
         return encode(fields + [blob_field(7, column) for column in statistics])
+
+
+def _encoding_kind(encoding: bytes) -> int:
+    return Message.parse(encoding, "a column's encoding").integer(1)

@@ -51,10 +51,56 @@ def read_table(
     """
     with FileSource(source) as opened:
         file = checked_source(opened, keys, manifest, name)
-        tail = read_tail(file)
-        view = open_view(tail, file, keys, columns, masked)
-        with translated(view, tail.location):
-            return pyarrow_orc.ORCFile(pa.PythonFile(view, mode="r")).read(columns=None if columns is None else list(columns))
+        return DecodedFile(read_tail(file), file, keys, columns, masked).read()
+
+
+def read_batches(
+    source: Any,
+    keys: KeyProvider | None = None,
+    columns: Sequence[str] | None = None,
+    masked: bool = False,
+    *,
+    manifest: bytes | None = None,
+    name: str | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows stripe by stripe, with one stripe in memory. Arguments are those of read_table."""
+    with FileSource(source) as opened:
+        file = checked_source(opened, keys, manifest, name)
+        yield from DecodedFile(read_tail(file), file, keys, columns, masked).stripes()
+
+
+class DecodedFile:
+    """An encrypted file behind pyarrow's decoder. Making one asks for rights; arguments are those of read_table."""
+
+    def __init__(self, tail: Tail, source: Source, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> None:
+        self._location = tail.location
+        self._columns = None if columns is None else list(columns)
+        self._stripes = len(tail.stripes)
+        self._view = open_view(tail, source, keys, columns, masked)
+        with self._translated():
+            self._file = pyarrow_orc.ORCFile(pa.PythonFile(self._view, mode="r"))
+
+    def read(self) -> pa.Table:
+        with self._translated():
+            return self._file.read(columns=self._columns)
+
+    def stripes(self) -> Iterator[pa.RecordBatch]:
+        for number in range(self._stripes):
+            with self._translated():
+                batch = self._file.read_stripe(number, columns=self._columns)
+            yield batch
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Say what pyarrow's errors mean: the store's or our own from below it, or bytes that it cannot decode."""
+        try:
+            yield
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+            if self._view.failure is not None:
+                raise self._view.failure from None
+            raise FormatError(
+                f"{self._location}: cannot be decoded: its bytes were changed, or pyarrow does not read a feature of the file"
+            ) from error
 
 
 def checked_source(file: FileSource, keys: KeyProvider | None, manifest: bytes | None, name: str | None) -> Source:
@@ -68,14 +114,13 @@ def open_view(tail: Tail, source: Source, keys: KeyProvider | None, columns: Seq
     """Return the file as plain ORC, in which the columns asked for are decrypted as far as rights go."""
     column_keys = ColumnKeys(tail, keys)
     owners: dict[int, int] = {}
-    wanted = _wanted(tail, columns)
-    for column_id in wanted:
+    for column_id in _wanted(tail, columns):
         number, refusal = column_keys.choose(column_id)
         if number is not None:
             owners[column_id] = number
         elif refusal is not None and not masked:
             raise _no_rights(tail, column_id, refusal) from refusal
-    return PlainView(tail, source, column_keys, owners, wanted)
+    return PlainView(tail, source, column_keys, owners)
 
 
 def _wanted(tail: Tail, columns: Sequence[str] | None) -> list[int]:
@@ -94,16 +139,3 @@ def _no_rights(tail: Tail, column_id: int, refusal: NoRights) -> NoRights:
         "Get the right to its key, leave it out of `columns`, or read its mask with masked=True"
     )
     return KmsAccessDeniedError(message) if isinstance(refusal, KmsAccessDeniedError) else KeyNotFoundError(message)
-
-
-@contextmanager
-def translated(view: PlainView, location: str) -> Iterator[None]:
-    """Say what pyarrow's errors mean: the store's or our own from below it, or bytes that it cannot decode."""
-    try:
-        yield
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        if view.failure is not None:
-            raise view.failure from None
-        raise FormatError(
-            f"{location}: cannot be decoded: bytes were changed since they were written, or pyarrow does not read a feature of the file"
-        ) from error

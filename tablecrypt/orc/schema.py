@@ -21,9 +21,16 @@ from typing import Final
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.orc.protobuf import Message
 
+LAST_KIND: Final = 18
+"""TIMESTAMP_INSTANT, the highest number of a type that pyarrow reads."""
+
+MAX_PRECISION: Final = 38
+
 _KIND: Final = 1
 _SUBTYPES: Final = 2
 _FIELD_NAMES: Final = 3
+_PRECISION: Final = 5
+_SCALE: Final = 6
 
 
 class TypeKind(IntEnum):
@@ -35,6 +42,7 @@ class TypeKind(IntEnum):
     MAP = 11
     STRUCT = 12
     UNION = 13
+    DECIMAL = 14
     VARCHAR = 16
     CHAR = 17
 
@@ -142,6 +150,10 @@ class Schema:
 
 def _column(column_id: int, last: int, message: Message, children: tuple[int, ...], what: str) -> Column:
     kind = message.integer(_KIND)
+    if kind > LAST_KIND:
+        raise FormatError(f"{what}: column {column_id} is of an unknown type {kind}")
+    if kind == TypeKind.DECIMAL and max(message.integer(_PRECISION), message.integer(_SCALE)) > MAX_PRECISION:
+        raise FormatError(f"{what}: column {column_id} is a decimal number of more than {MAX_PRECISION} digits")
     match kind:
         case TypeKind.STRUCT:
             names = tuple(message.texts(_FIELD_NAMES))

@@ -81,6 +81,9 @@ class Tail:
         footer = StripeFooter.parse(Message.parse(self.compression.decompress(raw, what), what))
         if len(footer.groups) != 1 + len(stripe.encrypted_keys):
             raise FormatError(f"{what} has {len(footer.groups) - 1} encrypted variants, the file has {len(stripe.encrypted_keys)}")
+        highest = max((stream.column for group in footer.groups for stream in group.streams), default=0)
+        if highest >= len(self.schema):
+            raise FormatError(f"{what} has a stream of column {highest}, the file has {len(self.schema)} columns")
         return footer
 
 

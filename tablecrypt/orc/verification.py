@@ -17,16 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.orc as pyarrow_orc
-
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import ColumnKeys
 from tablecrypt.orc.keys import KeyProvider
 from tablecrypt.orc.manifest import FileDigest, ManifestWriter
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS
 from tablecrypt.orc.plain_view import UNENCRYPTED, place_streams
-from tablecrypt.orc.reader import checked_source, open_view, translated
+from tablecrypt.orc.reader import DecodedFile, checked_source
 from tablecrypt.orc.source import FileSource, Source
 from tablecrypt.orc.tail import MAGIC, Tail, read_tail
 
@@ -121,15 +118,12 @@ def _check_layout(tail: Tail, source: Source) -> tuple[str, ...]:
 
 
 def _decode(tail: Tail, source: Source, keys: KeyProvider | None) -> int:
-    view = open_view(tail, source, keys, None, masked=True)
     rows = 0
-    with translated(view, tail.location):
-        file = pyarrow_orc.ORCFile(pa.PythonFile(view, mode="r"))
-        for number, stripe in enumerate(tail.stripes):
-            decoded = file.read_stripe(number).num_rows
-            if decoded != stripe.information.rows:
-                raise FormatError(f"{tail.location}: stripe {number} has {decoded} rows, the footer says {stripe.information.rows}")
-            rows += decoded
+    decoded = DecodedFile(tail, source, keys, None, masked=True)
+    for number, (stripe, batch) in enumerate(zip(tail.stripes, decoded.stripes(), strict=True)):
+        if batch.num_rows != stripe.information.rows:
+            raise FormatError(f"{tail.location}: stripe {number} has {batch.num_rows} rows, the footer says {stripe.information.rows}")
+        rows += batch.num_rows
     return rows
 
 

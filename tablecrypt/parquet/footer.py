@@ -43,6 +43,8 @@ PLAIN_MAGIC: Final = b"PAR1"
 ENCRYPTED_MAGIC: Final = b"PARE"
 MAGIC_LENGTH: Final = 4
 TAIL_LENGTH: Final = 8
+END_GUESS: Final = 64 * 1024
+"""So many bytes of the end are fetched at once: most footers are in them."""
 
 _TAIL: Final = struct.Struct("<I4s")
 
@@ -147,16 +149,19 @@ def read_footer(source: Source) -> StoredFooter:
     if source.length < MAGIC_LENGTH + TAIL_LENGTH:
         raise TamperedFileError(location, f"has {source.length} bytes, too few for a Parquet file")
     end = source.length - TAIL_LENGTH
-    length, tail = _TAIL.unpack(source.read_at(end, TAIL_LENGTH))
-    head = bytes(source.read_at(0, MAGIC_LENGTH))
+    guess_start = max(0, source.length - END_GUESS)
+    last = source.read_at(guess_start, source.length - guess_start)
+    length, tail = _TAIL.unpack(last[-TAIL_LENGTH:])
+    head = bytes(last[:MAGIC_LENGTH] if guess_start == 0 else source.read_at(0, MAGIC_LENGTH))
     if tail not in (PLAIN_MAGIC, ENCRYPTED_MAGIC):
         raise TamperedFileError(location, f"ends with {tail!r}, as no Parquet file does")
     if head != tail:
         raise TamperedFileError(location, f"begins with {head!r} and ends with {tail!r}: the same magic must be at both ends")
     if length > end - MAGIC_LENGTH:
         raise TamperedFileError(location, f"says its footer has {length} bytes, of {end - MAGIC_LENGTH} that there are")
-    stored = bytes(source.read_at(end - length, length))
-    return _encrypted(location, end - length, stored) if tail == ENCRYPTED_MAGIC else _in_the_clear(location, end - length, stored)
+    start = end - length
+    stored = bytes(last[start - guess_start : -TAIL_LENGTH] if start >= guess_start else source.read_at(start, length))
+    return _encrypted(location, start, stored) if tail == ENCRYPTED_MAGIC else _in_the_clear(location, start, stored)
 
 
 def write_footer(

@@ -55,11 +55,12 @@ class ModuleInspection:
 
 @dataclass(frozen=True, slots=True)
 class ChunkInspection:
-    """A column chunk. `locked`: its key is not there, so only its sealed metadata could be listed.
+    """A column chunk.
 
     Attributes:
         key: its name. None for a column in the clear.
         key_metadata: stored with a key of the column's own.
+        locked: its key is not there, and with it the places of its pages and bloom filter are not.
     """
 
     column: int
@@ -165,8 +166,8 @@ def _chunk(layout: FileLayout, chunk: Chunk) -> ChunkInspection:
     modules = list(_column_metadata(chunk, key))
     if metadata is not None:
         modules += _pages(layout, chunk, metadata, key)
-        modules += _indexes(chunk, key)
         modules += _bloom_filter(chunk, metadata, key)
+    modules += _indexes(chunk, key)
     return ChunkInspection(chunk.place.column, chunk.place.path, key, chunk.key_metadata, metadata is None, tuple(modules))
 
 

@@ -79,7 +79,7 @@ class FileKeys:
     ) -> None:
         self.footer_key = None if footer_key is None else _secret(footer_key, FOOTER_KEY_NAME)
         self.column_keys = {name: _secret(key, _name_of(name)) for name, key in (column_keys or {}).items()}
-        self.aad_prefix = bytes(aad_prefix)
+        self.aad_prefix = aad_prefix
         self.store_aad_prefix = store_aad_prefix
         self.algorithm = algorithm
         self.plaintext_footer = plaintext_footer
@@ -104,11 +104,6 @@ class FileKeys:
     def ctr(self) -> bool:
         """Whether pages' bodies are written without authentication."""
         return self.algorithm == AES_GCM_CTR_V1
-
-    @property
-    def uniform(self) -> bool:
-        """Whether a file written with these keys has one key for the footer and every column."""
-        return not self.column_keys and not self.plaintext_columns
 
     def required_footer_key(self) -> Secret:
         """The footer key for writing. ConfigurationError when there is none."""
@@ -157,6 +152,9 @@ class FileKeys:
         return _secret(self.key_retriever(key_metadata), name)
 
     def _check(self) -> None:
+        for name, value in (("aad_prefix", self.aad_prefix), ("footer_key_metadata", self.footer_key_metadata or b"")):
+            if not isinstance(value, bytes):
+                raise ConfigurationError(f"{name} is a {type(value).__name__}; it is bytes")
         if self.algorithm not in ALGORITHMS:
             raise ConfigurationError(f"algorithm is {' or '.join(ALGORITHMS)}, not {self.algorithm!r}")
         if self.store_aad_prefix and not self.aad_prefix:
@@ -169,15 +167,17 @@ class FileKeys:
             raise ConfigurationError(f"column_key_metadata names {keyless[0]!r}, which column_keys has no key for")
 
 
-def _secret(key: Secret | bytes, name: str) -> Secret:
-    secret = key if isinstance(key, Secret) else Secret(key)
+def _secret(key: object, name: str) -> Secret:
+    if not isinstance(key, Secret | bytes | bytearray):
+        raise ConfigurationError(f"{name} is a {type(key).__name__}; a key is bytes or a Secret")
+    secret = key if isinstance(key, Secret) else Secret(bytes(key))
     if len(secret) not in KEY_LENGTHS:
         raise ConfigurationError(f"{name} has {len(secret)} bytes; AES keys have 16, 24 or 32")
     return secret
 
 
 def _names_of(path: tuple[str, ...]) -> list[str]:
-    """The dotted path of a leaf, then of each group around it, the nearest first."""
+    """What a leaf column can be called: its dotted path, then that of each group around it, the nearest first."""
     return [".".join(path[:length]) for length in range(len(path), 0, -1)]
 
 

@@ -23,6 +23,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InvalidTag
@@ -67,6 +68,7 @@ class ModuleType(IntEnum):
     BLOOM_FILTER_BITSET = 9
 
     @property
+    @cache
     def label(self) -> str:
         return self.name.lower().replace("_", " ")
 
@@ -154,10 +156,6 @@ class ModuleCipher:
 
     def __repr__(self) -> str:
         return f"ModuleCipher({self.key_name!r}, {self._key!r})"
-
-    def page_overhead(self) -> int:
-        """How much longer a sealed page's body is than the page."""
-        return CTR_OVERHEAD if self.ctr else GCM_OVERHEAD
 
     def open(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
         """Return the plaintext of a whole sealed module. TamperedFileError, with `what` it is, when it does not authenticate."""

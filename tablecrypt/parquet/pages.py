@@ -171,6 +171,8 @@ def _read_plain(window: Window, chunk: Chunk, number: int) -> Page:
     with described(chunk.location, what):
         header = _find_header(window)
         is_dictionary = header.page_type == PageType.DICTIONARY
+        if is_dictionary and window.position != chunk.pages.start:
+            raise FormatError("a dictionary can only be the first page of a column chunk")
         _, header_span = window.take(len(header.encoded))
         if header.body_length > window.left:
             raise FormatError(f"its page has {header.body_length} bytes, where {window.left} are left in the column chunk")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import io
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.footer import PLAIN_MAGIC, plain_end
+from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span
 from tablecrypt.parquet.pages import read_pages
 from tablecrypt.parquet.structures import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
@@ -66,7 +66,7 @@ class PlaintextView:
     closed: Final = False
     mode: Final = "rb"
 
-    def __init__(self, layout: FileLayout, columns: Collection[str] | None = None) -> None:
+    def __init__(self, layout: FileLayout, columns: Set[str] | None = None) -> None:
         self._layout = layout
         self._columns = columns
         self._position = 0
@@ -158,7 +158,8 @@ class PlaintextView:
         return out
 
     def _row_group(self, group: Struct, chunks: list[Chunk]) -> Struct:
-        num_rows = group.integer(RowGroup.NUM_ROWS)
+        with described(self._layout.location, "a row group in the footer"):
+            num_rows = group.integer(RowGroup.NUM_ROWS)
         copy = group.copy()
         copy.set(RowGroup.COLUMNS, thrift.LIST, [self._chunk(chunk, num_rows) for chunk in chunks])
         return copy
@@ -166,11 +167,12 @@ class PlaintextView:
     def _chunk(self, chunk: Chunk, num_rows: int) -> Struct:
         struct = chunk.struct.copy(without=_NOT_IN_A_CHUNK)
         try:
-            self._check_wanted(chunk)
+            if chunk.has_own_key and not self._is_wanted(chunk):
+                raise KeyNotFoundError(f"{self._layout.location}: column {chunk.place.path} is not among the columns to read")
             metadata = chunk.metadata.copy(without=_NOT_IN_METADATA)
             self._regions.append(_Region(chunk.pages, chunk, None))
         except (KeyNotFoundError, KmsAccessDeniedError) as error:
-            if self._columns is not None and chunk.path[0] in self._columns:
+            if self._columns is not None and self._is_wanted(chunk):
                 raise
             span = Span(self._locked_end, 1)
             self._locked_end += span.length
@@ -179,9 +181,8 @@ class PlaintextView:
         struct.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
         return struct
 
-    def _check_wanted(self, chunk: Chunk) -> None:
-        if chunk.has_own_key and self._columns is not None and chunk.path[0] not in self._columns:
-            raise KeyNotFoundError(f"{self._layout.location}: column {chunk.place.path} is not among the columns to read")
+    def _is_wanted(self, chunk: Chunk) -> bool:
+        return self._columns is None or chunk.path[0] in self._columns
 
 
 def _locked_metadata(chunk: Chunk, span: Span, num_values: int) -> Struct:

@@ -8,7 +8,7 @@ rule out, are not fetched. No row is made from bytes that did not authenticate, 
 pages in AES_GCM_CTR_V1; `strict` keys refuse both.
 
 Raises TamperedFileError, PlaintextRefusedError, FormatError, KeyNotFoundError for a column whose key is not there, ConfigurationError for a
-column or row group that the file does not have.
+column or row group that the file does not have, or a filter that does not fit its columns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_table(
     Args:
         source: a path, URI, buffer or seekable binary file.
         keys: of the footer, and of the columns to read; see FileKeys.
-        columns: names of top-level columns; None: all.
+        columns: names of columns; `s.a` for the field `a` of a struct `s`, all of which is read for it. None: all.
         filters: an Arrow expression, or tuples (column, operator, value) as pyarrow.parquet takes them: which rows to keep.
         row_groups: indexes of those to read, whose rows come in the order of the file; None: all.
         use_threads: let pyarrow decode columns in parallel.
@@ -59,11 +59,12 @@ def read_table(
 
     Raises: as the module says.
     """
-    expression = pq.filters_to_expression(filters) if isinstance(filters, list) else filters
+    expression = _expression(filters)
     with open_source(source, location) as opened:
         layout = encrypted_layout(opened, keys)
         schema = arrow_schema(layout)
         _check_selection(layout, schema, columns, row_groups)
+        _check_filter(layout, schema, expression)
         if layout.ciphers is not None and _is_uniform(layout):
             key_metadata = StandardKeyMetadata(layout.ciphers.footer_key, keys.aad_prefix, keys.file_length)
             return UniformParquetFile(opened.file, key_metadata, layout.location).read(columns, expression, row_groups, use_threads)
@@ -123,28 +124,67 @@ def _fragment(layout: FileLayout, columns: set[str] | None) -> ds.ParquetFileFra
 
 def _check_selection(layout: FileLayout, schema: pa.Schema, columns: list[str] | None, row_groups: list[int] | None) -> None:
     for name in columns or ():
-        if name not in schema.names:
+        if not _has_column(schema, name):
             raise ConfigurationError(f"{layout.location}: has no column {name!r}; its columns are {', '.join(schema.names)}")
     for index in row_groups or ():
         if not 0 <= index < len(layout.row_groups):
             raise ConfigurationError(f"{layout.location}: has no row group {index}; it has {len(layout.row_groups)}")
 
 
+def _expression(filters: pc.Expression | list[Any] | None) -> pc.Expression | None:
+    if filters is None or isinstance(filters, pc.Expression):
+        return filters
+    try:
+        return pq.filters_to_expression(filters)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"filters are an Arrow expression or tuples (column, operator, value): {error}") from None
+
+
+def _check_filter(layout: FileLayout, schema: pa.Schema, expression: pc.Expression | None) -> None:
+    if expression is None:
+        return
+    try:
+        _bind(expression, schema)
+    except pa.ArrowException as error:
+        raise ConfigurationError(f"{layout.location}: the filter does not fit the columns of the file: {error}") from None
+
+
+def _bind(expression: pc.Expression, schema: pa.Schema) -> None:
+    """An ArrowException when the expression cannot be evaluated on rows of that schema."""
+    ds.dataset(schema.empty_table()).scanner(filter=expression)
+
+
+def _has_column(schema: pa.Schema, name: str) -> bool:
+    """Whether that is a column, or the dotted path of a field in structs."""
+    if name in schema.names:
+        return True
+    top, *path = name.split(".")
+    if top not in schema.names:
+        return False
+    inner = schema.field(top).type
+    for step in path:
+        if not pa.types.is_struct(inner) or inner.get_field_index(step) < 0:
+            return False
+        inner = inner.field(step).type
+    return True
+
+
 def _needed(schema: pa.Schema, columns: list[str] | None, expression: pc.Expression | None) -> set[str]:
-    """The columns that a read takes, those that only the filter looks at included: the keys of others are not asked for."""
+    """The top-level columns that a read takes, those that only the filter looks at included: the keys of others are not asked for."""
     if columns is None:
         return set(schema.names)
+    chosen = {name if name in schema.names else name.partition(".")[0] for name in columns}
     if expression is None:
-        return set(columns)
-    return set(columns) | {name for name in schema.names if _refers_to(expression, name, schema)}
+        return chosen
+    return chosen | {name for name in schema.names if _refers_to(expression, name, schema)}
 
 
 def _refers_to(expression: pc.Expression, name: str, schema: pa.Schema) -> bool:
     """Whether the expression cannot do without that column. Arrow does not list the columns of an expression."""
     others = pa.schema([field for field in schema if field.name != name])
     try:
-        ds.dataset(others.empty_table()).scanner(filter=expression)
-    except pa.ArrowInvalid:
+        _bind(expression, others)
+    except pa.ArrowException:
         return True
     return False
 

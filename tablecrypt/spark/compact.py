@@ -13,17 +13,15 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance.compaction import Compacted, Compaction
-from tablecrypt.maintenance.compaction_plan import DELETE_RATIO, MIN_INPUT_FILES, CompactionRules
-from tablecrypt.maintenance.progress import ProgressListener, unheard
 from tablecrypt.spark.requirements import check_session
-from tablecrypt.spark.runner import SparkRunner
-from tablecrypt.spark.sorted_compaction import rewritten_in_order
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.parquet_properties import target_file_size as target_file_size_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tablecrypt.maintenance.compaction import Compacted
+    from tablecrypt.maintenance.progress import ProgressListener
 
 
 def compact(
@@ -32,13 +30,13 @@ def compact(
     where: str | BooleanExpression | None = None,
     *,
     target_file_size: int | None = None,
-    min_input_files: int = MIN_INPUT_FILES,
-    delete_ratio: float = DELETE_RATIO,
+    min_input_files: int = 5,
+    delete_ratio: float = 0.3,
     rewrite_all: bool = False,
     sort_by: Sequence[str] = (),
     partial_progress: int | None = None,
     branch: str = MAIN_BRANCH,
-    progress: ProgressListener = unheard,
+    progress: ProgressListener | None = None,
     dry_run: bool = False,
     catalog_properties: Mapping[str, str] | None = None,
 ) -> Compacted:
@@ -69,6 +67,12 @@ def compact(
         CommitFailedException: other writers were faster, again and again. Likewise.
         TamperedFileError, KeyNotFoundError, KmsError: a file does not open. What was not committed before is deleted.
     """
+    from tablecrypt.maintenance.compaction import Compaction
+    from tablecrypt.maintenance.compaction_plan import CompactionRules
+    from tablecrypt.maintenance.progress import unheard
+    from tablecrypt.spark.runner import SparkRunner
+    from tablecrypt.spark.sorted_compaction import rewritten_in_order
+
     check_session(spark)
     located = LocatedTable.of(identifier, catalog_properties)
     size = target_file_size_of(located.table.metadata.properties) if target_file_size is None else target_file_size
@@ -78,6 +82,7 @@ def compact(
     compaction = Compaction.plan(located.table, where, branch, rules, sort_by, partial_progress)
     if dry_run or not compaction.groups:
         return compaction.result(dry_run)
+    listener = progress or unheard
     if sort_by:
-        return rewritten_in_order(spark, located, compaction, progress)
-    return compaction.run(SparkRunner(spark, compaction.table), progress)
+        return rewritten_in_order(spark, located, compaction, listener)
+    return compaction.run(SparkRunner(spark, compaction.table), listener)

@@ -42,7 +42,7 @@ def row_group_limit(properties: Properties) -> int:
 
 
 def target_file_size(properties: Properties) -> int:
-    """Return `write.target-file-size-bytes`, measured as PyIceberg does: bytes of Arrow memory, before compression."""
+    """Return `write.target-file-size-bytes`: of an Arrow table bytes in memory, as for PyIceberg; of a stream stored bytes, as for Java."""
     return positive(properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
 
 

@@ -34,7 +34,7 @@ from tablecrypt.errors import (
     KmsError,
     TablecryptError,
 )
-from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.client import KeyManagementClient, rewrap_key
 
 REFUSED = (AuthenticationError, FormatError, KeyNotFoundError, KmsError)
 
@@ -73,6 +73,17 @@ class KeyManagementClientContract:
         generated = client.generate_key(wrapping_key_id, length)
         assert len(generated.key) == length
         assert client.unwrap_key(generated.wrapped_key, wrapping_key_id) == generated.key
+
+    @pytest.mark.parametrize("length", KEY_LENGTHS)
+    def test_a_rewrapped_key_unwraps_to_itself(
+        self, client: KeyManagementClient, wrapping_key_id: str, other_wrapping_key_id: str, length: int
+    ) -> None:
+        key = secrets.token_bytes(length)
+        wrapped = client.wrap_key(key, wrapping_key_id)
+        for new_key_id in (wrapping_key_id, other_wrapping_key_id):
+            rewrapped = rewrap_key(client, wrapped, new_key_id, wrapping_key_id)
+            assert key not in rewrapped
+            assert client.unwrap_key(rewrapped, new_key_id) == key
 
     def test_generated_keys_differ(self, client: KeyManagementClient, wrapping_key_id: str) -> None:
         assert client.generate_key(wrapping_key_id).key != client.generate_key(wrapping_key_id).key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
 from tests.support.java import JavaError, JavaJudge
-from tests.support.key_tables import SCHEMA, keks, metadata_of, rows, table_with_history
+from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, table_with_history
 
 pytestmark = pytest.mark.java
 
@@ -129,3 +130,30 @@ def test_java_and_this_side_share_a_metastore_while_keys_change(
     )
     assert not {kek.key_id for kek in keks(final)} & {kek.key_id for kek in old}
     assert len(metadata_of(final).snapshots) == 2
+
+
+def test_rotations_beside_javas_appends_lose_no_row_and_no_key(
+    hive_metastore: HiveMetastore, java_on_hive: JavaJudge, warehouse: Path, aws: AwsServer
+) -> None:
+    catalog = encrypted_hive_catalog(hive_metastore, warehouse, aws)
+    catalog.create_namespace("beside", {"location": f"file://{warehouse}/beside"})
+    patient = {"commit.retry.num-retries": "100", "commit.retry.min-wait-ms": "10", "commit.retry.max-wait-ms": "300"}
+    table = catalog.create_table("beside.t", SCHEMA, properties={"encryption.key-id": "alias/orders", **patient})
+    table.append(rows(0))
+
+    def append() -> None:
+        for first in range(100, 700, 100):
+            java_on_hive.append("beside.t", rows(first))
+
+    with ThreadPoolExecutor(1) as threads:
+        appending = threads.submit(append)
+        for _ in range(6):
+            rotate_kek(table)
+        appending.result()
+
+    rotate_kek(table)
+    (kek,) = keks(table)
+    assert {key.encrypted_by_id for key in manifest_list_keys(table).values()} == {kek.key_id}
+    assert len(table.snapshots()) == 7
+    assert_same_rows(java_on_hive.rows("beside.t"), table.scan().to_arrow())
+    assert table.scan().count() == 140

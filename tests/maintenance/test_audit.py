@@ -11,18 +11,22 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.maintenance import audit, reencrypt, rotate_kek
+from tablecrypt.errors import KmsAccessDeniedError
+from tablecrypt.maintenance import audit, migrate, reencrypt, rotate_kek, verify
 from tablecrypt.maintenance.audit import Audit, Finding, FindingKind, Severity
 from tablecrypt.maintenance.audit.keys import file_key_findings
 from tablecrypt.maintenance.progress import Progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
-from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedInMemoryCatalog, EncryptedSqlCatalog
+from tablecrypt_catalog.encrypted import EncryptionMixin
+from tests.support import denying_kms, unlistable_io
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.maintained_table import SCHEMA, flip, folder_of, maintained_table, path_of, put_back, rows
@@ -400,6 +404,60 @@ def test_a_table_that_nothing_pins_is_told(aws: AwsServer, tmp_path: Path) -> No
     assert kinds(audit(table_of({"encryption.pins": str(tmp_path / "pins.json")}))) == set()
 
 
+def test_a_folder_that_cannot_be_listed_is_an_error_and_the_files_are_looked_at(aws: AwsServer, warehouse: Path) -> None:
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws, {"py-io-impl": unlistable_io.CLASS}))
+
+    found = audit(table)
+
+    assert kinds(found) == {FindingKind.NOT_LISTED}
+    assert found.worst == Severity.ERROR
+    assert {file.seal.is_ciphertext for file in found.tables[0].files} == {True}
+
+
+@pytest.mark.parametrize("catalog_class", [EncryptedSqlCatalog, EncryptedHiveCatalog, EncryptedGlueCatalog])
+def test_catalogs_that_pin_by_themselves_say_so(catalog_class: type[EncryptionMixin]) -> None:
+    assert catalog_class.OWN_PINS
+
+
+def table_of_three_keks(folder: Path) -> tuple[Table, list[bytes]]:
+    """A table under a key service that can refuse a KEK, and its KEKs as that wrapped them."""
+    properties = {"encryption.kms-impl": denying_kms.CLASS, "encryption.kms.cache-ttl-ms": "0", "kms.memory.name": folder.name}
+    denying_kms.DenyingKeyManagementClient(properties).create_key(MASTER_KEY)
+    catalog = load_catalog(
+        "prod",
+        **{
+            "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": f"file://{folder}/warehouse",
+            **properties,
+        },
+    )
+    catalog.create_namespace("db")
+    table = maintained_table(catalog, properties={"encryption.kek-lifespan-ms": "1"})
+    return table, [kek.wrapped_bytes() for kek in table.metadata.key_ring.keks]  # type: ignore[attr-defined]
+
+
+def test_a_kek_that_the_key_service_refuses_is_told_and_the_rest_is_walked(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, keks = table_of_three_keks(warehouse)
+    monkeypatch.setattr(denying_kms.DenyingKeyManagementClient, "denied", {keks[0]})
+
+    (refused,) = of_kind(audit(table), FindingKind.UNOPENED)
+
+    assert "KmsAccessDeniedError" in refused.message
+    assert [kek.key_length for kek in audit(table).tables[0].keks] == [None, 16, 16]
+    assert {file.kind for file in verify(table).bad} == {FileKind.MANIFEST_LIST}
+
+
+def test_a_key_service_that_refuses_every_kek_is_no_finding(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, keks = table_of_three_keks(warehouse)
+    monkeypatch.setattr(denying_kms.DenyingKeyManagementClient, "denied", set(keks))
+
+    with pytest.raises(KmsAccessDeniedError):
+        audit(table)
+    with pytest.raises(KmsAccessDeniedError):
+        verify(table)
+
+
 def test_a_catalog_is_audited_whole(aws: AwsServer, unwatched_warehouse: Path) -> None:
     catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
     catalog.create_namespace("db.inner")
@@ -446,3 +504,18 @@ def test_auditing_changes_nothing(table: Table) -> None:
 def test_every_kind_of_finding_says_what_to_do() -> None:
     assert len({kind.code for kind in FindingKind}) == len(FindingKind)
     assert all(kind.title and kind.advice.endswith(".") for kind in FindingKind)
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_migrated_table_is_clean_only_when_its_plaintext_is_gone(aws: AwsServer, unwatched_warehouse: Path, deleted: bool) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
+    plain = catalog.create_table("db.plain", SCHEMA)
+    plain.append(rows(0))
+    plain.append(rows(100))
+    assert kinds(audit(catalog.load_table("db.plain"))) == {FindingKind.PLAIN_TABLE}
+
+    migrate(catalog.load_table("db.plain"), MASTER_KEY, delete_plaintext=deleted)
+    found = audit(catalog.load_table("db.plain"))
+
+    assert found.has_plaintext == (not deleted)
+    assert (FindingKind.PLAINTEXT_ORPHAN in kinds(found)) == (not deleted)

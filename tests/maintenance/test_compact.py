@@ -22,8 +22,10 @@ from tablecrypt.maintenance.compact import compact
 from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.maintenance.progress import Progress
 from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.merge_on_read import MarkedRows
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.table_files import TableFiles
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True), NestedField(2, "region", StringType()), NestedField(3, "note", StringType())
@@ -314,6 +316,29 @@ def test_rows_deleted_meanwhile_are_a_conflict_that_loses_nothing(new_table: New
 
     assert [row["id"] for row in content(table)] == [each for each in range(60) if each != 7]
     assert len(stored(table) - known) == (1 if mode == "copy-on-write" else 0), "files of the compaction are left"
+
+
+def test_an_equality_delete_committed_meanwhile_deletes_from_the_new_files(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = new_table(PartitionSpec())
+    fill(table)
+
+    def delete_by_equality(other: EncryptedTable) -> None:
+        deletes = TableFiles(Path(other.location().removeprefix("file://")), other.schema())
+        file = deletes.equality_deletes(pa.table({"id": pa.array([7, 42], pa.int64())}), [1])
+        with other.transaction() as transaction:
+            change = transaction.update_snapshot().row_delta()  # type: ignore[attr-defined]
+            change.apply(MarkedRows(added=[file]))
+            change.commit()
+
+    Meanwhile(monkeypatch, table, delete_by_equality)
+
+    done = compact(table)
+
+    assert done.rewritten_files == 6
+    assert [row["id"] for row in content(table)] == [each for each in range(60) if each not in (7, 42)]
+    monkeypatch.undo()
+    assert compact(table).removed_delete_files == 1
+    assert [row["id"] for row in content(table)] == [each for each in range(60) if each not in (7, 42)]
 
 
 def test_a_delete_in_a_file_that_is_not_rewritten_is_no_conflict(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:

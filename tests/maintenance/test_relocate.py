@@ -23,7 +23,7 @@ from tablecrypt.maintenance.progress import Progress
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
-from tests.support.key_tables import keks, manifest_list_keys, metadata_of, rows, state, table_with_history
+from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 
 LINEAGE = ("id", "_row_id", "_last_updated_sequence_number")
 
@@ -272,6 +272,18 @@ def test_a_name_that_another_table_has_is_refused_and_the_copy_stands(table: Tab
     with pytest.raises(TableAlreadyExistsError):
         relocate(table, place, register_as="db.other")
     assert relocate(table, place, register_as="db.copy").registered_as == "db.copy"
+
+
+def test_a_table_without_snapshots_is_copied_too(table: Table, place: str) -> None:
+    empty = table.catalog.create_table("db.empty", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+
+    result = relocate(empty, place, register_as="db.copy")
+
+    copy = table.catalog.load_table("db.copy")
+    assert (result.files, result.snapshots) == (0, 0)
+    copy.append(rows(0))
+    assert copy.scan().count() == 20
+    assert empty.refresh().scan().count() == 0
 
 
 def test_a_plain_table_is_refused(table: Table, place: str) -> None:

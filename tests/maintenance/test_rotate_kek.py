@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,27 @@ def test_no_plan_can_take_a_key_that_a_snapshot_needs(table: Table) -> None:
     with pytest.raises(KeyNotFoundError, match="which the commit would not hold"):
         commit_keys(table, lambda fresh: Careless())
     assert len(state(table)) == 4
+
+
+def test_rotations_beside_many_writers_lose_no_commit_and_no_key(tmp_path: Path, aws: AwsServer) -> None:
+    patient = {"commit.retry.num-retries": "10000", "commit.retry.min-wait-ms": "10", "commit.retry.max-wait-ms": "200"}
+    table = table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t", **patient)
+
+    def write(writer: int) -> None:
+        mine = encrypted_sql_catalog(tmp_path, aws).load_table("db.t")
+        for commit in range(4):
+            mine.append(rows(1000 * (writer + 1) + 10 * commit, 1))
+
+    with ThreadPoolExecutor(3) as threads:
+        writers = [threads.submit(write, writer) for writer in range(3)]
+        for _ in range(8):
+            rotate_kek(table)
+        for each in writers:
+            each.result()
+
+    rotate_kek(table)
+    written = [1000 * (writer + 1) + 10 * commit for writer in range(3) for commit in range(4)]
+    assert sorted(table.scan("id >= 1000").to_arrow()["id"].to_pylist()) == sorted(written)
+    assert len(state(table)) == 4 + len(written)
+    (kek,) = keks(table)
+    assert {key.encrypted_by_id for key in manifest_list_keys(table).values()} == {kek.key_id}

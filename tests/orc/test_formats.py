@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.orc as pyarrow_orc
@@ -16,6 +16,9 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.orc import compression as compression_module
 from tablecrypt.orc.compression import Compression, CompressionKind
+from tablecrypt.orc.lengths import check_lengths
+from tablecrypt.orc.messages import StreamKind
+from tablecrypt.orc.plain_view import place_streams
 from tablecrypt.orc.protobuf import (
     BYTES,
     FIXED32,
@@ -244,6 +247,88 @@ def test_lengths_of_lists_are_merged() -> None:
     ]
     merged = Message.parse(Message.parse(merge_statistics(parts), "s").blob(12), "s")
     assert [merged.integer(number) for number in (1, 2, 3)] == [0, 4, 5]
+
+
+def lengths_in(rows: pa.Table, **options: Any) -> list[bytes]:
+    """The LENGTH streams of the lists in the column `lists` of a file that pyarrow wrote, decompressed."""
+    sink = pa.BufferOutputStream()
+    pyarrow_orc.write_table(rows, sink, **options)
+    source = FileSource(sink.getvalue())
+    tail = read_tail(source)
+    column = tail.schema.find("lists").id
+    found = []
+    for stripe in tail.stripes:
+        for placed in place_streams(tail.read_stripe_footer(source, stripe), stripe, "memory"):
+            if (placed.stream.column, placed.stream.kind) == (column, StreamKind.LENGTH):
+                found.append(tail.compression.decompress(source.read_at(placed.offset, placed.stream.length), "lengths"))
+    return found
+
+
+lengths_of_lists = st.one_of(
+    st.lists(st.integers(0, 40), min_size=1, max_size=1500),
+    st.tuples(st.integers(0, 30), st.integers(1, 600)).map(lambda drawn: [drawn[0]] * drawn[1]),
+    st.integers(1, 120).map(lambda count: list(range(count))),
+    st.integers(1, 120).map(lambda count: list(range(count, 0, -1))),
+    st.integers(2, 60).map(lambda count: [number * number % 17 for number in range(count)] + [3000, *([1] * 40)]),
+)
+
+
+@settings(max_examples=80)
+@given(lengths_of_lists, st.sampled_from(["0.11", "0.12"]))
+def test_lengths_of_every_kind_of_run_add_up_exactly(counts: list[int], file_version: str) -> None:
+    lists = pa.array([[1] * count for count in counts], pa.list_(pa.int8()))
+    (lengths,) = lengths_in(pa.table({"lists": lists}), file_version=file_version)
+    version = 1 if file_version == "0.11" else 2
+    check_lengths(lengths, version, sum(counts), "the lengths")
+    if sum(counts):
+        with pytest.raises(FormatError, match="the lengths claim to be more than"):
+            check_lengths(lengths, version, sum(counts) - 1, "the lengths")
+
+
+# Runs of the specification's examples.
+RUNS: Final = {
+    "short repeat": (bytes([0x0A, 0x27, 0x10]), 50_000),
+    "direct": (bytes([0x5E, 0x03, 0x5C, 0xA1, 0xAB, 0x1E, 0xDE, 0xAD, 0xBE, 0xEF]), 23_713 + 43_806 + 57_005 + 48_879),
+    "delta": (bytes([0xC6, 0x09, 0x02, 0x02, 0x22, 0x42, 0x42, 0x46]), 129),
+    "patched base": (
+        bytes.fromhex("8e132b2107d01e00147028323c46505a646e78828c96a0aab4befce8"),
+        1_000_000 + 2030 + 2000 + 2020 + sum(range(2040, 2200, 10)),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_the_runs_of_the_specification_add_up(kind: str) -> None:
+    run, total = RUNS[kind]
+    check_lengths(run, 2, total, "the lengths")
+    with pytest.raises(FormatError, match="more than"):
+        check_lengths(run, 2, total - 1, "the lengths")
+    for end in range(1, len(run)):
+        with pytest.raises(FormatError, match="ends inside"):
+            check_lengths(run[:end], 2, total, "the lengths")
+
+
+@pytest.mark.parametrize(
+    ("run", "version"),
+    [
+        (bytes([0xC0, 0x19, 0x06, 0x73]), 2),
+        (bytes([0xC6, 0x09, 0x02, 0x03, 0x22, 0x42, 0x42, 0x46]), 2),
+        (bytes([0x8E, 0x00, 0x2B, 0x20, 0x87, 0xD0, 0x01]), 2),
+        (bytes([0x01, 0xF0, 0x05]), 1),
+    ],
+)
+def test_lengths_below_none_are_refused(run: bytes, version: int) -> None:
+    with pytest.raises(FormatError, match="fewer than none"):
+        check_lengths(run, version, 2**31, "the lengths")
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=60), st.sampled_from([1, 2]))
+def test_arbitrary_lengths_are_within_the_limit_or_a_format_error(lengths: bytes, version: int) -> None:
+    try:
+        check_lengths(lengths, version, 1000, "the lengths")
+    except FormatError as error:
+        assert "the lengths" in str(error)
 
 
 def _statistics(count: int, number: int, *typed: Field) -> bytes:

@@ -17,10 +17,11 @@ from tablecrypt.orc.protobuf import blob_field, encode, integer_field, packed_fi
 from tablecrypt.orc.reader import open_view
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
-from tests.support.orc_files import CODECS, encrypted, local_keys, sample_rows
+from tests.support.orc_files import CODECS, encrypted, local_keys, repeatable_keys, sample_rows
 
 ROWS = sample_rows(40).drop_columns(["small", "big", "real", "raw"])
-FILES = [encrypted(ROWS, {"pii": ["text", "home.zip"], "pii256": ["tags"]}, compression=codec, stripe_size=3_000) for codec in CODECS]
+ENCRYPT = {"pii": ["text", "home.zip"], "pii256": ["tags"]}
+FILES = [encrypted(ROWS, ENCRYPT, repeatable_keys(), compression=codec, stripe_size=3_000) for codec in CODECS]
 BOUND = 64 * 1024 * 1024
 
 
@@ -87,7 +88,7 @@ def test_overwritten_ranges_are_refused_or_read(whole: bytes, data: st.DataObjec
 
 
 def test_bits_of_every_byte_may_flip() -> None:
-    whole = encrypted(sample_rows(5).select(["id", "text"]), {"pii": ["text"]}, compression="uncompressed")
+    whole = encrypted(sample_rows(5).select(["id", "text"]), {"pii": ["text"]}, repeatable_keys(), compression="uncompressed")
     for at in range(len(whole)):
         for bit in (at % 8, (at + 3) % 8):
             changed = bytearray(whole)
@@ -159,7 +160,7 @@ def test_a_footer_that_grows_when_decompressed_is_bounded() -> None:
 
 def test_what_pyarrow_cannot_decode_is_a_format_error() -> None:
     rows = pa.table({"text": ["a" * 100] * 50})
-    whole = encrypted(rows, {"pii": ["text"]}, compression="zlib")
+    whole = encrypted(rows, {"pii": ["text"]}, repeatable_keys(), compression="zlib")
     refused = 0
     for at in range(3, read_tail(FileSource(whole)).statistics_offset):
         changed = bytearray(whole)

@@ -152,6 +152,20 @@ def test_a_projection_fetches_what_it_needs() -> None:
     assert file.fetched < len(data) / 5
 
 
+def test_stripes_are_read_one_by_one() -> None:
+    rows = sample_rows(300)
+    data = encrypted(rows, PII, stripe_size=10_000, compression="uncompressed")
+    file = CountingFile(data)
+    batches = orc.read_batches(file, local_keys(), columns=["id", "text", "tags"])
+    first = next(batches)
+    assert file.fetched < len(data)
+    wanted = rows.select(["id", "text", "tags"])
+    assert same_rows(pa.Table.from_batches([first, *batches]), wanted)
+    with pytest.raises(KeyNotFoundError, match="text"):
+        next(orc.read_batches(data, columns=["text"]))
+    assert list(orc.read_batches(encrypted(sample_rows(0), PII), local_keys())) == []
+
+
 def test_every_kind_of_source_is_read(tmp_path: Any) -> None:
     rows = sample_rows()
     data = encrypted(rows, PII)

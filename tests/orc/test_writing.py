@@ -39,12 +39,12 @@ def streams_of(data: bytes) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("key", ["pii", "pii256"])
-@pytest.mark.parametrize("stripe_size", [20_000, 2**26])
+@pytest.mark.parametrize("stripe_size", [10_000, 2**26])
 def test_rows_come_back_through_every_codec_key_length_and_number_of_stripes(codec: str, key: str, stripe_size: int) -> None:
     rows = sample_rows(300)
     data = encrypted(rows, {key: list(EVERY_COLUMN)}, compression=codec, stripe_size=stripe_size)
     assert same_rows(orc.read_table(data, local_keys(key)), rows)
-    assert (len(tail_of(data).stripes) > 2) == (stripe_size == 20_000)
+    assert (len(tail_of(data).stripes) > 2) == (stripe_size == 10_000)
 
 
 @pytest.mark.parametrize("column", EVERY_COLUMN)

@@ -72,6 +72,19 @@ def test_arguments_that_contradict_each_other_are_refused(arguments: dict[str, o
         FileKeys(FOOTER_KEY, **arguments)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("key", ["sixteen letters.", 16, None, [1] * 16])
+def test_what_is_no_key_is_refused(key: object) -> None:
+    if key is not None:
+        with pytest.raises(ConfigurationError, match="the footer key is a"):
+            FileKeys(key)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="the key of column a is a"):
+        FileKeys(FOOTER_KEY, {"a": key})  # type: ignore[dict-item]
+    with pytest.raises(ConfigurationError, match="the footer key is a"):
+        FileKeys(key_retriever=lambda _: key).find_footer_key(b"kf", "file")  # type: ignore[arg-type,return-value]
+    with pytest.raises(ConfigurationError, match="aad_prefix is a"):
+        FileKeys(FOOTER_KEY, aad_prefix=key)  # type: ignore[arg-type]
+
+
 def test_writing_takes_a_footer_key() -> None:
     with pytest.raises(ConfigurationError, match="footer_key"):
         encrypted(plain_file(sample_table()), FileKeys(column_keys={"id": ID_KEY}))

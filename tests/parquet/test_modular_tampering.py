@@ -258,6 +258,16 @@ def test_a_checksum_finds_accidents_in_ctr_pages() -> None:
         read_table(flipped(data, module.offset + 20), mode.keys)
 
 
+def test_what_ctr_does_not_see_is_what_the_documentation_says() -> None:
+    mode = CTR_MODES[0]
+    data = encrypted(plain_file(TABLE, row_group_size=10, compression="none", use_dictionary=False), mode.keys)
+    one, other = [module for module in modules_of(data, mode) if module.type == "data page"][::4]
+    changed = _swapped(data, one, other)
+    report = verify(changed, mode.keys)
+    assert (report.complete, report.unauthenticated_pages) == (False, 8)
+    assert read_table(changed, mode.keys, ["id"])["id"].to_pylist() == [*range(10, 20), *range(10)]
+
+
 def test_a_column_cannot_be_declared_plain_in_a_signed_footer() -> None:
     mode = Mode(plaintext_footer=True)
     data = FILES[str(mode)]

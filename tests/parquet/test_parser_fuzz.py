@@ -12,9 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, TablecryptError, TamperedFileError
-from tablecrypt.parquet import FileKeys, decrypt, encrypt, inspect, read_table, verify
+from tablecrypt.parquet import FileKeys, decrypt, encrypt, inspect, read_table, thrift, verify
+from tablecrypt.parquet.footer import Algorithm
+from tablecrypt.parquet.modules import FOOTER_SUFFIX, ModuleCipher
 from tablecrypt.parquet.pages import StoredHeader
+from tablecrypt.parquet.structures import FileCryptoMetaData
+from tablecrypt.parquet.thrift import Struct
 from tests.support.modular_files import FOOTER_KEY, MODES, PARTLY_PLAIN, encrypted, every_module, plain_file, sample_table
 
 TABLE = sample_table(10)
@@ -60,6 +65,34 @@ def test_damaged_plaintext_files_give_our_errors_or_a_file(changes: list[tuple[f
     for use in _uses(FileKeys(FOOTER_KEY)):
         try:
             use(_damaged(PLAINTEXT, changes))
+        except TablecryptError as error:
+            assert str(error)
+
+
+def _under_an_authentic_footer(metadata: bytes, plaintext_footer: bool) -> bytes:
+    """The pages of the plaintext file and a footer of any bytes, sealed or signed by somebody who has the key."""
+    algorithm = Algorithm(False, b"identity", None, False)
+    cipher = ModuleCipher(Secret(FOOTER_KEY), "the footer key", b"identity", False, "test", bytes)
+    if plaintext_footer:
+        signed = metadata[:-1] + b"\x1c" + algorithm.encode().encode() + b"\x00"  # field 8, after 7
+        magic, footer = b"PAR1", signed + cipher.sign(signed)
+    else:
+        crypto = Struct()
+        crypto.set(FileCryptoMetaData.ENCRYPTION_ALGORITHM, thrift.STRUCT, algorithm.encode())
+        magic, footer = b"PARE", crypto.encode() + cipher.seal(FOOTER_SUFFIX, metadata)
+    return magic + PLAINTEXT[4:FOOTER_START] + footer + struct.pack("<I", len(footer)) + magic
+
+
+FOOTER_START = len(PLAINTEXT) - 8 - struct.unpack("<I", PLAINTEXT[-8:-4])[0]
+
+
+@settings(max_examples=150)
+@given(damage, st.booleans())
+def test_authentic_footers_that_are_malformed_give_our_errors(changes: list[tuple[float, bytes]], plaintext_footer: bool) -> None:
+    data = _under_an_authentic_footer(_damaged(PLAINTEXT[FOOTER_START:-8], changes), plaintext_footer)
+    for use in _uses(FileKeys(FOOTER_KEY)):
+        try:
+            use(data)
         except TablecryptError as error:
             assert str(error)
 

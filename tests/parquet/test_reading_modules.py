@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TamperedFileError
-from tablecrypt.parquet import FileKeys, dataset, decrypt, inspect, read_schema, read_table
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TamperedFileError
+from tablecrypt.parquet import FileKeys, dataset, decrypt, footer, inspect, read_schema, read_table
 from tests.support.modular_files import (
     FOOTER_KEY,
     ID_KEY,
@@ -70,8 +70,19 @@ def test_the_schema_takes_the_footer_alone(mode: Mode) -> None:
 def test_a_column_that_the_file_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="no column 'nmae'; its columns are id, name, ratio, tags"):
         read_table(DATA, COLUMN_KEYS.keys, ["nmae"])
-    with pytest.raises((ConfigurationError, FormatError), match="nmae"):
-        read_table(DATA, COLUMN_KEYS.keys, filters=[("nmae", "=", 1)])
+
+
+@every_mode
+@pytest.mark.parametrize("filters", [[("nmae", "=", 1)], pc.field("name") > 7, pc.field("nmae").is_null()], ids=str)
+def test_a_filter_that_does_not_fit_the_columns_is_not_called_tampering(mode: Mode, filters: Any) -> None:
+    with pytest.raises(ConfigurationError, match="filter does not fit"):
+        read_table(encrypted(PLAINTEXT, mode.keys), mode.keys, filters=filters)
+
+
+@pytest.mark.parametrize("filters", [[("id", "~", 1)], [("id",)], ["id"], 7])
+def test_what_is_no_filter_is_refused(filters: Any) -> None:
+    with pytest.raises(ConfigurationError, match="filters are"):
+        read_table(DATA, COLUMN_KEYS.keys, filters=filters)
 
 
 def test_a_column_is_locked_without_its_key() -> None:
@@ -83,9 +94,30 @@ def test_a_column_is_locked_without_its_key() -> None:
         decrypt(DATA, io.BytesIO(), WITHOUT_ID)
 
 
+def test_a_field_of_a_struct_is_a_column_as_in_pyarrow() -> None:
+    table = pa.table({"s": pa.array([{"a": 1, "b": "x", "c": {"d": [2]}}] * 5), "t.u": pa.array([4] * 5)})
+    plaintext = plain_file(table)
+    keys = FileKeys(FOOTER_KEY, {"s.b": ID_KEY, "s.c": NAME_KEY})
+    data = encrypted(plaintext, keys)
+    for columns in (["s.a"], ["s.c.d", "t.u"], ["s.c"], ["s"]):
+        assert read_table(data, keys, columns) == pq.read_table(pa.BufferReader(plaintext), columns=columns)
+        assert read_table(encrypted(plaintext, FileKeys(FOOTER_KEY)), keys, columns) == read_table(data, keys, columns)
+    with pytest.raises(KeyNotFoundError, match=r"the key of column s\.b is needed"):
+        read_table(data, FileKeys(FOOTER_KEY, {"s.c": NAME_KEY}), ["s.a"])
+    for name in ("s.e", "s.a.x", "s.c.d.list", "x.a", "t"):
+        with pytest.raises(ConfigurationError, match="no column"):
+            read_table(data, keys, [name])
+
+
 def test_a_key_that_the_file_does_not_need_is_ignored() -> None:
     keys = FileKeys(FOOTER_KEY, {"id": ID_KEY, "name": NAME_KEY, "ratio": ID_KEY, "nothing": ID_KEY}, COLUMN_KEYS.aad_prefix)
     assert read_table(DATA, keys) == TABLE
+
+
+def test_a_footer_in_the_last_bytes_is_fetched_in_one_request() -> None:
+    source = _Counting(DATA)
+    read_schema(source, COLUMN_KEYS.keys)
+    assert source.spans == [(0, len(DATA))]
 
 
 class _Retriever:
@@ -146,7 +178,8 @@ class _Counting(io.BytesIO):
 
 
 @pytest.mark.parametrize("mode", MODES[1:], ids=str)
-def test_only_chunks_that_are_asked_for_are_fetched(mode: Mode) -> None:
+def test_only_chunks_that_are_asked_for_are_fetched(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(footer, "END_GUESS", 100)
     data = encrypted(PLAINTEXT, mode.keys)
     source = _Counting(data)
     read_table(source, mode.keys, ["ratio"], filters=[("id", ">=", 45)])

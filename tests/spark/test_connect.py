@@ -86,6 +86,11 @@ def test_the_data_source_reads_and_writes(answers: dict[str, Any]) -> None:
     assert answers["format overwrite"] == list(range(50, 55))
 
 
+@pytest.mark.parametrize("step", ["compact", "compact in order"])
+def test_compaction_works_from_a_client(answers: dict[str, Any], step: str) -> None:
+    assert answers[step] == {"groups": 3, "ids": list(range(50, 55))}
+
+
 def test_streams_write_each_batch_once(answers: dict[str, Any], lake_of_client: Lake) -> None:
     assert answers["stream"] == list(range(10))
     assert answers["foreachBatch"] == [*range(10), *range(100, 110)]

@@ -14,6 +14,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tests.spark.conftest import Lake
+from tests.support.driver_only_kms import for_this_process
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
 # Small enough for several files per task, so that a task fails with files written and others begun.
-PROPERTIES = {"encryption.key-id": "alias/orders", "write.target-file-size-bytes": "200000"}
+PROPERTIES = {"encryption.key-id": "alias/orders", "write.target-file-size-bytes": "20000"}
 
 
 def failing(df: DataFrame, fails: Callable[[Any], bool]) -> DataFrame:
@@ -151,3 +152,21 @@ def test_a_file_that_was_tampered_with_yields_no_rows(spark: SparkSession, lake:
 
     with pytest.raises(Exception, match=rf"TamperedFileError.*{victim.name}"):
         tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties).collect()
+
+
+@pytest.mark.parametrize("verb", ["write", "read"])
+def test_executors_without_rights_to_the_master_key_are_told_so_and_leave_nothing(
+    spark: SparkSession, lake: Lake, table: Table, verb: str
+) -> None:
+    table.append(pa.table({"id": [1], "note": [CANARY]}, schema=SCHEMA.as_arrow()))
+    before = sorted(lake.warehouse.rglob("*.*"))
+    properties = for_this_process(lake.properties)
+
+    with pytest.raises(Exception, match=r"KmsAccessDeniedError.*this process may not decrypt with alias/orders"):
+        if verb == "write":
+            tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=properties)
+        else:
+            tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=properties).collect()
+
+    assert sorted(lake.warehouse.rglob("*.*")) == before
+    assert len(table.refresh().snapshots()) == 1

@@ -120,8 +120,8 @@ def test_a_file_becomes_the_manifest_entry_that_its_footer_tells_of() -> None:
     assert entry.value_counts == {1: 2, 2: 2, 3: 2, 4: 2}
     assert entry.null_value_counts == {1: 0, 2: 0, 3: 0, 4: 1}
     assert entry.nan_value_counts == {2: 1}
-    assert entry.lower_bounds == {1: struct.pack("<q", 1), 3: struct.pack("<i", -1), 4: b"a"}
-    assert entry.upper_bounds == {1: struct.pack("<q", 2), 3: struct.pack("<i", -1), 4: b"a"}
+    assert entry.lower_bounds == {1: struct.pack("<q", 1), 2: struct.pack("<d", 0.5), 3: struct.pack("<i", -1), 4: b"a"}
+    assert entry.upper_bounds == {1: struct.pack("<q", 2), 2: struct.pack("<d", 0.5), 3: struct.pack("<i", -1), 4: b"a"}
 
 
 def test_a_dek_is_not_in_the_repr_of_what_was_decoded() -> None:

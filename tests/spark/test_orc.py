@@ -206,6 +206,11 @@ def test_write_orc_takes_partitions_and_modes(spark: SparkSession, rows: DataFra
     for mode in ("overwrite", "append", "ignore"):
         tcs.write_orc(rows, folder, {"pii": ["ssn"]}, mode=mode, partition_by=["id"], options={"orc.bloom.filter.columns": "mail"})
     assert spark.read.orc(folder).groupBy("id").count().where("count = 2").count() == 3
+    # Files of other partitions are not this write's affair, plain ones included.
+    rows.where("id = 3").write.mode("overwrite").partitionBy("id").orc(folder + "-mixed")
+    dynamic = {"partitionOverwriteMode": "dynamic"}
+    tcs.write_orc(rows.where("id < 3"), folder + "-mixed", {"pii": ["ssn"]}, mode="overwrite", partition_by=["id"], options=dynamic)
+    assert spark.read.orc(folder + "-mixed").count() == 3
     with pytest.raises(ConfigurationError, match="paths of a partitioned write"):
         tcs.write_orc(rows, folder, {"pii": ["ssn"]}, mode="append", partition_by=["ssn"])
     with pytest.raises(ConfigurationError, match="unencrypted bloom filter"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tablecrypt.maintenance import verify
-from tests.spark.conftest import Lake
+from tests.spark.conftest import CATALOG, Lake
+from tests.support.command import Command
 from tests.support.maintained_table import flip, folder_of, maintained_table
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ def test_a_job_verifies_as_threads_here_do(spark: SparkSession, lake: Lake) -> N
 
     assert there == here
     assert there.is_good
+    # The session that is there already is the one that the command finds.
+    done = Command(lake.properties, CATALOG).run("verify", "db.verified", "--spark", "--json")
+    assert (done.code, json.loads(done.stdout)["files"]) == (0, here.files), done.stderr
 
 
 def test_a_job_names_every_bad_file(spark: SparkSession, lake: Lake) -> None:

@@ -48,6 +48,11 @@ def local_keys(*names: str) -> LocalKeys:
     return LocalKeys({name: keys for name, keys in MASTER_KEYS.items() if not names or name in names})
 
 
+def repeatable_keys() -> LocalKeys:
+    """The same keys, with local keys that are the same in every run: for tests that change bytes of ciphertext."""
+    return LocalKeys(MASTER_KEYS, random=lambda length: bytes(range(length)))
+
+
 def sample_rows(count: int = 100, first: int = 0) -> pa.Table:
     """Rows with every type that ORC takes from Arrow, nested ones too; one value in seven is null. Text holds the canary."""
     numbers = range(first, first + count)

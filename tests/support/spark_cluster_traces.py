@@ -65,13 +65,13 @@ def talkative_settings(folder: Path) -> dict[str, str]:
     from tests.support.two_host_cluster import SHORT_LIFE
 
     (folder / "log4j2.properties").write_text(_LOG4J)
-    options = f"{SHORT_LIFE} -Dlog4j2.configurationFile=file://{folder}/log4j2.properties"
     return {
         "spark.ui.enabled": "true",
         "spark.ui.port": "0",
         "spark.log.level": "DEBUG",
-        "spark.driver.extraJavaOptions": options,
-        "spark.executor.extraJavaOptions": options,
+        "spark.ui.showConsoleProgress": "false",
+        # The level goes to the driver alone, and PySpark's driver takes it from nowhere else.
+        "spark.executor.extraJavaOptions": f"{SHORT_LIFE} -Dlog4j2.configurationFile=file://{folder}/log4j2.properties",
     }
 
 
@@ -120,6 +120,7 @@ def main() -> None:
         (folder / name).mkdir()
 
     import tablecrypt.spark as tcs
+    from tests.support.driver_only_kms import for_this_process
     from tests.support.two_host_cluster import two_host_session
 
     spark = two_host_session(folder, talkative_settings(folder))
@@ -128,7 +129,8 @@ def main() -> None:
         made = spark.range(first, first + 1000, 1, 2).selectExpr("id", f"'{job['canary']}' AS note")
         return watched(made, os.getpid(), folder / "processes")
 
-    brought = job["properties"] | {"tablecrypt.spark.executor-keys": "spark"}
+    # Without keys from Spark its executors could not do what they do.
+    brought = for_this_process(job["properties"]) | {"tablecrypt.spark.executor-keys": "spark"}
     for number, (path_to_write, properties) in enumerate((("python", job["properties"]), ("jvm", job["properties"]), ("python", brought))):
         tcs.write_table(rows(1000 * number), job["table"], path=path_to_write, catalog_properties=properties)
         for path in ("python", "jvm"):

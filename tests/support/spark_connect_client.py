@@ -62,6 +62,13 @@ class Client:
         tcs.delete_where(self._spark, TABLE, row_filter, catalog_properties=self._properties)
         return self.read()
 
+    def compact(self, **arguments: Any) -> dict[str, Any]:
+        """Rewrite all files; return how many groups of them there were, and what the table holds."""
+        import tablecrypt.spark as tcs
+
+        done = tcs.compact(self._spark, TABLE, rewrite_all=True, catalog_properties=self._properties, **arguments)
+        return {"groups": done.groups, "ids": self.read()}
+
     def source(self, **options: str) -> list[int]:
         """Read through format("tablecrypt")."""
         return _ids(self._spark.read.format("tablecrypt").options(**options).load(TABLE))
@@ -138,6 +145,8 @@ def main() -> None:
         "format append": lambda: client.save(20, 5, "append"),
         "view": client.view,
         "format overwrite": lambda: client.save(50, 5, "overwrite"),
+        "compact": client.compact,
+        "compact in order": lambda: client.compact(sort_by=["id"]),
         "stream": client.stream,
         "foreachBatch": lambda: client.for_each_batch("a-query"),
         "foreachBatch without a name": lambda: client.for_each_batch(None),

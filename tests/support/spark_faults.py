@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Fault = Literal["raise", "kill", "slow"]
 
-PATIENCE: Final = 120.0
+PATIENCE: Final = 300.0
 _PARTITION: Final = 1
 
 

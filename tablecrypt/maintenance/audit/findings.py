@@ -71,6 +71,12 @@ class FindingKind(Enum):
     WRONG_LENGTH = _Meaning(
         "wrong-length", Severity.ERROR, "File has another length than its key metadata says", "It was cut or overwritten: restore it."
     )
+    NOT_LISTED = _Meaning(
+        "not-listed",
+        Severity.ERROR,
+        "The table's folder was not looked through",
+        "Give the permission to list, or audit through a FileIO that can.",
+    )
     KEY_ID_DIFFERS = _Meaning(
         "key-id-differs", Severity.ERROR, "Another master key than the table's", "Find out who edited the metadata; do not write meanwhile."
     )
@@ -101,9 +107,6 @@ class FindingKind(Enum):
     KEK_PAST_LIFE = _Meaning("kek-past-life", Severity.WARNING, "KEK is past its life", "Rotate the KEK.")
     DEK_PAST_LIFE = _Meaning("dek-past-life", Severity.WARNING, "Data keys are past their life", "Re-encrypt these files.")
     SHORT_KEY = _Meaning("short-key", Severity.WARNING, "Keys are shorter than the table asks for", "Re-encrypt these files.")
-    NOT_LISTED = _Meaning(
-        "not-listed", Severity.WARNING, "The table's folder was not looked through", "Audit through a FileIO that can list files."
-    )
     NOT_READ = _Meaning("not-read", Severity.WARNING, "Not all metadata files were read", "Expire old metadata, or raise the limit.")
     KEK_RETIRED = _Meaning(
         "kek-retired", Severity.INFO, "KEK that only opens", "Rotate the KEK to be rid of it before its three years end."

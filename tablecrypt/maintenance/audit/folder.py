@@ -73,7 +73,7 @@ def list_folders(metadata: TableMetadata, io: FileIO) -> Folder:
     try:
         for root in roots:
             folder.files.update({canonical(file.location): file for file in stored_files(io, root.rstrip("/"))})
-    except ConfigurationError as error:
+    except (ConfigurationError, OSError) as error:
         folder.problem = str(error)
     return folder
 

@@ -70,8 +70,9 @@ def head_of(data: bytes) -> Head:
         return Head(Seal.CHECKSUMS, "begins as a file of checksums")
     for magic, name in _PLAINTEXT.items():
         if data.startswith(magic):
-            return Head(Seal.PLAINTEXT, f"begins with {magic!r}: plaintext {name}")
-    return Head(Seal.UNKNOWN, f"begins with {data!r}")
+            return Head(Seal.PLAINTEXT, f"begins as plaintext {name}")
+    # Four bytes of what may be rows do not belong into a report.
+    return Head(Seal.UNKNOWN, "begins as no format that is known here")
 
 
 def read_heads(io: FileIO, locations: Iterable[str]) -> dict[str, Head]:

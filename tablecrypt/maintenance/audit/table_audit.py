@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from tablecrypt import properties as names
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import KmsError, TablecryptError
+from tablecrypt.errors import KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
@@ -54,6 +54,7 @@ class _TableAudit:
         self._store = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
         self._manager = table.io.manager if isinstance(table.io, TableFileIO) else None
         self._found: Reachable = reachable_files(table.metadata, table.io)
+        self._unopened_locations = frozenset(unopened.location for unopened in self._found.unopened)
         self._folder: Folder = list_folders(table.metadata, self._store)
         self._statistics = [each.statistics_path for each in (*table.metadata.statistics, *table.metadata.partition_statistics)]
         log = {entry.metadata_file for entry in table.metadata.metadata_log}
@@ -123,10 +124,10 @@ class _TableAudit:
             yield Finding(FindingKind.MISSING_FILE, file.location, f"the {file.kind.value} file is not in the store")
         elif head.seal == Seal.UNREADABLE:
             yield Finding(FindingKind.UNOPENED, file.location, f"{file.kind.value}: {head.shown}")
-        elif head.seal == Seal.PLAINTEXT or (file.key is None and not self._is_unopened(file.location)):
+        elif head.seal == Seal.PLAINTEXT or (file.key is None and file.location not in self._unopened_locations):
             yield Finding(FindingKind.PLAINTEXT_FILE, file.location, f"{file.kind.value}: {head.shown}{_without_key(file.key)}")
         elif file.key is not None and head.seal != wanted:
-            yield Finding(FindingKind.WRONG_MAGIC, file.location, f"{file.kind.value}: {head.shown}, not with {wanted.value}")
+            yield Finding(FindingKind.WRONG_MAGIC, file.location, f"{file.kind.value}: {head.shown}, where {wanted.value} should be")
         else:
             yield from self._length_findings(file)
 
@@ -209,9 +210,6 @@ class _TableAudit:
                 files=counts[kek.key_id, "files"],
             )
 
-    def _is_unopened(self, location: str) -> bool:
-        return any(unopened.location == location for unopened in self._found.unopened)
-
 
 def _wanted_seal(file: ReachableFile) -> Seal:
     is_parquet = file.kind not in _METADATA_KINDS and file.file_format == FileFormat.PARQUET.value
@@ -241,7 +239,7 @@ def _key_length(manager: EncryptionManager, kek: EncryptedKey) -> int | None:
     """Length of a KEK, which only opening it tells."""
     try:
         return len(manager.kms.unwrap_key(kek.wrapped_bytes(), manager.table_key_id))
-    except KmsError:
-        raise
-    except TablecryptError:
+    except TablecryptError as error:
+        if isinstance(error, KmsError) and not isinstance(error, KmsAccessDeniedError):
+            raise
         return None

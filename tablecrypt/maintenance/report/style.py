@@ -49,7 +49,7 @@ svg .count { fill: var(--ink); font-size: 18px; font-weight: 600; } svg .wire { 
 svg .head-row { fill: var(--soft); font-size: 11.5px; letter-spacing: .04em; text-transform: uppercase; }
 svg .mark-good { fill: var(--good); } svg .mark-info { fill: var(--info); } svg .mark-warning { fill: var(--warning); }
 svg .mark-critical { fill: var(--critical); } svg .dashed { stroke-dasharray: 5 4; }
-table { border-collapse: collapse; width: 100%; font-size: .92rem; }
+table { border-collapse: collapse; width: 100%; font-size: .92em; }
 th { text-align: left; color: var(--soft); font-weight: 600; }
 th, td { padding: .4rem .75rem .4rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }

@@ -96,8 +96,9 @@ class _Run:
     def look(self, spark: SparkSession | None, workers: int | None) -> None:
         """Look at every file that has a key; those without one are bad."""
         files = [file for file in self._found.files.values() if not self._is_known_good(file)]
+        unopened = {each.location for each in self._found.unopened}
         for file in files:
-            if file.key is None and not self._is_unopened(file.location):
+            if file.key is None and file.location not in unopened:
                 self._note(file.location, Problem("key", "the layer above names no key for it: it is plaintext"))
         keyed = [(file, file.key) for file in files if file.key is not None]
         total, done = sum(file.length or 0 for file, _ in keyed), 0
@@ -149,9 +150,6 @@ class _Run:
 
     def _note(self, location: str, problem: Problem) -> None:
         self._problems.setdefault(location, []).append(problem)
-
-    def _is_unopened(self, location: str) -> bool:
-        return any(unopened.location == location for unopened in self._found.unopened)
 
     def _note_unopened(self, unopened: Unopened) -> None:
         """What kept a file from being opened, unless the look at its bytes has said it already."""

@@ -41,7 +41,6 @@ CLASSES: Final = (
     "SealedAnswer",
     "FileOutput",
     "RowSupport",
-    "RowSupports",
     "EncryptedFile",
     "WriteAttempt",
     "WriteTask",

@@ -19,6 +19,7 @@ Iceberg table spec, "Manifests" (data_file), appendix D "Binary single-value ser
 from __future__ import annotations
 
 import io
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType, PrimitiveType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -64,7 +65,9 @@ class WrittenFile:
 
     def _entry(self, metadata: TableMetadata) -> DataFile:
         statistics = data_file_statistics(self._parsed_footer(), sanitize_column_names(metadata.schema()), metadata.properties)
-        _put_nan_counts(statistics, self.nan_counts)
+        _leave_out_nan_bounds(statistics, metadata.schema())
+        counted = statistics["value_counts"]
+        statistics["nan_value_counts"] = {field_id: count for field_id, count in self.nan_counts.items() if field_id in counted}
         entry = EncryptedDataFile.from_args(
             content=DataFileContent.DATA,
             file_path=self.location,
@@ -163,10 +166,9 @@ def _value(iceberg: IcebergType, content: bytes) -> Any:
     return from_bytes(iceberg, content)
 
 
-def _put_nan_counts(statistics: dict[str, Any], counts: dict[int, int]) -> None:
-    """Add the counts of columns that have others, and leave out bounds that a NaN made: Parquet's writer sorts it above all numbers."""
-    statistics["nan_value_counts"] = {field_id: count for field_id, count in counts.items() if field_id in statistics["value_counts"]}
-    for field_id, count in counts.items():
-        if count:
-            statistics["lower_bounds"].pop(field_id, None)
-            statistics["upper_bounds"].pop(field_id, None)
+def _leave_out_nan_bounds(statistics: dict[str, Any], schema: Schema) -> None:
+    """Parquet's Java writer sorts NaN above all numbers, and Iceberg's bounds are of numbers alone."""
+    for bounds in (statistics["lower_bounds"], statistics["upper_bounds"]):
+        for field_id in [each for each in bounds if isinstance(schema.find_type(each), (FloatType, DoubleType))]:
+            if math.isnan(_value(schema.find_type(field_id), bounds[field_id])):
+                del bounds[field_id]

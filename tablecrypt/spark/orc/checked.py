@@ -8,7 +8,8 @@
 All three ask the KMS that hadoop.security.key.provider.path names. A refusal is Hadoop's AuthorizationException; a server that refuses with
 something else than an IOException, as `tablecrypt hadoop-kms` does, is an error with every provider.
 
-Executors get the classes with the application's jars, before their next task. ORC keeps one provider of each kind for the life of a JVM.
+Executors get the classes with the application's jars, before their next task. Where ORC does not find a provider it reads masks, so a small
+job asks executors whether they have it before anything is read. ORC keeps one provider of each kind for the life of a JVM.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ KEY_PROVIDER: Final = "orc.key.provider"
 ERRORS: Final = "tablecrypt"
 MASKS_WHERE_REFUSED: Final = "tablecrypt-masks"
 _CLASSES: Final = ("CheckedKeys", "CheckedKeysFactory")
-_SERVICES: Final = {"org.apache.orc.impl.KeyProvider$Factory": "tablecrypt.orc.CheckedKeysFactory"}
+_FACTORY: Final = "tablecrypt.orc.CheckedKeysFactory"
+_SERVICES: Final = {"org.apache.orc.impl.KeyProvider$Factory": _FACTORY}
+_MOST_TASKS: Final = 64
 
 _installed: set[str] = set()
 _lock = Lock()
@@ -40,14 +43,29 @@ def install_checked_keys(spark: SparkSession) -> None:
         ConfigurationError: this Spark cannot compile or take them.
     """
     from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
     context = spark.sparkContext
     with _lock:
         if context.applicationId in _installed:
             return
-        sources = {name: (resources.files(__package__) / "java" / f"{name}.java").read_text(encoding="utf-8") for name in _CLASSES}
         try:
-            context._jsc.addJar(str(write_jar(compiled(context._jvm, sources), _SERVICES)))
-        except Py4JError as error:
+            # Unlike SparkContext.addJar, this gives the classes to the driver too, where the probe is analysed.
+            spark.sql(f"ADD JAR '{write_jar(compiled(context._jvm, _sources()), _SERVICES)}'")
+            answers = _ask_executors(spark)
+        except (Py4JError, PySparkException) as error:
             raise ConfigurationError(f"Spark {spark.version} does not take tablecrypt's key provider for ORC: {error}") from error
+        if answers != {"found"}:
+            raise ConfigurationError("executors do not find tablecrypt's key provider for ORC, and would read masks in place of values")
         _installed.add(context.applicationId)
+
+
+def _sources() -> dict[str, str]:
+    return {name: (resources.files(__package__) / "java" / f"{name}.java").read_text(encoding="utf-8") for name in _CLASSES}
+
+
+def _ask_executors(spark: SparkSession) -> set[str]:
+    """What as many tasks as there are cores say, spread over the executors as Spark spreads them."""
+    tasks = min(spark.sparkContext.defaultParallelism, _MOST_TASKS)
+    probe = spark.range(0, tasks, 1, tasks).selectExpr(f"java_method('{_FACTORY}', 'find') AS found")
+    return {row["found"] for row in probe.collect()}

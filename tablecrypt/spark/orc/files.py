@@ -61,7 +61,8 @@ def write_orc(
     )
     check_orc_session(spark, encrypt)
     install_checked_keys(spark)
-    before = set() if mode == "overwrite" else _files(spark, path)
+    # Also with overwrite, which may leave files of other partitions as they were.
+    before = _files(spark, path)
     writer = df.write.mode(mode).options(**given, **made, **{KEY_PROVIDER: ERRORS})
     if partition_by:
         writer = writer.partitionBy(*partition_by)

@@ -6,7 +6,7 @@ import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 
-/** Iceberg's bucket transform: the table spec's 32-bit hash, without its sign, modulo the number of buckets. Dates and times come as numbers. */
+/** Iceberg's bucket transform: the spec's 32-bit hash, without its sign, modulo the number of buckets. Dates and times come as numbers. */
 public class Bucket implements UDF1 {
   private final int count;
 

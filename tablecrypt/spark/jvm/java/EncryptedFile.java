@@ -30,6 +30,7 @@ public class EncryptedFile {
   private final NanCounts nans;
   private FileOutput output;
   private ParquetWriter writer;
+  private byte[] footer;
   private long rows = 0;
 
   EncryptedFile(WriteJob job, String location, byte[] partition) {
@@ -63,8 +64,13 @@ public class EncryptedFile {
     return writer.getDataSize();
   }
 
+  /** Close the file, and keep of the writer what is told of the file: a task may write thousands. */
   void close() throws IOException {
     writer.close();
+    ByteArrayOutputStream content = new ByteArrayOutputStream();
+    Util.writeFileMetaData(new ParquetMetadataConverter().toParquetMetadata(FOOTER_VERSION, writer.getFooter()), content);
+    footer = content.toByteArray();
+    writer = null;
   }
 
   /** Leave nothing of it behind, whatever state it is in. */
@@ -82,9 +88,7 @@ public class EncryptedFile {
     writeBytes(out, aadPrefix);
     writeBytes(out, partition);
     nans.describe(out);
-    ByteArrayOutputStream footer = new ByteArrayOutputStream();
-    Util.writeFileMetaData(new ParquetMetadataConverter().toParquetMetadata(FOOTER_VERSION, writer.getFooter()), footer);
-    writeBytes(out, footer.toByteArray());
+    writeBytes(out, footer);
   }
 
   private static void writeBytes(DataOutputStream out, byte[] content) throws IOException {
@@ -98,7 +102,7 @@ public class EncryptedFile {
     Builder(FileOutput output, WriteJob job) {
       super(output);
       this.job = job;
-      // Page version 2 leaves levels unencrypted in Arrow, so no reader of encrypted tables is tried on it.
+      // Arrow does not encrypt the levels of data pages of version 2, so no encrypted table has any (parquet_properties.py).
       withWriterVersion(ParquetProperties.WriterVersion.PARQUET_1_0);
       withCompressionCodec(CompressionCodecName.valueOf(job.text("parquet.compression")));
       withRowGroupSize(job.number("parquet.block.size"));
@@ -125,7 +129,7 @@ public class EncryptedFile {
     }
 
     protected WriteSupport getWriteSupport(Configuration conf) {
-      return new RowSupports(job).next();
+      return RowSupport.of(job);
     }
   }
 }

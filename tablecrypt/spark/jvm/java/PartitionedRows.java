@@ -19,14 +19,16 @@ import scala.collection.immutable.ArraySeq$;
 /** Rows that end with their partition values, taken apart: what is stored, and in which table partition. */
 public class PartitionedRows {
   private final StructType partitionSchema;
+  private final boolean isPartitioned;
   private final UnsafeProjection storedColumns;
   private final UnsafeProjection partitionColumns;
   private UnsafeRow current;
 
   PartitionedRows(StructType storedSchema, StructType partitionSchema) {
     this.partitionSchema = partitionSchema;
-    storedColumns = columns(storedSchema, 0);
-    partitionColumns = columns(partitionSchema, storedSchema.length());
+    isPartitioned = partitionSchema.length() > 0;
+    storedColumns = isPartitioned ? columns(storedSchema, 0) : null;
+    partitionColumns = isPartitioned ? columns(partitionSchema, storedSchema.length()) : null;
   }
 
   private static UnsafeProjection columns(StructType schema, int first) {
@@ -39,7 +41,7 @@ public class PartitionedRows {
 
   /** Whether the row is of another partition than the one before. */
   boolean moveTo(InternalRow row) {
-    if (partitionSchema.isEmpty()) {
+    if (!isPartitioned) {
       return false;
     }
     UnsafeRow next = partitionColumns.apply(row);
@@ -51,7 +53,7 @@ public class PartitionedRows {
   }
 
   InternalRow stored(InternalRow row) {
-    return partitionSchema.isEmpty() ? row : storedColumns.apply(row);
+    return isPartitioned ? storedColumns.apply(row) : row;
   }
 
   /** The values of the partition moved to: for each a byte, 0 for null; else the length in 4 bytes and Iceberg's single-value form. */

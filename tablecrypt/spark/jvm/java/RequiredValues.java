@@ -33,7 +33,8 @@ public class RequiredValues {
       inner = new RequiredValues[] {of(path + ".element", array.elementType(), !array.containsNull())};
     } else if (type instanceof MapType) {
       MapType map = (MapType) type;
-      inner = new RequiredValues[] {of(path + ".key", map.keyType(), false), of(path + ".value", map.valueType(), !map.valueContainsNull())};
+      RequiredValues value = of(path + ".value", map.valueType(), !map.valueContainsNull());
+      inner = new RequiredValues[] {of(path + ".key", map.keyType(), false), value};
     } else {
       inner = new RequiredValues[0];
     }

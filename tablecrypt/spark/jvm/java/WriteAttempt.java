@@ -5,6 +5,7 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Locale;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.TaskContext;
@@ -79,7 +80,7 @@ public class WriteAttempt {
   private void openFile() throws IOException {
     byte[] partition = split.partition();
     Object[] parts = {Integer.valueOf(task), Long.valueOf(attempt), unique, Integer.valueOf(files.size())};
-    String name = String.format("%05d-%d-%s-%05d.parquet", parts);
+    String name = String.format(Locale.ROOT, "%05d-%d-%s-%05d.parquet", parts);
     String question = "place " + task + " " + attempt + " " + name + " " + Base64.getEncoder().encodeToString(partition);
     open = new EncryptedFile(job, new String(BrokerClient.ask(job.desk, question), "UTF-8"), partition);
     files.add(open);

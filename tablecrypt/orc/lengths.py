@@ -1,7 +1,8 @@
-"""How many elements the lists or maps of a stripe claim to have, added up before pyarrow's decoder makes room for them.
+"""How long the lists, maps and texts of a stripe claim to be, added up before pyarrow's decoder believes it.
 
-Lengths are unauthenticated numbers: one changed bit can ask for 2^60 elements, and the decoder tries. They stand run-length encoded in the
-column's LENGTH stream; of each run an upper bound follows from its header, so that values are unpacked only where bounds alone are too high.
+Lengths are unauthenticated numbers: one changed bit can ask for 2^60 elements or for fewer than none, and the decoder tries. They stand
+run-length encoded in the column's LENGTH stream; of each run a bound follows from its header, so that values are unpacked only where
+bounds alone say too little.
 
     version 1   control byte c          c < 128: c + 3 values from a varint on, each a signed byte's delta apart │ else 256 - c varints
     version 2   2 bits: kind of the run
@@ -12,7 +13,7 @@ column's LENGTH stream; of each run an upper bound follows from its header, so t
                 3 delta                 5 bits: width, 0: all deltas are equal │ 9 bits: values - 1 │ base varint │ first delta, zigzag
                                         varint │ further deltas of that width, with the sign of the first
 
-Numbers are big endian. Raises FormatError for more than MAX_ELEMENTS and for runs that end too early.
+Numbers are big endian. Raises FormatError for more than a limit and for runs that end too early.
 Specification: Apache ORC v1, "Run Length Encoding".
 """
 
@@ -26,7 +27,9 @@ from tablecrypt.errors import FormatError
 from tablecrypt.orc.protobuf import parse_varint
 
 MAX_ELEMENTS: Final = 2**28
-"""In one column of one stripe. pyarrow takes 8 to 17 bytes for each."""
+"""Of the lists or maps in one column of one stripe. pyarrow takes 8 to 17 bytes for each."""
+MAX_BYTES: Final = 2**31 - 1
+"""Of the texts in one column of one stripe, as many as Arrow has offsets for."""
 
 _WIDTHS: Final = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 _SHORT_REPEAT: Final = 0
@@ -71,18 +74,18 @@ class _Reader:
         return self.take(-(-count * width // 8))
 
 
-def check_list_lengths(lengths: bytes, version: int, what: str) -> None:
-    """Refuse a LENGTH stream, decompressed, that claims more than MAX_ELEMENTS or fewer than none. `version` is that of the encoding."""
+def check_lengths(lengths: bytes, version: int, limit: int, what: str) -> None:
+    """Refuse a LENGTH stream, decompressed, that claims more than `limit` or fewer than none. `version` is that of the encoding."""
     runs = _runs_of_version_1 if version == 1 else _runs_of_version_2
     bounds = [run.bound for run in runs(_Reader(lengths, what))]
-    if None not in bounds and sum(bound for bound in bounds if bound is not None) <= MAX_ELEMENTS:
+    if None not in bounds and sum(bound for bound in bounds if bound is not None) <= limit:
         return
     total = 0
     for run in runs(_Reader(lengths, what)):
         values = run.values()
         total += sum(values)
-        if min(values) < 0 or total > MAX_ELEMENTS:
-            raise FormatError(f"{what} claims more than {MAX_ELEMENTS} elements in one stripe, or fewer than none")
+        if min(values) < 0 or total > limit:
+            raise FormatError(f"{what} claim to be more than {limit} in one stripe, or fewer than none")
 
 
 def _runs_of_version_1(reader: _Reader) -> Iterator[_Run]:

@@ -1,0 +1,73 @@
+"""What rotation and rewrap make of key entries: other ciphertext, the same ids, and nothing that the old keys open."""
+
+from __future__ import annotations
+
+import pytest
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import AuthenticationError, KeyIdChangedError, KeyNotFoundError
+from tablecrypt.keys.key_ring import KeyChain, KeyRing
+from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+
+MASTER_KEY, OLD_KEY = "rekeying", "rekeying-old"
+KEY_METADATA = StandardKeyMetadata.generate(16, bytes).with_file_length(100)
+
+
+@pytest.fixture
+def kms() -> MemoryKeyManagementClient:
+    return MemoryKeyManagementClient({"kms.memory.name": "rekeying"}, {MASTER_KEY: bytes(32), OLD_KEY: bytes(range(32))})
+
+
+@pytest.fixture
+def manager(kms: MemoryKeyManagementClient) -> EncryptionManager:
+    return EncryptionManager(kms, MASTER_KEY, now_ms=lambda: 1_700_000_000_000)
+
+
+def test_a_resealed_key_keeps_its_id_and_opens_under_the_new_kek_alone(manager: EncryptionManager) -> None:
+    sealed = manager.seal_manifest_list_key(KEY_METADATA, KeyRing())
+    chain, new_kek = KeyRing(sealed.added).chain(sealed.key_id), manager.new_kek()
+
+    resealed = manager.reseal_manifest_list_key(chain, new_kek)
+
+    assert (resealed.key_id, resealed.encrypted_by_id) == (sealed.key_id, new_kek.key_id)
+    assert manager.open_manifest_list_key(KeyChain(resealed, new_kek)) == KEY_METADATA
+    with pytest.raises(AuthenticationError):
+        manager.open_manifest_list_key(KeyChain(resealed, chain.kek))
+
+
+def test_a_key_that_does_not_open_is_not_resealed(manager: EncryptionManager) -> None:
+    sealed = manager.seal_manifest_list_key(KEY_METADATA, KeyRing())
+    chain = KeyRing(sealed.added).chain(sealed.key_id)
+    other = manager.new_kek()
+    with pytest.raises(AuthenticationError):
+        manager.reseal_manifest_list_key(KeyChain(chain.manifest_list_key, other), other)
+
+
+def test_a_new_kek_is_made_whatever_keks_there_are(manager: EncryptionManager) -> None:
+    first, second = manager.new_kek(), manager.new_kek()
+    assert first.key_id != second.key_id
+    assert manager.usable_kek(KeyRing([first])) == first
+    assert manager.usable_kek(KeyRing()) is None
+
+
+def test_a_rewrapped_kek_is_the_same_kek(manager: EncryptionManager, kms: MemoryKeyManagementClient) -> None:
+    kek = manager.new_kek()
+    rewrapped = manager.rewrap_kek(kek)
+    assert rewrapped.encrypted_key_metadata != kek.encrypted_key_metadata
+    assert (rewrapped.key_id, rewrapped.properties, rewrapped.encrypted_by_id) == (kek.key_id, kek.properties, MASTER_KEY)
+    assert kms.unwrap_key(rewrapped.wrapped_bytes(), MASTER_KEY) == kms.unwrap_key(kek.wrapped_bytes(), MASTER_KEY)
+
+
+def test_a_kek_comes_from_the_master_key_that_is_named_and_from_no_other(
+    manager: EncryptionManager, kms: MemoryKeyManagementClient
+) -> None:
+    kek = EncryptionManager(kms, OLD_KEY, now_ms=lambda: 1_700_000_000_000).new_kek()
+    moved = kek.model_copy(update={"encrypted_by_id": MASTER_KEY})
+    with pytest.raises(AuthenticationError):
+        manager.rewrap_kek(moved)
+    with pytest.raises(KeyNotFoundError):
+        manager.rewrap_kek(moved, from_key_id="nobody")
+    with pytest.raises(KeyIdChangedError):
+        manager.rewrap_kek(kek, from_key_id=OLD_KEY)
+    assert kms.unwrap_key(manager.rewrap_kek(moved, from_key_id=OLD_KEY).wrapped_bytes(), MASTER_KEY)

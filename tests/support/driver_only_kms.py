@@ -1,0 +1,31 @@
+"""AWS KMS for one process alone: what a cluster's executors have that were given no rights to the master key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from tablecrypt.errors import KmsAccessDeniedError
+from tablecrypt.kms.aws import AwsKeyManagementClient
+
+_PROCESS: Final = "test.kms.process"
+
+
+class DriverOnlyKms(AwsKeyManagementClient):
+    """Refuses to unwrap in every process but the one that the properties name."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__(properties)
+        self._process = int(properties[_PROCESS])
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        if os.getpid() != self._process:
+            raise KmsAccessDeniedError(f"this process may not decrypt with {wrapping_key_id}")
+        return super().unwrap_key(wrapped_key, wrapping_key_id)
+
+
+def for_this_process(properties: Mapping[str, str]) -> dict[str, str]:
+    """A catalog's properties, with AWS KMS for this process alone."""
+    kept = {name: value for name, value in properties.items() if name != "encryption.kms-type"}
+    return kept | {"encryption.kms-impl": f"{__name__}.{DriverOnlyKms.__name__}", _PROCESS: str(os.getpid())}
