@@ -6,7 +6,7 @@
                    messages of 1 MiB, on as many threads
     cipher alone   the same messages from memory to memory, without reading anything
 
-Files are local and in the page cache. The ratio is verify's GB/s by raw's; the aim is 0.5 or more. Peak memory is the most that the process
+Files are local and in the page cache. Each figure is the fastest of several rounds, in turn: other work on the machine only slows. The ratio is verify's GB/s by raw's; the aim is 0.5 or more. Peak memory is the most that the process
 ever held, all of Python, PyIceberg and Arrow included; what it held before it began to verify is printed beside it.
 """
 
@@ -16,7 +16,6 @@ import argparse
 import json
 import re
 import secrets
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -138,8 +137,8 @@ def compare(folder: Path, workers: int, rounds: int) -> bool:
         runs.append(verify_elsewhere(folder, workers))
         raws.append(raw_seconds(folder, workers))
         ciphers.append(cipher_seconds(int(runs[0]["bytes"]), workers))
-    length, raw, cipher = runs[0]["bytes"], statistics.median(raws), statistics.median(ciphers)
-    seconds = statistics.median(run["seconds"] for run in runs)
+    length, raw, cipher = runs[0]["bytes"], min(raws), min(ciphers)
+    seconds = min(run["seconds"] for run in runs)
     peak, before = max(run["peak"] for run in runs) / 1e6, max(run["before"] for run in runs) / 1e6
     print(
         f"{workers} workers   verify {length / seconds / 1e9:.2f} GB/s   raw {length / raw / 1e9:.2f} GB/s   ratio {raw / seconds:.2f}   "
@@ -151,7 +150,7 @@ def compare(folder: Path, workers: int, rounds: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description="verify against raw AES-GCM")
     parser.add_argument("--size-mb", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -160,7 +159,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as scratch:
         length = make_table(Path(scratch), arguments.size_mb)
-        print(f"{length / 1e9:.2f} GB, AES-128, median of {arguments.rounds} rounds")
+        print(f"{length / 1e9:.2f} GB, AES-128, the fastest of {arguments.rounds} rounds")
         results = [compare(Path(scratch), workers, arguments.rounds) for workers in sorted({1, arguments.workers})]
         met = all(results)
     print(f"aim: {AIM} of raw, {MEMORY_AIM_MB} MB: {'met' if met else 'MISSED'}")

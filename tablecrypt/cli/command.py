@@ -27,7 +27,12 @@ def _show_version(context: click.Context, parameter: click.Parameter, value: boo
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="tablecrypt VERB --help tells more about each, with examples. Exit codes: 0 done, 1 something was found, 2 refused.",
 )
-@click.option("--catalog", "catalog_name", metavar="NAME", help="The catalog, as .pyiceberg.yaml or the environment configures it.")
+@click.option(
+    "--catalog",
+    "catalog_name",
+    metavar="NAME",
+    help="The catalog, as .pyiceberg.yaml or the environment configures it; else the default one.",
+)
 @click.option(
     "--property",
     "-p",

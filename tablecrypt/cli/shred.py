@@ -24,12 +24,24 @@ from tablecrypt.errors import ConfigurationError
 @table_argument
 @click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="A snapshot, in the table or expired; repeatable.")
 @click.option("--whole-table", metavar="NAME", help="Shred all of it: say the table's name once more.")
+@click.option(
+    "--replace-heads",
+    is_flag=True,
+    help="Put the same rows in the place of heads that hold keys of files they deleted, and shred those too.",
+)
 @yes_option
 @dry_run_option
 @json_option
 @pass_settings
 def shred(
-    settings: Settings, table: str, snapshots: tuple[int, ...], whole_table: str | None, yes: bool, dry_run: bool, as_json: bool
+    settings: Settings,
+    table: str,
+    snapshots: tuple[int, ...],
+    whole_table: str | None,
+    replace_heads: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Destroy the keys of snapshots, or of a whole table.
 
@@ -46,4 +58,5 @@ def shred(
     if not dry_run:
         what = f"{len(snapshots)} snapshots of {table}" if snapshots else f"all of {table}"
         confirm(f"The keys of {what} will be destroyed for good. Go on?", yes)
-    show(destroy(settings.table(table), list(snapshots) or None, confirm=whole_table or "", dry_run=dry_run), as_json)
+    found = destroy(settings.table(table), list(snapshots) or None, confirm=whole_table or "", replace_heads=replace_heads, dry_run=dry_run)
+    show(found, as_json)

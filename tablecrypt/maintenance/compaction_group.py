@@ -43,7 +43,7 @@ from tablecrypt.table.write import write_data_files
 
 _LANES: Final = 2
 _LANE_DEPTH: Final = 4
-_READ_AHEAD: Final = 32 * 1024 * 1024
+_READ_AHEAD: Final = 16 * 1024 * 1024
 _KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
 
 

@@ -12,7 +12,7 @@ Nothing is believed that does not open: the KMS authenticates a KEK, the KEK a m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyChain, KeyRing
 from tablecrypt.maintenance.key_commit import added_keys, commit_keys, encrypted_metadata_of, name_of, newest, replaced_key, table_io
@@ -84,7 +84,7 @@ def rescue(table: Table, metadata: str | Sequence[str] | None = None, expire_los
     Raises:
         ConfigurationError: the table is not encrypted, or a given file is not metadata of this table.
         KeyNotFoundError: the key of a snapshot is nowhere, and `expire_lost` is not set or a branch or tag needs it; nothing has changed.
-        KmsError: the KMS refused; nothing has changed.
+        KmsError: the KMS was not reached, or refused a key without which a snapshot does not open; nothing has changed.
         CommitFailedException: others committed too often meanwhile; nothing has changed.
     """
     given = [metadata] if isinstance(metadata, str) else list(metadata or ())
@@ -108,9 +108,9 @@ def rescue(table: Table, metadata: str | Sequence[str] | None = None, expire_los
 def _plan(table: EncryptedTable, given: list[str], expire_lost: bool) -> _Plan:
     current = encrypted_metadata_of(table)
     plan = _Plan()
-    candidates = _Candidates(table)
-    broken = _broken(table)
-    sources = _sources(table, given)
+    opener = _Opener(table)
+    broken = opener.broken()
+    candidates, sources = _Candidates(opener, current), _sources(table, given)
     while broken and (source := next(sources, None)) is not None:
         if source.metadata is None:
             plan.unreadable[source.location] = source.problem
@@ -123,8 +123,10 @@ def _plan(table: EncryptedTable, given: list[str], expire_lost: bool) -> _Plan:
         plan.snapshots += found
         plan.entries |= {entry.key_id: entry for chain in found.values() for entry in (chain.kek, chain.manifest_list_key)}
         broken = [snapshot for snapshot in broken if snapshot.snapshot_id not in found]
-    plan.damaged = [each.snapshot_id for each in broken if _opens(table, current.key_ring, str(each.key_id))]
+    plan.damaged = [each.snapshot_id for each in broken if opener.opens(current.key_ring, str(each.key_id))]
     plan.lost = lost = [each for each in broken if each.snapshot_id not in plan.damaged]
+    if lost and opener.refusal is not None:
+        raise opener.refusal
     _refuse_to_lose(table, lost, expire_lost)
     known = {entry.key_id: entry for entry in current.encryption_keys}
     plan.entries = {key_id: entry for key_id, entry in plan.entries.items() if known.get(key_id) != entry}
@@ -134,28 +136,45 @@ def _plan(table: EncryptedTable, given: list[str], expire_lost: bool) -> _Plan:
     return plan
 
 
-def _broken(table: EncryptedTable) -> list[EncryptedSnapshot]:
-    """Return the snapshots that have a key-id and whose manifest lists do not open."""
-    metadata = encrypted_metadata_of(table)
-    snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.key_id is not None]
-    read = ExecutorFactory.get_or_create().map(lambda snapshot: _reads(table, snapshot, metadata.key_ring), snapshots)
-    return [snapshot for snapshot, is_read in zip(snapshots, read, strict=True) if not is_read]
+class _Opener:
+    """Tries keys on the snapshots of one table.
 
+    Attributes:
+        refusal: what the KMS said when it refused a key. An old version of the master key may be gone, or a permission may be missing:
+            that is told apart by whether every snapshot opens in the end.
+    """
 
-def _reads(table: EncryptedTable, snapshot: EncryptedSnapshot, ring: KeyRing) -> bool:
-    try:
-        snapshot.model_copy().bind(ring).manifests(table.io)
-    except (*_DOES_NOT_OPEN, FileNotFoundError):
-        return False
-    return True
+    def __init__(self, table: EncryptedTable) -> None:
+        self._table = table
+        self.refusal: KmsError | None = None
 
+    def broken(self) -> list[EncryptedSnapshot]:
+        """Return the snapshots that have a key-id and whose manifest lists do not open."""
+        metadata = encrypted_metadata_of(self._table)
+        ring = metadata.key_ring
+        snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.key_id is not None]
+        read = ExecutorFactory.get_or_create().map(lambda snapshot: self.reads(snapshot, ring), snapshots)
+        return [snapshot for snapshot, is_read in zip(snapshots, read, strict=True) if not is_read]
 
-def _opens(table: EncryptedTable, ring: KeyRing, key_id: str) -> bool:
-    try:
-        table_io(table).manager.open_manifest_list_key(ring.chain(key_id))
-    except _DOES_NOT_OPEN:
-        return False
-    return True
+    def reads(self, snapshot: EncryptedSnapshot, ring: KeyRing) -> bool:
+        """Whether a snapshot's manifest list opens with these keys, and is this snapshot's."""
+        return self._succeeds(lambda: snapshot.model_copy().bind(ring).manifests(self._table.io))
+
+    def opens(self, ring: KeyRing, key_id: str) -> bool:
+        """Whether a manifest-list key opens under its KEK, whatever it opens in turn."""
+        return self._succeeds(lambda: table_io(self._table).manager.open_manifest_list_key(ring.chain(key_id)))
+
+    def _succeeds(self, attempt: Callable[[], object]) -> bool:
+        try:
+            attempt()
+        except (*_DOES_NOT_OPEN, FileNotFoundError):
+            return False
+        except KmsError as error:
+            if error.retryable:
+                raise
+            self.refusal = error
+            return False
+        return True
 
 
 def _sources(table: EncryptedTable, given: list[str]) -> Iterator[OlderMetadata]:
@@ -186,10 +205,10 @@ def _refuse_to_lose(table: EncryptedTable, lost: list[EncryptedSnapshot], expire
 class _Candidates:
     """Every entry that the current metadata and the sources so far have for an id."""
 
-    def __init__(self, table: EncryptedTable) -> None:
-        self._table = table
+    def __init__(self, opener: _Opener, current: EncryptedTableMetadata) -> None:
+        self._opener = opener
         self._entries: dict[str, list[EncryptedKey]] = {}
-        self.add(encrypted_metadata_of(table))
+        self.add(current)
 
     def add(self, metadata: EncryptedTableMetadata) -> None:
         """Take over the entries of a metadata file."""
@@ -202,6 +221,6 @@ class _Candidates:
         """Return the keys that open a snapshot's manifest list; None where no two of the entries do."""
         for key in self._entries.get(snapshot.key_id or "", ()):
             for kek in self._entries.get(key.encrypted_by_id or "", ()):
-                if _reads(self._table, snapshot, KeyRing([kek, key])):
+                if self._opener.reads(snapshot, KeyRing([kek, key])):
                     return KeyChain(key, kek)
         return None

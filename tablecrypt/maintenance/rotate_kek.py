@@ -79,9 +79,10 @@ class Rotator:
         metadata, manager = encrypted_metadata_of(table), table_io(table).manager
         if not metadata.encryption_keys:
             return Rotation()
-        check_snapshots_have_keys(metadata)
+        snapshots = list(metadata.snapshots if kept is None else kept)
+        check_snapshots_have_keys(metadata.model_copy(update={"snapshots": snapshots}))
         ring = metadata.key_ring
-        needed = _key_ids(metadata.snapshots if kept is None else kept)
+        needed = _key_ids(snapshots)
         old_keks = tuple(kek.key_id for kek in ring.keks if kek != self._new_kek)
         pruned = tuple(key.key_id for key in metadata.encryption_keys if not key.is_kek and key.key_id not in needed)
         if not needed:

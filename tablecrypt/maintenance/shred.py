@@ -137,6 +137,7 @@ class _Shredding:
         self._table = table
         self._doomed = doomed
         self._dead: set[str] = set()
+        self._gone: set[int] = set()
         self._asked: tuple[int, ...] = ()
         self._expired_before: tuple[int, ...] = ()
         self._rotator = Rotator()
@@ -167,6 +168,8 @@ class _Shredding:
         scrubbed = Scrubbed()
         for _ in range(_ROUNDS):
             commit_keys(self._table, self._plan)
+            # What comes into a table that was shredded whole is new, and stays.
+            self._doomed = frozenset(self._gone) if self._doomed is None else self._doomed
             fresh = newest(self._table)
             again = scrub(fresh, self._dead - {kek.key_id for kek in encrypted_metadata_of(fresh).key_ring.keks})
             scrubbed.rewritten += [each for each in again.rewritten if each not in scrubbed.rewritten]
@@ -206,6 +209,7 @@ class _Shredding:
         gone = [snapshot.snapshot_id for snapshot in current.snapshots if self._is_doomed(snapshot)]
         if not gone and not self._dead & {kek.key_id for kek in current.key_ring.keks}:
             return _Plan(())
+        self._gone |= set(gone)
         removed = (cast(TableUpdate, RemoveSnapshotsUpdate(snapshot_ids=gone)),) if gone else ()
         live = self._live(current)
         if not live:

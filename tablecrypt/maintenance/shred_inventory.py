@@ -17,7 +17,7 @@ from typing import Final
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.errors import AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
+from tablecrypt.errors import AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsError, PlaintextRefusedError
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.manifests.manifest_reader import read_entries
 from tablecrypt.table.metadata import EncryptedSnapshot
@@ -82,6 +82,12 @@ class InventoryTaker:
             try:
                 entries = self._entries_of(snapshot)
             except _OUT_OF_REACH:
+                unknown.append(snapshot.snapshot_id)
+                continue
+            except KmsError as error:
+                # An old metadata file may hold a KEK as a version of the master key wrapped it that is gone since.
+                if error.retryable:
+                    raise
                 unknown.append(snapshot.snapshot_id)
                 continue
             of_doomed.update({entry.data_file.file_path: None for entry in entries if entry.status != ManifestEntryStatus.DELETED})

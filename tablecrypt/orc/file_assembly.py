@@ -18,7 +18,7 @@ from typing import Final
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.column_plan import ColumnPlan
 from tablecrypt.orc.keys import KeyProvider
-from tablecrypt.orc.messages import Encryption, Mask, Stream, StreamKind, StripeInformation, Variant
+from tablecrypt.orc.messages import Encryption, MaskDescription, Stream, StreamKind, StripeInformation, Variant
 from tablecrypt.orc.protobuf import Field, Message, blob_field, encode, integer_field
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.statistics import merge_statistics
@@ -123,7 +123,7 @@ class FileAssembly:
 
     def _footer(self, tail: Tail, contents_length: int, statistics: list[bytes], variants: list[Variant]) -> list[Field]:
         encryption = Encryption(
-            masks=tuple(Mask(mask.name, mask.parameters, columns).encode() for mask, columns in self._plan.described),
+            masks=tuple(MaskDescription(mask.name, mask.parameters, columns).encode() for mask, columns in self._plan.described),
             keys=tuple(self._masters.values()),
             variants=tuple(variants),
             provider=self._provider_kind,

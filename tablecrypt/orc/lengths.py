@@ -20,8 +20,7 @@ Specification: Apache ORC v1, "Run Length Encoding".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.protobuf import parse_varint
@@ -37,8 +36,7 @@ _DIRECT: Final = 1
 _PATCHED_BASE: Final = 2
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(NamedTuple):
     """A run's values, and a bound for their sum; None where some might be negative."""
 
     bound: int | None
@@ -62,6 +60,12 @@ class _Reader:
             raise FormatError(f"{self.what} ends inside a run")
         self._position += length
         return taken
+
+    def byte(self) -> int:
+        if self._position >= len(self._data):
+            raise FormatError(f"{self.what} ends inside a run")
+        self._position += 1
+        return self._data[self._position - 1]
 
     def number(self, length: int) -> int:
         return int.from_bytes(self.take(length), "big")
@@ -90,7 +94,7 @@ def check_lengths(lengths: bytes, version: int, limit: int, what: str) -> None:
 
 def _runs_of_version_1(reader: _Reader) -> Iterator[_Run]:
     while not reader.at_end():
-        control = reader.number(1)
+        control = reader.byte()
         if control >= 128:
             literals = [reader.varint() for _ in range(256 - control)]
             yield _Run(sum(literals), literals.copy)
@@ -101,14 +105,14 @@ def _runs_of_version_1(reader: _Reader) -> Iterator[_Run]:
 
 def _runs_of_version_2(reader: _Reader) -> Iterator[_Run]:
     while not reader.at_end():
-        first = reader.number(1)
+        first = reader.byte()
         kind = first >> 6
         if kind == _SHORT_REPEAT:
             value = reader.number((first >> 3 & 7) + 1)
             yield _equal_steps(value, 0, (first & 7) + 3)
             continue
         code = first >> 1 & 0x1F
-        count = ((first & 1) << 8 | reader.number(1)) + 1
+        count = ((first & 1) << 8 | reader.byte()) + 1
         if kind == _DIRECT:
             yield _direct(reader, _WIDTHS[code], count)
         elif kind == _PATCHED_BASE:
@@ -128,7 +132,7 @@ def _direct(reader: _Reader, width: int, count: int) -> _Run:
 
 
 def _patched_base(reader: _Reader, width: int, count: int) -> _Run:
-    third, fourth = reader.number(1), reader.number(1)
+    third, fourth = reader.byte(), reader.byte()
     base_length, patch_width = (third >> 5) + 1, _WIDTHS[third & 0x1F]
     gap_width, patches = (fourth >> 5) + 1, fourth & 0x1F
     base = reader.number(base_length)

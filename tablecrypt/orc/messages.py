@@ -160,7 +160,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Mask:
+class MaskDescription:
     """How the unencrypted copy of some columns was made, for information."""
 
     name: str

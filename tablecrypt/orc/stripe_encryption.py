@@ -22,9 +22,9 @@ from tablecrypt.orc.column_plan import ColumnPlan
 from tablecrypt.orc.compression import Compression
 from tablecrypt.orc.keys import LocalKey
 from tablecrypt.orc.messages import Stream, StreamGroup, StreamKind, StripeFooter, StripeInformation
-from tablecrypt.orc.plain_view import UNENCRYPTED, place_streams
 from tablecrypt.orc.source import Source
 from tablecrypt.orc.stream_cipher import crypt_stream
+from tablecrypt.orc.stream_places import UNENCRYPTED, place_streams
 from tablecrypt.orc.tail import Stripe, Tail
 
 FIRST_STRIPE_ID: Final = 1

@@ -22,9 +22,9 @@ from tablecrypt.orc.column_keys import ColumnKeys
 from tablecrypt.orc.keys import KeyProvider
 from tablecrypt.orc.manifest import FileDigest, ManifestWriter
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS
-from tablecrypt.orc.plain_view import UNENCRYPTED, place_streams
 from tablecrypt.orc.reader import DecodedFile, checked_source
 from tablecrypt.orc.source import FileSource, Source
+from tablecrypt.orc.stream_places import UNENCRYPTED, place_streams
 from tablecrypt.orc.tail import MAGIC, Tail, read_tail
 
 _PIECE: Final = 8 * 1024 * 1024

@@ -167,14 +167,14 @@ class ModuleCipher:
             raise TamperedFileError(self._location, self._refusal(what)) from None
         return plaintext
 
-    def authenticate(self, suffix: bytes, framed: memoryview, what: str, scratch: bytearray) -> None:
+    def authenticate(self, suffix: bytes, framed: memoryview, what: str, scratch: memoryview) -> None:
         """Do as `open`, but keep nothing: `scratch`, at least as long as the plaintext, is overwritten with it."""
         nonce = bytes(framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH])
-        with memoryview(scratch) as view, view[: framed.nbytes - GCM_OVERHEAD] as target:
-            try:
-                self._gcm.decrypt_into(nonce, framed[LENGTH_BYTES + NONCE_LENGTH :], self._aad_base + suffix, target)
-            except InvalidTag:
-                raise TamperedFileError(self._location, self._refusal(what)) from None
+        target = scratch[: framed.nbytes - GCM_OVERHEAD]
+        try:
+            self._gcm.decrypt_into(nonce, framed[LENGTH_BYTES + NONCE_LENGTH :], self._aad_base + suffix, target)
+        except InvalidTag:
+            raise TamperedFileError(self._location, self._refusal(what)) from None
 
     def open_page(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
         """Return the body of a page, which in AES_GCM_CTR_V1 is not authenticated."""

@@ -33,16 +33,17 @@ def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[ModuleTyp
         cipher: the chunk's.
     """
     window, place = Window(chunk.source, chunk.pages), chunk.place
-    scratch = bytearray()
+    scratch = memoryview(bytearray())
     number = 0
     while window.left:
         is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
         for module_type in _DICTIONARY if is_dictionary else _DATA:
             what = place.describe(module_type, number)
             length = sealed_length(window.peek(LENGTH_BYTES), window.left, what, chunk.location)
-            framed, _ = window.take(length)
+            framed = window.peek(length)
+            window.position += length
             if len(scratch) < length - GCM_OVERHEAD:
-                scratch = bytearray(length - GCM_OVERHEAD)
+                scratch = memoryview(bytearray(length - GCM_OVERHEAD))
             cipher.authenticate(place.suffix(module_type, number), framed, what, scratch)
             yield module_type
         number += not is_dictionary

@@ -11,7 +11,6 @@ the job key.
 
 from __future__ import annotations
 
-import logging
 import pickle
 import struct
 import uuid
@@ -30,11 +29,10 @@ from tablecrypt.spark.positions import FilePositions, decode_positions, encode_p
 from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, Role
 from tablecrypt.spark.tables import TableAccess
 from tablecrypt.table.data_keys import DataKeySource, FreshKeys
+from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.write import write_data_files
-
-logger = logging.getLogger(__name__)
 
 RESULT_SCHEMA: Final = "task long, sealed binary"
 _ARROW_RESULT_SCHEMA: Final = pa.schema([("task", pa.int64()), ("sealed", pa.binary())])
@@ -116,11 +114,7 @@ def collected(rows: Iterable[Any]) -> list[tuple[int, bytes]]:
 
 def delete_files(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:
     """Delete files of a write that failed, as far as the store lets it be."""
-    for file in files:
-        try:
-            io.delete(file.file_path)
-        except Exception as error:  # noqa: BLE001  the error that brought us here is the one to raise
-            logger.warning("could not delete %s of a failed write: %s", file.file_path, type(error).__name__)
+    delete_written(io, [file.file_path for file in files])
 
 
 @contextmanager

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LENGTH: Final = struct.Struct("<Q")
-_READ_AHEAD: Final = 32 * 1024 * 1024
+_READ_AHEAD: Final = 16 * 1024 * 1024
 
 
 def rewrite_without(spark: SparkSession, located: LocatedTable, marked: Sequence[tuple[EncryptedFileScanTask, BitMap64]]) -> list[DataFile]:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _PARTITION: Final = "__tablecrypt_partition"
-_READ_AHEAD: Final = 32 * 1024 * 1024
+_READ_AHEAD: Final = 16 * 1024 * 1024
 _LINEAGE_NAMES: Final = tuple(field.name for field in LINEAGE_FIELDS)
 
 

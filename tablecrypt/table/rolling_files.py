@@ -46,7 +46,7 @@ class _Rows:
 
     def take_combined(self) -> list[pa.RecordBatch]:
         """Return the rows in one batch, which is brought into the file's columns faster than many, and hold the many no longer."""
-        combined = pa.Table.from_batches(self.batches).combine_chunks().to_batches()
+        combined: list[pa.RecordBatch] = pa.Table.from_batches(self.batches).combine_chunks().to_batches()
         self.batches.clear()
         return combined
 

@@ -22,6 +22,7 @@ from tablecrypt.errors import KmsAccessDeniedError
 from tablecrypt.maintenance import audit, migrate, reencrypt, rotate_kek, verify
 from tablecrypt.maintenance.audit import Audit, Finding, FindingKind, Severity
 from tablecrypt.maintenance.audit.keys import file_key_findings
+from tablecrypt.maintenance.audit.metadata_files import look_at_older
 from tablecrypt.maintenance.progress import Progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedInMemoryCatalog, EncryptedSqlCatalog
@@ -378,6 +379,19 @@ def test_older_metadata_may_hold_anything(table: Table, content: bytes, kind: Fi
     ]
 
 
+def test_of_very_many_metadata_files_the_oldest_and_the_newest_are_read(table: Table) -> None:
+    names = [f"0010{number}-x.metadata.json" for number in range(6)]
+    for name in names:
+        (folder_of(table) / "metadata" / name).write_text("{")
+    locations = [f"{table.location()}/metadata/{name}" for name in names]
+
+    found = look_at_older(table.metadata, locations, table.io, limit=4).findings
+
+    read = [path_of(finding.where).name for finding in found if finding.kind == FindingKind.UNOPENED]
+    assert read == [*names[:2], *names[-2:]]
+    assert [finding.kind for finding in found if finding.kind != FindingKind.UNOPENED] == [FindingKind.NOT_READ]
+
+
 def test_keys_in_older_metadata_that_the_table_has_no_more_are_told(aws: AwsServer, warehouse: Path) -> None:
     table = maintained_table(encrypted_sql_catalog(warehouse, aws))
     rotate_kek(table)
@@ -385,6 +399,14 @@ def test_keys_in_older_metadata_that_the_table_has_no_more_are_told(aws: AwsServ
     (finding,) = audit(table.catalog.load_table("db.rows")).findings
 
     assert finding.kind == FindingKind.STALE_KEYS
+
+
+def test_what_was_committed_after_the_table_was_loaded_is_no_older_metadata(aws: AwsServer, warehouse: Path) -> None:
+    table = maintained_table(encrypted_sql_catalog(warehouse, aws))
+    before = table.catalog.load_table("db.rows")
+    table.append(rows(500))
+
+    assert kinds(audit(before)) == {FindingKind.ORPHANS}
 
 
 def test_partition_values_in_summaries_are_told(aws: AwsServer, warehouse: Path) -> None:

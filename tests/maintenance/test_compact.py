@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -17,7 +16,6 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.maintenance import compaction
 from tablecrypt.maintenance.compact import compact
 from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.maintenance.progress import Progress
@@ -500,12 +498,21 @@ def test_a_plain_table_is_refused(warehouse: Path, aws: AwsServer) -> None:
         compact(plain)
 
 
-def test_the_result_names_no_key(new_table: NewTable) -> None:
+def test_the_result_is_plain_values(new_table: NewTable) -> None:
     table = new_table()
     fill(table)
 
     done = compact(table)
 
-    assert done.as_dict()["table"] == "db.rows"
-    assert compaction.VERB == "compact"
-    assert pc.sum(table.refresh().scan().to_arrow()["id"]).as_py() == sum(range(60))
+    assert done.as_dict() == {
+        "table": "db.rows",
+        "dry_run": False,
+        "groups": 2,
+        "rewritten_files": 12,
+        "rewritten_bytes": done.rewritten_bytes,
+        "added_files": 2,
+        "added_bytes": done.added_bytes,
+        "removed_delete_files": 0,
+        "snapshot_ids": list(done.snapshot_ids),
+        "conflicts": [],
+    }

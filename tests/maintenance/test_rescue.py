@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from moto.kms.models import kms_backends
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError
 from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.maintenance import rescue, rotate_kek
+from tablecrypt.maintenance import rescue, rewrap, rotate_kek
 from tablecrypt.maintenance.key_commit import removed_keys
-from tests.support.aws import AwsServer
+from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.key_tables import keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 
@@ -210,6 +212,30 @@ def test_a_lost_snapshot_that_a_branch_points_to_is_never_removed(table: Table) 
             path.unlink()
     with pytest.raises(KeyNotFoundError, match=r"\(main\)"):
         rescue(broken, expire_lost=True)
+
+
+def test_a_kek_whose_old_wrapping_the_kms_refuses_is_found_as_it_was_rewrapped(tmp_path: Path, aws: AwsServer) -> None:
+    """Older files hold a KEK as several versions of the master key wrapped it, of which one is gone."""
+    alias, old = f"alias/rescue-{uuid.uuid4()}", aws.new_key()
+    aws.kms.create_alias(AliasName=alias, TargetKeyId=old)
+    table = table_with_history(encrypted_sql_catalog(tmp_path, aws, {"encryption.kms.cache-ttl-ms": "0"}), "db.t", alias)
+    before, first = state(table), table.metadata_location
+    aws.kms.update_alias(AliasName=alias, TargetKeyId=aws.new_key())
+    rewrap(table, from_key_id=old)
+    del kms_backends[ACCOUNT][REGION].keys[old]
+    broken = rewritten(table, nothing)
+
+    result = rescue(broken, metadata=first)
+
+    assert state(broken) == before
+    assert first not in result.found_in
+    for path in (Path(table.location().removeprefix("file://")) / "metadata").glob("*.metadata.json"):
+        if path.name not in {Path(first).name, Path(broken.metadata_location).name}:
+            path.unlink()
+    lost = rewritten(broken, nothing, "00199-00000000-0000-4000-8000-000000000000")
+    (Path(table.location().removeprefix("file://")) / "metadata" / Path(broken.metadata_location).name).unlink(missing_ok=True)
+    with pytest.raises(KmsError):
+        rescue(lost, metadata=first, expire_lost=True)
 
 
 def test_a_dry_run_says_what_would_come_back(table: Table) -> None:

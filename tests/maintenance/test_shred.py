@@ -5,16 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from moto.kms.models import kms_backends
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
-from tablecrypt.maintenance import remove_orphan_files, rescue, shred
+from tablecrypt.maintenance import remove_orphan_files, rescue, rewrap, shred
 from tablecrypt.maintenance.older_metadata import older_metadata
-from tests.support.aws import AwsServer
+from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 
@@ -182,6 +184,59 @@ def test_the_whole_table_goes_and_can_be_written_anew(table: Table) -> None:
     old = register(table, yesterday)
     with pytest.raises(KeyNotFoundError):
         old.scan().to_arrow()
+
+
+def test_what_comes_into_a_table_that_was_shredded_whole_stays(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tablecrypt.maintenance import shred as shred_verb
+    from tablecrypt.maintenance import shred_metadata
+
+    scrub, other = shred_metadata.scrub, table.catalog.load_table("db.t")
+    came_in: list[Table] = []
+
+    def overtaken(fresh: object, dead: object) -> object:
+        if not came_in:
+            came_in.append(other.refresh())
+            other.append(rows(300))
+        return scrub(fresh, dead)  # type: ignore[arg-type]
+
+    monkeypatch.setitem(shred_verb.__globals__, "scrub", overtaken)
+
+    shred(table, confirm="db.t")
+
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(300, 320))
+    assert len(table.snapshots()) == 1
+
+
+def test_snapshots_whose_old_keks_the_kms_refuses_are_shredded_unseen(tmp_path: Path, aws: AwsServer) -> None:
+    alias, old = f"alias/shred-{uuid.uuid4()}", aws.new_key()
+    aws.kms.create_alias(AliasName=alias, TargetKeyId=old)
+    table = table_with_history(encrypted_sql_catalog(tmp_path, aws, {"encryption.kms.cache-ttl-ms": "0"}), "db.t", alias)
+    doomed = old_snapshots(table)
+    table.maintenance.expire_snapshots().by_ids(doomed).commit()
+    aws.kms.update_alias(AliasName=alias, TargetKeyId=aws.new_key())
+    rewrap(table, from_key_id=old)
+    del kms_backends[ACCOUNT][REGION].keys[old]
+
+    result = shred(table, doomed)
+
+    assert set(result.unknown) == set(doomed)
+    assert result.is_complete
+    assert len(state(table)) == 2
+
+
+def test_a_doomed_snapshot_whose_key_is_lost_already_does_not_stand_in_the_way(table: Table) -> None:
+    doomed = old_snapshots(table)
+    metadata = metadata_of(table)
+    lost = next(each.key_id for each in metadata.snapshots if each.snapshot_id == doomed[0])
+    kept = [key for key in metadata.encryption_keys if key.key_id != lost]
+    location = f"{table.location()}/metadata/00099-00000000-0000-4000-8000-000000000000.metadata.json"
+    with table.io.sealed_output(location).create() as stream:  # type: ignore[attr-defined]
+        stream.write(metadata.model_copy(update={"encryption_keys": kept}).model_dump_json().encode())
+    broken = register(table, location)
+
+    shred(broken, doomed)
+
+    assert len(state(broken)) == 2
 
 
 def test_shredded_files_are_orphans_afterwards(table: Table) -> None:

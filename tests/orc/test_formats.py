@@ -18,7 +18,6 @@ from tablecrypt.orc import compression as compression_module
 from tablecrypt.orc.compression import Compression, CompressionKind
 from tablecrypt.orc.lengths import check_lengths
 from tablecrypt.orc.messages import StreamKind
-from tablecrypt.orc.plain_view import place_streams
 from tablecrypt.orc.protobuf import (
     BYTES,
     FIXED32,
@@ -35,6 +34,7 @@ from tablecrypt.orc.schema import Schema
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.statistics import merge_statistics
 from tablecrypt.orc.stream_cipher import MAX_COLUMN, MAX_STRIPE_ID, crypt_stream, stream_iv
+from tablecrypt.orc.stream_places import place_streams
 from tablecrypt.orc.tail import Tail, read_tail
 from tests.support.orc_files import CODECS, sample_rows
 

@@ -19,6 +19,8 @@ from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
 from tests.support.orc_files import CODECS, encrypted, local_keys, repeatable_keys, sample_rows
 
+pytestmark = pytest.mark.slow
+
 ROWS = sample_rows(40).drop_columns(["small", "big", "real", "raw"])
 ENCRYPT = {"pii": ["text", "home.zip"], "pii256": ["tags"]}
 FILES = [encrypted(ROWS, ENCRYPT, repeatable_keys(), compression=codec, stripe_size=3_000) for codec in CODECS]
@@ -79,7 +81,7 @@ def test_changed_bytes_are_refused_or_read(whole: bytes, data: st.DataObject) ->
     refused_or_read(bytes(changed))
 
 
-@settings(max_examples=150)
+@settings(max_examples=120)
 @given(st.sampled_from(FILES), st.data())
 def test_overwritten_ranges_are_refused_or_read(whole: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(whole) - 1))

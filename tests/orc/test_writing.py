@@ -16,8 +16,8 @@ from tablecrypt import orc
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.orc.column_keys import ColumnKeys
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS, StreamKind
-from tablecrypt.orc.plain_view import UNENCRYPTED, place_streams
 from tablecrypt.orc.source import FileSource
+from tablecrypt.orc.stream_places import UNENCRYPTED, place_streams
 from tablecrypt.orc.tail import Tail, read_tail
 from tests.support.orc_files import CODECS, EVERY_COLUMN, encrypted, local_keys, same_rows, sample_rows, visible_parts
 from tests.support.plaintext import CANARY
@@ -229,7 +229,7 @@ def test_a_stripe_is_written_before_the_rows_of_the_next_are_taken() -> None:
     assert same_rows(orc.read_table(sink.data, local_keys()), pa.concat_tables(source.tables))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(1, 4_000))
 def test_slices_and_chunks_make_no_difference(start: int, length: int, stripe_size: int) -> None:
     whole = pa.concat_tables([sample_rows(30), sample_rows(40, 30), sample_rows(10, 70)])

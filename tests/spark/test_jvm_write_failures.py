@@ -174,6 +174,10 @@ def test_a_location_provider_of_the_tables_own_says_where_files_go(spark: SparkS
         transaction.set_properties({"tests.sideways": "//"})
     with pytest.raises(Exception, match="Hadoop would read its location as another path"):
         tcs.write_table(source(spark), name, path="jvm", catalog_properties=lake.properties)
+    with table.transaction() as transaction:
+        transaction.set_properties({"tests.sideways": "/same/"})
+    with pytest.raises(Exception, match="it has to end with that name"):
+        tcs.write_table(source(spark), name, path="jvm", catalog_properties=lake.properties)
     assert len(stored(lake)) == len(files_of(table)) == 2
 
 
@@ -184,6 +188,8 @@ class Sideways(SimpleLocationProvider):
         how = self.table_properties.get("tests.sideways", "")
         if how == "broken":
             raise RuntimeError(f"no place for {data_file_name}")
+        if how == "/same/":
+            return f"{self.data_path}/same.parquet"
         return f"{self.data_path}{how}/sideways/{data_file_name}"
 
 

@@ -199,7 +199,7 @@ def test_a_place_is_given_once_to_one_attempt() -> None:
     for location, task, attempt in ((LOCATION, 3, 18), (LOCATION, 2, 17), (LOCATION + "x", 3, 17)):
         with pytest.raises(AuthenticationError, match="was not given a place for"):
             places.check_was_given(location, task, attempt)
-    with pytest.raises(ConfigurationError, match="gave it twice"):
+    with pytest.raises(ConfigurationError, match="it has to end with that name, once"):
         places.place(question)
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tablecrypt.orc import LocalKeys, write_table
-from tablecrypt.orc.plain_view import UNENCRYPTED, place_streams
 from tablecrypt.orc.source import FileSource
+from tablecrypt.orc.stream_places import UNENCRYPTED, place_streams
 from tablecrypt.orc.tail import read_tail
 from tests.support.plaintext import CANARY
 

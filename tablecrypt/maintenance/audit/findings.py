@@ -107,7 +107,12 @@ class FindingKind(Enum):
     KEK_PAST_LIFE = _Meaning("kek-past-life", Severity.WARNING, "KEK is past its life", "Rotate the KEK.")
     DEK_PAST_LIFE = _Meaning("dek-past-life", Severity.WARNING, "Data keys are past their life", "Re-encrypt these files.")
     SHORT_KEY = _Meaning("short-key", Severity.WARNING, "Keys are shorter than the table asks for", "Re-encrypt these files.")
-    NOT_READ = _Meaning("not-read", Severity.WARNING, "Not all metadata files were read", "Expire old metadata, or raise the limit.")
+    NOT_READ = _Meaning(
+        "not-read",
+        Severity.WARNING,
+        "Not all metadata files were read",
+        "Delete old metadata files that nothing needs: write.metadata.delete-after-commit.enabled does.",
+    )
     KEK_RETIRED = _Meaning(
         "kek-retired", Severity.INFO, "KEK that only opens", "Rotate the KEK to be rid of it before its three years end."
     )
@@ -124,7 +129,9 @@ class FindingKind(Enum):
     UNFINISHED_VERB = _Meaning(
         "unfinished-verb", Severity.INFO, "Journal of a verb that has not ended", "If it is not under way, run the verb again: it goes on."
     )
-    ORPHANS = _Meaning("orphans", Severity.INFO, "Encrypted files that the table does not know", "Remove orphan files.")
+    ORPHANS = _Meaning(
+        "orphans", Severity.INFO, "Encrypted files that the table does not know", "Remove orphan files, but for those of writes under way."
+    )
     NO_LENGTH = _Meaning(
         "no-length", Severity.INFO, "Key metadata without a length", "A file cut between two blocks would go unnoticed: re-encrypt."
     )

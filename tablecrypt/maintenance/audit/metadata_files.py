@@ -4,7 +4,8 @@
     another encryption.key-id, another table-uuid        somebody edited or exchanged it
     encryption-keys that the table has no more           whoever may use the master key can still open what they open
 
-A metadata file is plaintext by specification. It is read whole, so only so many of them are: the newest by their names.
+A metadata file is plaintext by specification. It is read whole, so only so many of them are: by their names the oldest, which may be from
+before encryption, and the newest.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import read_metadata_file
 
-MAX_READ: Final = 1000
+MAX_READ: Final = 200
 _THREADS: Final = 16
 
 
@@ -46,23 +47,27 @@ def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO,
         io: the store's own FileIO.
         limit: how many are read.
     """
-    wanted = sorted(set(locations), reverse=True)
+    wanted = sorted(set(locations))
     findings: list[Finding] = []
     if len(wanted) > limit:
-        findings.append(Finding(FindingKind.NOT_READ, "metadata", f"{len(wanted)} older metadata files, of which {limit} were read"))
+        message = f"{len(wanted)} older metadata files, of which the oldest and the newest were read, {limit} in all"
+        findings.append(Finding(FindingKind.NOT_READ, "older metadata", message))
+        wanted = [*wanted[: limit // 2], *wanted[limit // 2 - limit :]]
     plaintext: dict[str, str] = {}
     stale_keys: dict[str, int] = {}
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="tablecrypt-metadata") as pool:
-        for location, content in pool.map(lambda each: (each, _read(io, each)), wanted[:limit]):
+        for location, content in pool.map(lambda each: (each, _read(io, each)), wanted):
             if content is None:
                 continue
             older = _Older(location, content)
             findings += older.findings(metadata)
+            if older.is_newer_than(metadata):
+                continue
             plaintext.update((each, location) for each in older.plaintext_locations())
             stale_keys[location] = older.keys_beside(metadata)
     having = [location for location, count in stale_keys.items() if count]
     if having:
-        message = f"{len(having)} of them hold up to {max(stale_keys.values())} such keys, first {having[-1]}"
+        message = f"{len(having)} of them hold up to {max(stale_keys.values())} such keys, first {having[0]}"
         findings.append(Finding(FindingKind.STALE_KEYS, "older metadata", message))
     return OlderMetadata(tuple(findings), plaintext)
 
@@ -100,6 +105,11 @@ class _Older:
             yield Finding(FindingKind.STALE_PLAINTEXT_METADATA, self._location, message)
         elif key_id != current:
             yield Finding(FindingKind.KEY_ID_DIFFERS, self._location, f"{names.KEY_ID.name} is {key_id}, but the table's is {current}")
+
+    def is_newer_than(self, metadata: TableMetadata) -> bool:
+        """Whether it is of a commit that landed after the table was loaded."""
+        updated = self._content.get("last-updated-ms")
+        return isinstance(updated, int) and updated > metadata.last_updated_ms
 
     def plaintext_locations(self) -> Iterator[str]:
         """Manifest lists without a key, and statistics."""

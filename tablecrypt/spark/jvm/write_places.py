@@ -66,8 +66,9 @@ class Places:
         location = self._provider.new_data_location(name, self._partition_key(base64.b64decode(partition)))
         if reason := reason_against_location(location):
             raise ConfigurationError(f"{location}: {reason}")
-        if location in self._given:
-            raise ConfigurationError(f"{location}: the table's location provider gave it twice")
+        # The name makes the place one that no other file has, so that what is deleted is never another's.
+        if location in self._given or not location.endswith(name):
+            raise ConfigurationError(f"{location}: the table's location provider gave it to {name}: it has to end with that name, once")
         self._given[location] = (int(task), int(attempt))
         return location
 

@@ -54,12 +54,13 @@ public class FileOutput implements OutputFile {
 
   /** Leave nothing behind of a file that is not wanted, finished or not. */
   void remove() throws IOException {
-    if (opened != null && length < 0) {
-      if (opened.hasCapability(CAN_ABORT)) {
-        opened.abort();
-      } else {
-        opened.close();
-      }
+    if (opened == null) {
+      return;
+    }
+    if (length < 0 && opened.hasCapability(CAN_ABORT)) {
+      opened.abort();
+    } else if (length < 0) {
+      opened.close();
     }
     fileSystem.delete(path, false);
   }
