@@ -48,7 +48,7 @@ class Mask(ABC):
 
     @abstractmethod
     def apply(self, leaf: pa.Array) -> pa.Array:
-        """Return an array of the same type and length. Leaves are arrays of no nested type."""
+        """Return an array of the same type and length. Leaves are arrays of a type that ORC has, and of no nested one."""
 
 
 class Nullify(Mask):
@@ -66,9 +66,9 @@ class _HashMask(Mask):
             raise ConfigurationError(f"column {column!r} has no text or bytes that {self.name} could hash: mask it with nullify or redact")
 
     def apply(self, leaf: pa.Array) -> pa.Array:
-        if pt.is_binary(leaf.type) or pt.is_large_binary(leaf.type):
+        if pt.is_binary(leaf.type):
             return map_values(leaf, self.digest)
-        if pt.is_string(leaf.type) or pt.is_large_string(leaf.type):
+        if pt.is_string(leaf.type):
             return map_values(leaf, lambda text: self.digest(text.encode()).hex().upper())
         return pa.nulls(len(leaf), leaf.type)
 
@@ -121,4 +121,4 @@ def map_values(array: pa.Array, change: Callable[[Any], Any]) -> pa.Array:
 
 
 def _is_hashable(leaf_type: pa.DataType) -> bool:
-    return any(is_one(leaf_type) for is_one in (pt.is_string, pt.is_large_string, pt.is_binary, pt.is_large_binary))
+    return bool(pt.is_string(leaf_type) or pt.is_binary(leaf_type))

@@ -90,7 +90,7 @@ class Redact(Mask):
 
     def apply(self, leaf: pa.Array) -> pa.Array:
         kind = leaf.type
-        if pt.is_string(kind) or pt.is_large_string(kind):
+        if pt.is_string(kind):
             return map_values(leaf, self.text)
         if pt.is_date(kind) or pt.is_timestamp(kind):
             return self._apply_to_times(leaf)

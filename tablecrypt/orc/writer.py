@@ -22,6 +22,7 @@ import pyarrow.orc as pyarrow_orc
 import pyarrow.types as pt
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.orc.arrow_types import as_orc_has_it
 from tablecrypt.orc.column_plan import ColumnPlan, plan_columns
 from tablecrypt.orc.file_assembly import FileAssembly
 from tablecrypt.orc.keys import KeyProvider
@@ -113,16 +114,20 @@ class _PartWriter:
         if len(set(schema.names)) != len(schema.names):
             raise ConfigurationError("an ORC file with encrypted columns needs a name of its own for every column")
         self._options = options
+        self._schema = as_orc_has_it(schema)
         with _translated():
-            self._orc_schema = read_tail(_write(schema.empty_table(), options)).schema
+            self._orc_schema = read_tail(_write(self._schema.empty_table(), options)).schema
         self.plan: ColumnPlan = plan_columns(self._orc_schema, encrypt, mask)
         self.shadows = ShadowColumns(self.plan)
         self._shadowed = [self._orc_schema.name_of(top.id) for top in self.plan.shadowed]
         self._bloom_filters = {self._written_id(name) for name in bloom_filter_columns}
-        with _translated():
-            self.write(schema.empty_table())
+        self.write(schema.empty_table())
 
     def write(self, rows: pa.Table) -> FileSource:
+        with _translated():
+            return self._write(rows.cast(self._schema))
+
+    def _write(self, rows: pa.Table) -> FileSource:
         masked = [
             mask_table_column(rows.column(name), self.plan.masks[name], name) if name in self.plan.masks else rows.column(name)
             for name in rows.schema.names
@@ -178,13 +183,13 @@ def _stripe_sized(table: pa.Table | pa.RecordBatchReader, stripe_size: int) -> I
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Say of pyarrow's refusals, met while writing no rows yet, that they are about what was asked."""
+    """Say of pyarrow's refusals, met while writing into memory, that they are about what was asked."""
     try:
         yield
     except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:
         if isinstance(error, ConfigurationError):
             raise
-        raise ConfigurationError(f"pyarrow cannot write these columns with these options as ORC: {error}") from error
+        raise ConfigurationError(f"pyarrow cannot write these rows with these options as ORC: {error}") from error
 
 
 def _name_of(sink: Any) -> str:

@@ -19,7 +19,7 @@ from tablecrypt.orc.messages import BLOOM_FILTER_KINDS, StreamKind
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.stream_places import UNENCRYPTED, place_streams
 from tablecrypt.orc.tail import Tail, read_tail
-from tests.support.orc_files import CODECS, EVERY_COLUMN, encrypted, local_keys, same_rows, sample_rows, visible_parts
+from tests.support.orc_files import CODECS, EPOCH, EVERY_COLUMN, encrypted, local_keys, same_rows, sample_rows, visible_parts
 from tests.support.plaintext import CANARY
 
 SECRET_TEXT = ["text", "raw", "home.zip", "tags._elem", "attrs._value"]
@@ -281,10 +281,40 @@ def test_what_cannot_be_written_is_said_before_a_byte_is(encrypt: Any, options: 
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("kind", "stored", "value", "masked"),
+    [
+        (pa.large_string(), pa.string(), "Ab", "Xx"),
+        (pa.string_view(), pa.string(), "Ab", "Xx"),
+        (pa.dictionary(pa.int8(), pa.string()), pa.string(), "Ab", "Xx"),
+        (pa.large_list(pa.large_string()), pa.list_(pa.string()), ["Ab", None], ["Xx", None]),
+        (pa.list_(pa.string(), 2), pa.list_(pa.string()), ["Ab", "c"], ["Xx", "x"]),
+        (pa.struct([pa.field("a", pa.large_list(pa.int64()), False)]), pa.struct([("a", pa.list_(pa.int64()))]), {"a": [12]}, {"a": [99]}),
+        (pa.map_(pa.string(), pa.large_string()), pa.map_(pa.string(), pa.string()), [("a", "Ab")], [("x", "Xx")]),
+        (pa.large_binary(), pa.binary(), b"Ab", None),
+        (pa.binary(2), pa.binary(), b"Ab", None),
+        (pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC"), EPOCH.replace(month=5), EPOCH),
+    ],
+    ids=str,
+)
+def test_arrows_other_kinds_of_text_and_lists_are_written_too(kind: pa.DataType, stored: pa.DataType, value: Any, masked: Any) -> None:
+    rows = pa.table({"x": pa.array([value, None], kind)})
+    data = encrypted(rows, {"pii": ["x"]}, mask={"x": "redact"})
+    for keys, wanted in ((local_keys(), value), (None, masked)):
+        read = orc.read_table(data, keys, masked=True)["x"]
+        assert read.combine_chunks().cast(stored).equals(pa.array([wanted, None], stored))
+
+
 def test_types_that_orc_does_not_have_are_refused() -> None:
     rows = pa.table({"text": ["a"], "span": pa.array([1], pa.duration("s"))})
     with pytest.raises(ConfigurationError, match="pyarrow cannot write"):
         encrypted(rows, {"pii": ["text"]})
+
+
+def test_a_value_that_orc_has_no_room_for_is_refused(tmp_path: Path) -> None:
+    rows = pa.table({"text": ["a"], "seen": pa.array([2**62], pa.timestamp("s"))})
+    with pytest.raises(ConfigurationError, match="pyarrow cannot write"):
+        orc.write_table(rows, tmp_path / "rows.orc", encrypt={"pii": ["text"]}, keys=local_keys())
 
 
 def test_two_columns_of_one_name_are_refused() -> None:

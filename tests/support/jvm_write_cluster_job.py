@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "catalog")]
 
-ROWS = 3000
+ROWS = 1600
 MILLISECONDS = 4
 
 
