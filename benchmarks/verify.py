@@ -6,8 +6,9 @@
                    messages of 1 MiB, on as many threads
     cipher alone   the same messages from memory to memory, without reading anything
 
-Files are local and in the page cache. Each figure is the fastest of several rounds, in turn: other work on the machine only slows. The ratio is verify's GB/s by raw's; the aim is 0.5 or more. Peak memory is the most that the process
-ever held, all of Python, PyIceberg and Arrow included; what it held before it began to verify is printed beside it.
+Files are local and in the page cache. Each figure is the fastest of several rounds, in turn: other work on the machine only slows. The
+ratio is verify's GB/s by raw's; the aim is 0.5 or more. Peak memory is the most that the process ever held, all of Python, PyIceberg and
+Arrow included; what it held before it began to verify is printed beside it.
 """
 
 from __future__ import annotations

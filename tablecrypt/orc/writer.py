@@ -116,7 +116,7 @@ class _PartWriter:
         self._options = options
         self._schema = as_orc_has_it(schema)
         with _translated():
-            self._orc_schema = read_tail(_write(self._schema.empty_table(), options)).schema
+            self._orc_schema = read_tail(_as_orc(self._schema.empty_table(), options)).schema
         self.plan: ColumnPlan = plan_columns(self._orc_schema, encrypt, mask)
         self.shadows = ShadowColumns(self.plan)
         self._shadowed = [self._orc_schema.name_of(top.id) for top in self.plan.shadowed]
@@ -135,7 +135,7 @@ class _PartWriter:
         shadows = [rows.column(name) for name in self._shadowed]
         fields = [*rows.schema, *(rows.schema.field(name).with_name(f"{name} (true)") for name in self._shadowed)]
         part = _without_slices(pa.Table.from_arrays(masked + shadows, schema=pa.schema(fields)))
-        return _write(part, {**self._options, "bloom_filter_columns": self._bloom_filters or None})
+        return _as_orc(part, {**self._options, "bloom_filter_columns": self._bloom_filters or None})
 
     def _written_id(self, name: str) -> int:
         """Return the written column with a column's true values: a filter over a mask helps nobody."""
@@ -146,7 +146,7 @@ class _PartWriter:
         return column.id if shadow is None else shadow
 
 
-def _write(table: pa.Table, options: dict[str, Any]) -> FileSource:
+def _as_orc(table: pa.Table, options: dict[str, Any]) -> FileSource:
     sink = pa.BufferOutputStream()
     pyarrow_orc.write_table(table, sink, stripe_size=2 * max(DEFAULT_STRIPE_SIZE, table.nbytes), **options)
     return FileSource(sink.getvalue())

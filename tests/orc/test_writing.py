@@ -311,12 +311,6 @@ def test_types_that_orc_does_not_have_are_refused() -> None:
         encrypted(rows, {"pii": ["text"]})
 
 
-def test_a_value_that_orc_has_no_room_for_is_refused(tmp_path: Path) -> None:
-    rows = pa.table({"text": ["a"], "seen": pa.array([2**62], pa.timestamp("s"))})
-    with pytest.raises(ConfigurationError, match="pyarrow cannot write"):
-        orc.write_table(rows, tmp_path / "rows.orc", encrypt={"pii": ["text"]}, keys=local_keys())
-
-
 def test_two_columns_of_one_name_are_refused() -> None:
     rows = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
     with pytest.raises(ConfigurationError, match="name of its own"):
