@@ -26,7 +26,7 @@ from tablecrypt.table._pyiceberg.arrow import determine_partitions
 from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.delete_index import partition_values
 
-ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
+ROW_GROUP_BYTES: Final = 24 * 1024 * 1024
 OPEN_FILES: Final = 16
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +24,7 @@ from tablecrypt.maintenance.verify import Verification
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
+from tests.support.command import ROOT
 from tests.support.maintained_table import SCHEMA, flip, folder_of, maintained_table, path_of, put_back, rows
 from tests.support.plaintext_scan import unwatch
 
@@ -382,3 +387,35 @@ def test_a_flipped_byte_in_any_module_of_a_parquet_file_is_found(aws: AwsServer,
         "data page",
         "data page header",
     } <= kinds
+
+
+KILLED_AT = """
+import json, os, signal, sys
+from pyiceberg.catalog import load_catalog
+from tablecrypt.maintenance import verify
+
+properties, state, last = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+steps = []
+
+def killing(step):
+    steps.append(step)
+    if len(steps) == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+verify(load_catalog("prod", **properties).load_table("db.rows"), progress=killing, workers=1, resume_from=state)
+"""
+
+
+@pytest.mark.parametrize("last", [1, 7])
+def test_a_killed_run_goes_on_where_it_was(table: Table, tmp_path: Path, last: int) -> None:
+    state = tmp_path / "state"
+    properties = {"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **table.catalog.properties}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("", "catalog"))}
+    arguments = [sys.executable, "-c", KILLED_AT, json.dumps(properties), str(state), str(last)]
+
+    killed = subprocess.run(arguments, capture_output=True, check=False, timeout=300, env=environment)
+    result = verify(table, resume_from=state)
+
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert (result.is_good, result.resumed) == (True, last)
+    assert not state.exists()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Client:
             self.write(first, 5, "append", SOURCE)
             rows = self._spark.readStream.format("tablecrypt").load(SOURCE)
             writer = rows.writeStream.format("tablecrypt").option("checkpointLocation", f"{self._folder}/format")
-            _finish(writer.start(SINK))
+            _finish(partial(writer.start, SINK))
         return self.read(SINK)
 
     def for_each_batch(self, query_id: str | None) -> list[int]:
@@ -100,13 +101,20 @@ class Client:
         for run in ("once", "again"):
             rows = self._spark.readStream.format("tablecrypt").load(SOURCE).selectExpr("id + 100 AS id", "note")
             writer = rows.writeStream.foreachBatch(write_batch).option("checkpointLocation", f"{self._folder}/{query_id}-{run}")
-            _finish(writer.start())
+            _finish(writer.start)
         return self.read(SINK)
 
 
-def _finish(query: Any) -> None:
-    query.processAllAvailable()
-    query.stop()
+def _finish(start: Callable[[], Any]) -> None:
+    """Start a query and let it do what there is to do."""
+    from tests.support.spark_patience import patiently
+
+    def run() -> None:
+        query = start()
+        query.processAllAvailable()
+        query.stop()
+
+    patiently(run)
 
 
 def _ids(rows: DataFrame) -> list[int]:

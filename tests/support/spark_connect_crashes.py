@@ -52,6 +52,8 @@ def append(spark: SparkSession, job: dict[str, Any]) -> None:
 
 def stream(spark: SparkSession, job: dict[str, Any]) -> int:
     """Stream, and return how often the query failed because its worker died."""
+    from tests.support.spark_patience import patiently
+
     marks = Path(job["folder"]) / "marks"
     marks.mkdir()
     numbers = spark.readStream.format("rate-micro-batch").options(rowsPerBatch="5", startTimestamp="0").load()
@@ -62,7 +64,7 @@ def stream(spark: SparkSession, job: dict[str, Any]) -> int:
         checkpoint = f"{job['folder']}/checkpoint"
         writer = rows.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint).trigger(once=True)
         for _ in range(2):
-            query = writer.start()
+            query = patiently(writer.start)
             try:
                 query.awaitTermination()
             except Exception:  # noqa: BLE001  Connect gives its own error for a query whose worker died
