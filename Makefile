@@ -52,7 +52,7 @@ lint: setup
 	$(BIN)/lint-imports --no-logo
 
 bench: setup
-	@for benchmark in benchmarks/[!_]*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark" || exit 1; done
+	@missed=0; for benchmark in benchmarks/[!_]*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark" || missed=1; done; exit $$missed
 
 # Installs atheris by itself: nothing else needs it.
 fuzz: setup
