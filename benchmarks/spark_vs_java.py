@@ -12,7 +12,7 @@ job on each side once; which side goes first changes from round to round. The fi
 
 It prints a table in Markdown: median seconds, and in brackets the ratio to encrypted Java as the median of the rounds' own ratios, with the
 lowest and the highest. With `--memory-rows` it measures instead how much memory a Python worker takes for one partition of so many rows;
-25,000,000 of these are 2 GB in Arrow.
+33,000,000 of these are 2 GB in Arrow.
 
 Needs Java 17 or newer, and fetches Iceberg's jars the first time.
 

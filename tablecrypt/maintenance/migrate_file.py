@@ -16,12 +16,12 @@ from typing import Final
 from pyiceberg.manifest import DataFile, FileFormat
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.files.abandoned import deleting_on_error
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.rewrite import encrypt
 from tablecrypt.table.data_keys import FreshKeys
+from tablecrypt.table.failed_write import deleting_on_error
 
 _CHUNK_LENGTH: Final = 4 * 1024 * 1024
 

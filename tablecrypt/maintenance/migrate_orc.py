@@ -22,13 +22,13 @@ from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
-from tablecrypt.files.abandoned import delete_abandoned
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.data_keys import FreshKeys
+from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_properties import with_target_file_size
@@ -61,7 +61,7 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
     one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
     files = list(write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), uuid.uuid4()))
     if [file.record_count for file in files] != [old.record_count]:
-        delete_abandoned(io, [file.file_path for file in files])
+        delete_written(io, [file.file_path for file in files])
         raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
     [written] = files
     new = copy(EncryptedDataFile.of(written))

@@ -18,13 +18,13 @@ from pyiceberg.manifest import DataFile, FileFormat
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
-from tablecrypt.files.abandoned import deleting_on_error
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.rewrite import reencrypt
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.data_keys import FreshKeys
+from tablecrypt.table.failed_write import deleting_on_error
 
 _CHUNK_LENGTH: Final = 4 * 1024 * 1024
 

@@ -29,7 +29,7 @@ from tablecrypt.spark.positions import FilePositions, decode_positions, encode_p
 from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, Role
 from tablecrypt.spark.tables import TableAccess
 from tablecrypt.table.data_keys import DataKeySource, FreshKeys
-from tablecrypt.table.failed_write import delete_written
+from tablecrypt.table.failed_write import delete_written, deleting_on_error
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.write import write_data_files
@@ -120,11 +120,8 @@ def delete_files(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:
 @contextmanager
 def removing_on_error(io: EncryptingFileIO, files: Sequence[DataFile]) -> Iterator[None]:
     """Delete files that nothing names yet when what is done meanwhile fails."""
-    try:
+    with deleting_on_error(io, (file.file_path for file in files)):
         yield
-    except BaseException:
-        delete_files(io, files)
-        raise
 
 
 def _answer(codec: FileEntryCodec, content: bytes) -> TaskAnswer:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 
@@ -17,3 +18,13 @@ def delete_written(io: EncryptingFileIO, locations: Iterable[str]) -> None:
             io.delete(location)
         except Exception as error:  # noqa: BLE001  the error that made the write fail is the one to raise
             logger.warning("could not delete %s of a failed write: %s", location, type(error).__name__)
+
+
+@contextmanager
+def deleting_on_error(io: EncryptingFileIO, locations: Iterable[str]) -> Iterator[None]:
+    """Delete files that nothing names yet when what is done meanwhile fails. They are looked up only then."""
+    try:
+        yield
+    except BaseException:
+        delete_written(io, locations)
+        raise

@@ -132,6 +132,10 @@ class EncryptedProducer(ProducerSeam):
         """Delete files that the new snapshot adds."""
         return ()
 
+    def spec_of_added(self, file: DataFile) -> PartitionSpec:
+        """Return the partition spec of a data file that the new snapshot adds: today's, which new files are written in."""
+        return self.table_metadata.spec()
+
     @property
     def encrypted_metadata(self) -> EncryptedTableMetadata:
         """The staged metadata, in the class that holds keys."""
@@ -176,7 +180,7 @@ class EncryptedProducer(ProducerSeam):
         collector = SnapshotSummaryCollector(partition_summary_limit=limit)
         schema, specs = metadata.schema(), metadata.specs()
         for file in self.added_data_files:
-            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
+            collector.add_file(data_file=file, partition_spec=self.spec_of_added(file), schema=schema)
         for file in self.added_delete_files:
             collector.add_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
         for file in (*self.deleted_data_files, *self._dropped_delete_files):
