@@ -203,7 +203,7 @@ def test_neither_keys_nor_credentials_are_in_plans_and_events(
         df.explain(mode=mode)
 
     haystacks = [capsys.readouterr().out.encode()]
-    haystacks += [path.read_bytes() for path in spark_run.event_log.rglob("*") if path.is_file()]
+    haystacks += spark_run.events().values()
     haystacks += [path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()]
     keys = _file_keys(lake.catalog.load_table("db.rows"))
     assert len(keys) >= 4

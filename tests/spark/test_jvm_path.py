@@ -463,7 +463,7 @@ def test_no_key_is_in_plan_event_log_task_or_debug_log(spark_run: SparkRun, valu
         "tasks": bytes(spark.sparkContext._jvm.org.apache.spark.util.Utils.serialize(execution.toRdd())),
         "py4j's log": caplog.text.encode(),
     }
-    haystacks |= {str(path): path.read_bytes() for path in spark_run.event_log.rglob("*") if path.is_file()}
+    haystacks |= spark_run.events()
     haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
     keys = file_keys(valued.catalog.load_table("db.values"))  # type: ignore[arg-type]
 

@@ -47,11 +47,9 @@ def test_no_key_is_in_plan_event_log_local_file_or_debug_log(
     with caplog.at_level(logging.DEBUG):
         tcs.write_table(rows.repartition(2), lake.identifier("db.secrets"), path="jvm", catalog_properties=lake.properties)
 
-    context: Any = spark_run.session.sparkContext
-    context._jsc.sc().listenerBus().waitUntilEmpty(300_000)
     keys = file_keys(table.refresh())
     haystacks = {"the logs": caplog.text.encode()}
-    haystacks |= {str(path): path.read_bytes() for path in spark_run.event_log.rglob("*") if path.is_file()}
+    haystacks |= spark_run.events()
     haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
     assert len(keys) > 4
     assert found(keys, {"answers": b"".join(opened)}) == ["answers"], "the search would not see what is not sealed"

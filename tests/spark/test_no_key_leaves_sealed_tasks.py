@@ -101,7 +101,7 @@ def test_no_key_is_in_plan_event_log_closure_shuffle_or_answer(
     keys += [shared_kms(ticket.kms_properties).unwrap_key(ticket.wrapped_key, ticket.key_id) for _, ticket in closures]
     haystacks = {f"closure {number}": pickled for number, (pickled, _) in enumerate(closures)}
     haystacks["plan"] = capsys.readouterr().out.encode()
-    haystacks |= {str(path): path.read_bytes() for path in spark_run.event_log.rglob("*") if path.is_file()}
+    haystacks |= spark_run.events()
     haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
 
     assert len(keys) >= 6
@@ -167,7 +167,7 @@ def test_no_key_of_work_on_files_leaves_its_sealed_parts(spark_run: SparkRun, la
     keys = file_keys(table) + [each.keys[0].encryption_key.reveal() for _, each in written]
     keys += [shared_kms(ticket.kms_properties).unwrap_key(ticket.wrapped_key, ticket.key_id) for _, ticket in closures]
     haystacks = {f"closure {number}": pickled for number, (pickled, _) in enumerate(closures)}
-    haystacks |= {str(path): path.read_bytes() for path in spark_run.event_log.rglob("*") if path.is_file()}
+    haystacks |= spark_run.events()
     haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
 
     assert [done.result for _, done in read] == [10, 10]
