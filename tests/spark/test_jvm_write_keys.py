@@ -48,12 +48,12 @@ def test_no_key_is_in_plan_event_log_local_file_or_debug_log(
         tcs.write_table(rows.repartition(2), lake.identifier("db.secrets"), path="jvm", catalog_properties=lake.properties)
 
     keys = file_keys(table.refresh())
-    haystacks = {"the logs": caplog.text.encode()}
-    haystacks |= spark_run.events()
+    events = spark_run.events()
+    haystacks = {"the logs": caplog.text.encode(), **events}
     haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
     assert len(keys) > 4
     assert found(keys, {"answers": b"".join(opened)}) == ["answers"], "the search would not see what is not sealed"
-    assert any(b"write into an encrypted table" in content for content in haystacks.values())
+    assert any(b"Range (0, 20000, step=1, splits=3)" in content for content in events.values()), "the write's plan is in the event log"
     assert any(path.endswith(".data") for path in haystacks), "no shuffle file was searched"
     assert b"openDesk" in haystacks["the logs"]
     assert found(keys, haystacks) == []
