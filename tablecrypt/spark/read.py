@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Path = Literal["jvm", "python"]
 
 _LANES: Final = 2
-_LANE_DEPTH: Final = 4
+_LANE_DEPTH: Final = 2
 _READ_AHEAD: Final = 16 * 1024 * 1024
 """A task reads this many files at once, of each this many bytes ahead (or one row group), and keeps this many batches of each waiting."""
 
