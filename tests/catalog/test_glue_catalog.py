@@ -27,6 +27,8 @@ from tests.support.catalogs import CANARY, MASTER_KEY
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext_scan import unwatch
 
+pytestmark = pytest.mark.slow
+
 ENCRYPTED = {"encryption.key-id": MASTER_KEY, "encryption.data-key-length": "32"}
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 PINS = ("encryption.key-id", "encryption.data-key-length", "metadata_hash")

@@ -21,6 +21,8 @@ from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
 
+pytestmark = pytest.mark.slow
+
 ENCRYPTED = {"encryption.key-id": MASTER_KEY}
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 WORKER = """

@@ -11,6 +11,8 @@ from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 
+pytestmark = pytest.mark.slow
+
 ROWS = pa.table({"id": pa.array(range(2000), pa.int64()), "text": [f"{CANARY} {number}" * 20 for number in range(2000)]})
 FILE_IOS = {"arrow": "pyiceberg.io.pyarrow.PyArrowFileIO", "fsspec": "pyiceberg.io.fsspec.FsspecFileIO"}
 

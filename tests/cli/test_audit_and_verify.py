@@ -16,6 +16,8 @@ from tests.support.command import Command
 from tests.support.maintained_table import flip, folder_of, maintained_table, put_back, rows
 from tests.support.plaintext_scan import unwatch
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def module_table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:

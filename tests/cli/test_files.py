@@ -16,6 +16,8 @@ from tests.support.catalogs import CANARY, MASTER_KEY
 from tests.support.command import Done, run
 from tests.support.maintained_table import flip
 
+pytestmark = pytest.mark.slow
+
 MIB = 1024 * 1024
 
 

@@ -15,6 +15,8 @@ from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.command import Command, Done
 from tests.support.maintained_table import SCHEMA, folder_of, maintained_table, path_of, rows
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def catalog(aws: AwsServer, unwatched_warehouse: Path) -> Iterator[Catalog]:

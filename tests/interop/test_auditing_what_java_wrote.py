@@ -12,6 +12,8 @@ from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
 
+pytestmark = pytest.mark.slow
+
 VECTORS = [*load(GOLDEN).values(), *load(JAVA).values()]
 
 

@@ -33,6 +33,8 @@ from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.maintained_table import SCHEMA, flip, folder_of, maintained_table, path_of, put_back, rows
 from tests.support.plaintext_scan import unwatch
 
+pytestmark = pytest.mark.slow
+
 YEAR = dt.timedelta(days=365)
 
 

@@ -25,6 +25,8 @@ from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.table_files import TableFiles
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True), NestedField(2, "region", StringType()), NestedField(3, "note", StringType())
 )

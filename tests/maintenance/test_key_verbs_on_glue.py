@@ -13,6 +13,8 @@ from tablecrypt.table.canonical_metadata import metadata_hash
 from tests.support.aws import REGION, AwsServer
 from tests.support.key_tables import keks, rows, state, table_with_history
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def table(aws: AwsServer) -> Table:

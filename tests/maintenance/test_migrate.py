@@ -24,6 +24,8 @@ from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.dying_store import StoreDiedError, dying_after
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "team", StringType()), NestedField(3, "note", StringType()))
 BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))
 

@@ -15,6 +15,8 @@ from tests.support.aws import REGION, AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 
+pytestmark = pytest.mark.slow
+
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 
 

@@ -20,6 +20,8 @@ from tablecrypt.maintenance.stored_files import canonical
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 BY_NOTE = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "note"))
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)

@@ -25,6 +25,8 @@ from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 
+pytestmark = pytest.mark.slow
+
 LINEAGE = ("id", "_row_id", "_last_updated_sequence_number")
 
 

@@ -19,6 +19,8 @@ from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.key_tables import keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 
+pytestmark = pytest.mark.slow
+
 Change = Callable[[list[EncryptedKey]], list[EncryptedKey]]
 
 

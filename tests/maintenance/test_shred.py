@@ -20,6 +20,8 @@ from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def table(tmp_path: Path, aws: AwsServer) -> Table:

@@ -28,6 +28,8 @@ from tests.support.command import ROOT
 from tests.support.maintained_table import SCHEMA, flip, folder_of, maintained_table, path_of, put_back, rows
 from tests.support.plaintext_scan import unwatch
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def module_table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:

@@ -6,11 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tablecrypt import orc
 from tests.support.orc_files import encrypted, local_keys
+
+pytestmark = pytest.mark.slow
 
 LEAVES = st.sampled_from([pa.int64(), pa.string(), pa.binary(), pa.bool_(), pa.float64(), pa.date32()])
 

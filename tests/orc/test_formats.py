@@ -38,6 +38,8 @@ from tablecrypt.orc.stream_places import place_streams
 from tablecrypt.orc.tail import Tail, read_tail
 from tests.support.orc_files import CODECS, sample_rows
 
+pytestmark = pytest.mark.slow
+
 READ_KINDS = (CompressionKind.NONE, CompressionKind.ZLIB, CompressionKind.SNAPPY, CompressionKind.LZ4, CompressionKind.ZSTD)
 KEY = Secret(bytes(range(16)))
 

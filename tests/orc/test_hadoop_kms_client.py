@@ -31,6 +31,8 @@ from tests.kms.services.http_service import Answer, HttpService, Request
 from tests.support.certificates import Authority
 from tests.support.hadoop_kms import Bridge
 
+pytestmark = pytest.mark.slow
+
 MASTER = "orc-master"
 ONCE = RetryPolicy(budget_seconds=0)
 

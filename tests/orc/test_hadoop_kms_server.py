@@ -22,6 +22,8 @@ from tablecrypt.orc.hadoop_kms_tls import ServerSettings, tls_context
 from tests.support.certificates import Authority
 from tests.support.hadoop_kms import Bridge
 
+pytestmark = pytest.mark.slow
+
 MASTER = "orc-master"
 PATIENCE = 120
 MEBIBYTE = 1024 * 1024

@@ -18,6 +18,8 @@ from tablecrypt.orc.sealed_source import CACHED_BLOCKS, SealedSource
 from tablecrypt.orc.source import FileSource
 from tests.support.orc_files import encrypted, local_keys, repeatable_keys, same_rows, sample_rows, vector, vector_keys
 
+pytestmark = pytest.mark.slow
+
 NAME = "part-0.orc"
 ROWS = sample_rows(50)
 DATA = encrypted(ROWS, {"pii": ["text"]})

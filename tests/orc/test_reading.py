@@ -23,6 +23,8 @@ from tablecrypt.errors import (
 from tablecrypt.orc.keys import MasterKeyVersion
 from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, same_rows, sample_rows, vector, vector_keys, vector_rows
 
+pytestmark = pytest.mark.slow
+
 PII = {"pii": ["text", "home"], "pii256": ["born"]}
 
 

@@ -10,6 +10,8 @@ from tablecrypt import orc
 from tablecrypt.errors import FormatError, KmsUnavailableError, PlaintextRefusedError
 from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, sample_rows, vector, vector_keys, vector_rows
 
+pytestmark = pytest.mark.slow
+
 DATA = encrypted(sample_rows(300), {"pii": ["text", "home.zip"], "pii256": ["born"]}, stripe_size=10_000)
 
 

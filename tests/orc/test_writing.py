@@ -22,6 +22,8 @@ from tablecrypt.orc.tail import Tail, read_tail
 from tests.support.orc_files import CODECS, EPOCH, EVERY_COLUMN, encrypted, local_keys, same_rows, sample_rows, visible_parts
 from tests.support.plaintext import CANARY
 
+pytestmark = pytest.mark.slow
+
 SECRET_TEXT = ["text", "raw", "home.zip", "tags._elem", "attrs._value"]
 
 

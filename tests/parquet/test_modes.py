@@ -34,6 +34,8 @@ from tests.support.modular_files import (
 )
 from tests.support.pyarrow_keytools import read_by_pyarrow, with_key_material
 
+pytestmark = pytest.mark.slow
+
 CODECS = ["none", "snappy", "gzip", "brotli", "zstd", "lz4"]
 ENCODINGS = {
     "plain": "PLAIN",

@@ -29,6 +29,8 @@ from tests.support.modular_files import (
     sample_table,
 )
 
+pytestmark = pytest.mark.slow
+
 LOCATION = "s3://bucket/part-0.parquet"
 TABLE = sample_table(20)
 PLAINTEXT = plain_file(TABLE, **every_module(row_group_size=10))

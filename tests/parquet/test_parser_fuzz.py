@@ -22,6 +22,8 @@ from tablecrypt.parquet.structures import FileCryptoMetaData
 from tablecrypt.parquet.thrift import Struct
 from tests.support.modular_files import FOOTER_KEY, MODES, PARTLY_PLAIN, encrypted, every_module, plain_file, sample_table
 
+pytestmark = pytest.mark.slow
+
 TABLE = sample_table(10)
 PLAINTEXT = plain_file(TABLE, **every_module(row_group_size=5, write_page_checksum=True))
 # pyarrow may misread plaintext pages, which nothing authenticates, without our seeing it; it is not what is tried here.

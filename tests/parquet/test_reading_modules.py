@@ -26,6 +26,8 @@ from tests.support.modular_files import (
     sample_table,
 )
 
+pytestmark = pytest.mark.slow
+
 TABLE = sample_table(60)
 PLAINTEXT = plain_file(TABLE, **every_module(row_group_size=20))
 COLUMN_KEYS = Mode(column_keys={"id": ID_KEY, "name": NAME_KEY})

@@ -22,6 +22,8 @@ from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support import uniform_files
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, Mode, encrypted, every_module, plain_file, reencrypted, sample_table
 
+pytestmark = pytest.mark.slow
+
 TABLE = sample_table(60)
 PLAINTEXT = plain_file(TABLE, **every_module())
 KEYS = Mode(column_keys={"id": ID_KEY}).keys

@@ -30,6 +30,8 @@ from tests.support.modular_files import (
     sample_table,
 )
 
+pytestmark = pytest.mark.slow
+
 TABLE = sample_table()
 PLAINTEXT = plain_file(TABLE, **every_module())
 

@@ -13,6 +13,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.parquet import EncryptedParquetWriter, FileKeys, inspect, read_table, verify, write_table
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, MODES, PARTLY_PLAIN, Mode, decrypted, every_module, plain_file, sample_table
 
+pytestmark = pytest.mark.slow
+
 TABLE = sample_table(50)
 KEYS = Mode(column_keys={"id": ID_KEY}).keys
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HEAVY = ("tablecrypt.maintenance", "tablecrypt_catalog", "sqlalchemy", "pyiceberg.catalog.sql")
 
 

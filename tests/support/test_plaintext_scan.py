@@ -17,6 +17,8 @@ from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY, MAGICS, encrypted_table_root, findings
 from tests.support.plaintext_scan import Registry
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CIPHERTEXT = bytes(range(256)) * 4
 

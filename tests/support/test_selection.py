@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.java_version import java_executable, java_problem, parse_version
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SKIPPING_TEST = """
 import pytest

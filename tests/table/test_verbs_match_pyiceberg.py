@@ -22,6 +22,8 @@ from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.catalogs import CANARY
 from tests.support.compare import assert_same_rows
 
+pytestmark = pytest.mark.slow
+
 KMS = {"encryption.kms-type": "memory", "kms.memory.name": "verbs"}
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
