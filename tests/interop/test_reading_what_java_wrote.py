@@ -17,6 +17,8 @@ from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
 
+pytestmark = pytest.mark.slow
+
 VECTORS = [*load(GOLDEN).values(), *load(JAVA).values()]
 Opened = Callable[[VectorTable], Table]
 

@@ -30,6 +30,8 @@ from tests.kms.services.http_service import Answer, HttpService
 from tests.kms.services.http_service import Request as ServedRequest
 from tests.support.aws import AwsServer
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parents[1] / "vectors" / "golden"
 ROLE = "arn:aws:iam::123456789012:role/tablecrypt"
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.hadoop_kms_access import AllowList, Proofs, Verdict, new_token, read_allow_list, token_hash
 
+pytestmark = pytest.mark.slow
+
 TOKEN = new_token()
 LIST = f"""
 [users.etl]

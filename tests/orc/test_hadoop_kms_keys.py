@@ -17,6 +17,8 @@ from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile, create_key, roll_key
 from tablecrypt.orc.keys import LocalKeys, MasterKeyVersion
 
+pytestmark = pytest.mark.slow
+
 MASTER = "orc-master"
 OTHER = "other-master"
 
