@@ -20,13 +20,13 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.compaction_group import RewriteFacts, group_work, new_files, rewrite_group
 from tablecrypt.maintenance.compaction_plan import CompactionRules, FileGroup, plan_groups, spent_deletes
+from tablecrypt.maintenance.encrypted import encrypted, encrypted_metadata_of, newest, table_io
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.maintenance.runner import Runner
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.plan import EncryptedFileScanTask
 from tablecrypt.table.rewritten_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.table_file_io import TableFileIO
@@ -111,11 +111,10 @@ class Compaction:
         groups_per_commit: int | None = None,
     ) -> Compaction:
         """Load the table anew and plan; arguments and errors are those of `compact`."""
-        if not isinstance(table, EncryptedTable):
-            raise ConfigurationError(f"{'.'.join(table.name())} is not an encrypted table")
+        encrypted(table)
         if groups_per_commit is not None and groups_per_commit < 1:
             raise ConfigurationError(f"partial_progress is {groups_per_commit}; it must be 1 or more groups")
-        current = cast(EncryptedTable, table.catalog.load_table(table.name()))
+        current = newest(table)
         unknown = [name for name in sort_by if name not in {column.name for column in current.schema().fields}]
         if unknown:
             raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {'.'.join(table.name())} does not have as columns")
@@ -130,7 +129,7 @@ class Compaction:
 
     def run(self, runner: Runner, progress: ProgressListener) -> Compacted:
         """Rewrite every group by a runner and commit."""
-        metadata = cast(EncryptedTableMetadata, self.table.metadata)
+        metadata = encrypted_metadata_of(self.table)
         codec = FileEntryCodec(metadata)
         facts = RewriteFacts(metadata.without_history().model_dump_json(), self._io.manager.data_key_length, self.sort_by)
         works = [group_work(codec, group) for group in self.groups]
@@ -179,7 +178,7 @@ class Compaction:
 
     @property
     def _io(self) -> TableFileIO:
-        return cast(TableFileIO, self.table.io)
+        return table_io(self.table)
 
     def _taken(self) -> Rewritten:
         taken, self._pending = self._pending, Rewritten()

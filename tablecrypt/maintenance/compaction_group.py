@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -28,8 +27,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.compaction_plan import FileGroup, check_rows
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
-from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.content_files import key_metadata_of, with_key
 from tablecrypt.table.data_keys import FreshKeys
 from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -44,7 +42,6 @@ from tablecrypt.table.write import write_data_files
 _LANES: Final = 2
 _LANE_DEPTH: Final = 4
 _READ_AHEAD: Final = 16 * 1024 * 1024
-_KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
 
 
 @dataclass(frozen=True)
@@ -75,8 +72,8 @@ def group_work(codec: FileEntryCodec, group: FileGroup) -> FileWork[GroupWork]:
     """Return the work of a group, its keys apart."""
     without_keys = [
         EncryptedFileScanTask(
-            _with_key(task.file, None),
-            {_with_key(file, None) for file in task.delete_files},
+            with_key(task.file, None),
+            {with_key(file, None) for file in task.delete_files},
             data_sequence_number=task.data_sequence_number,
         )
         for task in group.tasks
@@ -102,12 +99,12 @@ def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, ke
     except FormatError:
         delete_written(io, [file.file_path for file in files])
         raise
-    return FileDone(codec.encode_files(_with_key(file, None) for file in files), tuple(key_metadata_of(file) for file in files))
+    return FileDone(codec.encode_files(with_key(file, None) for file in files), tuple(key_metadata_of(file) for file in files))
 
 
 def new_files(codec: FileEntryCodec, done: FileDone[bytes]) -> list[DataFile]:
     """Return the files that a group was rewritten into, with their keys."""
-    return [_with_key(file, key) for file, key in zip(codec.decode_files(done.result), done.keys, strict=True)]
+    return [with_key(file, key) for file, key in zip(codec.decode_files(done.result), done.keys, strict=True)]
 
 
 def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequence[EncryptedFileScanTask]) -> pa.RecordBatchReader:
@@ -131,7 +128,7 @@ def _sorted(rows: pa.RecordBatchReader, sort_by: Sequence[str]) -> pa.Table | pa
 
 def _with_keys(tasks: Sequence[EncryptedFileScanTask], keys: Iterable[StandardKeyMetadata]) -> list[EncryptedFileScanTask]:
     files = _files_in_order(tasks)
-    keyed = {file: _with_key(file, key) for file, key in zip(files, keys, strict=True)}
+    keyed = {file: with_key(file, key) for file, key in zip(files, keys, strict=True)}
     return [
         EncryptedFileScanTask(
             keyed[EncryptedDataFile.of(task.file)],
@@ -146,10 +143,3 @@ def _files_in_order(tasks: Iterable[EncryptedFileScanTask]) -> list[EncryptedDat
     """Return all data and delete files once each, in an order that is the same in every process."""
     files = {EncryptedDataFile.of(file) for task in tasks for file in (task.file, *task.delete_files)}
     return sorted(files, key=lambda file: (file.file_path, file.content_offset or 0))
-
-
-def _with_key(file: DataFile, key_metadata: StandardKeyMetadata | None) -> EncryptedDataFile:
-    other = copy(EncryptedDataFile.of(file))
-    other.spec_id = file.spec_id
-    other[_KEY_METADATA] = None if key_metadata is None else key_metadata.encode()
-    return other

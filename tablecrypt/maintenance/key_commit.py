@@ -34,12 +34,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement, TableUpdate, ValidatableTableRequirement
 from pyiceberg.utils.properties import property_as_int
 
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 
 logger = logging.getLogger(__name__)
@@ -85,41 +85,6 @@ class AssertKeysUnchanged(ValidatableTableRequirement):
         """Raise CommitFailedException where the base of the commit has other keys or snapshots."""
         if not isinstance(base_metadata, EncryptedTableMetadata) or AssertKeysUnchanged.of(base_metadata) != self:
             raise CommitFailedException("Requirement failed: snapshots or encryption keys have changed meanwhile")
-
-
-def encrypted(table: Table) -> EncryptedTable:
-    """Return a table as what it is.
-
-    Raises:
-        ConfigurationError: it is not encrypted.
-    """
-    if not isinstance(table, EncryptedTable):
-        raise ConfigurationError(f"{name_of(table)} is not an encrypted table")
-    return table
-
-
-def name_of(table: Table) -> str:
-    """Return how results and errors name a table."""
-    return ".".join(table.name())
-
-
-def encrypted_metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
-    """Return a table's metadata in the class that holds keys."""
-    return cast(EncryptedTableMetadata, table.metadata)
-
-
-def table_io(table: EncryptedTable) -> TableFileIO:
-    """Return a table's FileIO with its encryption manager."""
-    return cast(TableFileIO, table.io)
-
-
-def newest(table: Table) -> EncryptedTable:
-    """Load a table anew.
-
-    Raises:
-        ConfigurationError: it is not encrypted.
-    """
-    return encrypted(encrypted(table).catalog.load_table(table.name()))
 
 
 def replaced_key(entry: EncryptedKey) -> tuple[TableUpdate, TableUpdate]:

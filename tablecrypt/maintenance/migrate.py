@@ -25,6 +25,7 @@ from pyiceberg.typedef import Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.encrypted import name_of
 from tablecrypt.maintenance.migration import Migration, migration_journal
 from tablecrypt.maintenance.plaintext_left import PlaintextLeft, delete_plaintext_of, plaintext_left
 from tablecrypt.maintenance.progress import ProgressListener, unheard
@@ -107,7 +108,7 @@ def migrate(
     """
     catalog = table.catalog
     if not isinstance(catalog, EncryptingCatalog):
-        raise ConfigurationError(f"{'.'.join(table.name())}: open it by a catalog of tablecrypt_catalog, which can hold an encrypted table")
+        raise ConfigurationError(f"{name_of(table)}: open it by a catalog of tablecrypt_catalog, which can hold an encrypted table")
     run = _Run(catalog, {**(properties or {}), names.KEY_ID.name: key_id}, dry_run, progress, spark, workers)
     if into is not None:
         return run.into(table, into, location or f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}")
@@ -143,7 +144,7 @@ class _Run:
             migrated = replace(_planned(migration), resumed=resumed, snapshot_id=snapshot_id)
         found = current.metadata.properties.get(names.KEY_ID.name)
         if found != key_id:
-            raise ConfigurationError(f"{'.'.join(table.name())} is encrypted already, under {found}")
+            raise ConfigurationError(f"{name_of(table)} is encrypted already, under {found}")
         if self.dry_run:
             return migrated
         migration_journal(current).remove()
@@ -180,6 +181,6 @@ def _refuse_refs(table: Table, drop_refs: bool) -> None:
     others = sorted(name for name in table.metadata.refs if name != MAIN_BRANCH)
     if others and not drop_refs:
         raise ConfigurationError(
-            f"{'.'.join(table.name())} has branches or tags that would keep plaintext snapshots: {', '.join(others)}; "
+            f"{name_of(table)} has branches or tags that would keep plaintext snapshots: {', '.join(others)}; "
             "remove them, or give drop_refs=True"
         )

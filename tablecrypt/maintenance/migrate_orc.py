@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +25,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
-from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.content_files import key_metadata_of, with_key
 from tablecrypt.table.data_keys import FreshKeys
 from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -35,7 +34,6 @@ from tablecrypt.table.parquet_properties import with_target_file_size
 from tablecrypt.table.write import write_data_files
 
 _ONE_FILE: Final = 2**62
-_KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
 _PARTITION: Final = DATA_FILE_POSITIONS["partition"]
 
 
@@ -64,17 +62,13 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
         delete_written(io, [file.file_path for file in files])
         raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
     [written] = files
-    new = copy(EncryptedDataFile.of(written))
-    new.spec_id = written.spec_id
-    new[_KEY_METADATA] = None
-    return FileDone(FileEntryCodec(one_file).encode_files([new]), (key_metadata_of(written),))
+    return FileDone(FileEntryCodec(one_file).encode_files([with_key(written, None)]), (key_metadata_of(written),))
 
 
 def rewritten_in_place_of(metadata: EncryptedTableMetadata, file: DataFile, done: FileDone[bytes]) -> EncryptedDataFile:
     """Return the new file's entry, in the partition of the old one."""
     [decoded] = FileEntryCodec(_unpartitioned(metadata)).decode_files(done.result)
-    new = EncryptedDataFile.of(decoded)
-    new[_KEY_METADATA] = done.keys[0].encode()
+    new = with_key(decoded, done.keys[0])
     new[_PARTITION] = file.partition
     new.spec_id = file.spec_id
     return new

@@ -10,11 +10,11 @@ Sequence numbers, row ids, partition specs and statistics of the files stay in b
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -31,6 +31,7 @@ from pyiceberg.table.update import (
 )
 
 from tablecrypt.errors import FormatError
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.journal import Journal
 from tablecrypt.maintenance.migrate_file import MigrateWork, migrate_file, migrate_work
 from tablecrypt.maintenance.migrate_orc import RewriteOrcWork, rewrite_orc_file, rewrite_orc_work, rewritten_in_place_of
@@ -42,9 +43,9 @@ from tablecrypt.maintenance.runner import FileWork, Runner
 from tablecrypt.manifests.plain import plain_manifests
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.file_swap import BaseManifest
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import write_metadata_file
-from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.updates import EncryptTableUpdate
 
 VERB: Final = "migrate"
@@ -61,13 +62,14 @@ class Migration:
 
     def __init__(self, plain: Table, table: EncryptedTable, location: str | None) -> None:
         self._plain = plain
-        self._io = cast(TableFileIO, table.io)
+        self._io = table_io(table)
         self._map = None if location is None else PathMap(plain.location().rstrip("/"), location)
-        self._metadata = cast(EncryptedTableMetadata, table.metadata)
+        self._metadata = encrypted_metadata_of(table)
         self.table = table
         if location is not None:
             self._metadata = _beginning_at(self._metadata, location)
             self.table = _with_metadata(table, self._metadata)
+        self._manifests = [BaseManifest(*each) for each in self._plain_manifests()]
         self.files = self._live_files()
 
     def encrypt(self, runner: Runner, progress: ProgressListener) -> tuple[int, dict[str, EncryptedDataFile]]:
@@ -133,16 +135,17 @@ class Migration:
         if self._plain.metadata.current_snapshot() is None:
             return (), (), None
         producer = self.table.transaction().update_snapshot({}, MAIN_BRANCH).producer(MigrationSnapshot, Operation.REPLACE)
-        producer.of_plain(self._plain.metadata, self._plain.io).swap(encrypted)
+        producer.of_plain(self._manifests, self._plain.io).swap(encrypted)
         updates, requirements = producer.produce()
         return updates, requirements, producer.snapshot_id
 
+    def _plain_manifests(self) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
+        snapshot = self._plain.metadata.current_snapshot()
+        return iter(()) if snapshot is None else plain_manifests(self._plain.metadata, snapshot, self._plain.io)
+
     def _live_files(self) -> dict[str, DataFile]:
         """Return the files to encrypt, by location. Positional deletes are not among them: they become deletion vectors."""
-        snapshot = self._plain.metadata.current_snapshot()
-        if snapshot is None:
-            return {}
-        entries = (entry for _, entries in plain_manifests(self._plain.metadata, snapshot, self._plain.io) for entry in entries)
+        entries = (entry for manifest in self._manifests for entry in manifest.entries)
         files = [entry.data_file for entry in entries if entry.data_file.content != DataFileContent.POSITION_DELETES]
         for file in files:
             if file.file_format == FileFormat.ORC and file.content == DataFileContent.EQUALITY_DELETES:
@@ -152,7 +155,7 @@ class Migration:
 
 def migration_journal(table: EncryptedTable) -> Journal:
     """Return what says which files of a migration to this table are done."""
-    return Journal(cast(TableFileIO, table.io), table.metadata, (), VERB)
+    return Journal(table_io(table), table.metadata, (), VERB)
 
 
 def _beginning_at(metadata: EncryptedTableMetadata, location: str) -> EncryptedTableMetadata:

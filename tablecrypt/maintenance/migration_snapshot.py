@@ -14,9 +14,7 @@ from typing import Any, ClassVar, cast
 import fastavro
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, FileFormat
-from pyiceberg.table.metadata import TableMetadata
 
-from tablecrypt.manifests.plain import plain_manifests
 from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
 from tablecrypt.table.content_files import is_deletion_vector
 from tablecrypt.table.file_swap import BaseManifest, EncryptedFileSwap
@@ -24,25 +22,20 @@ from tablecrypt.table.metadata import EncryptedSnapshot
 
 
 class MigrationSnapshot(EncryptedFileSwap):
-    """A file swap whose base is a plain snapshot. `of_plain` says which."""
+    """A file swap whose base is a plain snapshot, which `of_plain` gives."""
 
     records_dropped: ClassVar[bool] = False
 
-    def of_plain(self, metadata: TableMetadata, io: FileIO) -> MigrationSnapshot:
-        """Take over a plain table's metadata and FileIO: the base is its main branch."""
-        self._plain_metadata = metadata
+    def of_plain(self, manifests: Iterable[BaseManifest], io: FileIO) -> MigrationSnapshot:
+        """Take over the plain snapshot's manifests, with their live entries, and the plain table's FileIO."""
+        self._plain_manifests = list(manifests)
         self._plain_io = io
         self._read_deletes: dict[str, dict[str, list[int]]] = {}
         return self
 
-    def base_manifests(self) -> Iterator[BaseManifest]:
-        """Read the plain snapshot, without manifests that name only files which are gone."""
-        snapshot = self._plain_metadata.current_snapshot()
-        if snapshot is None:
-            return
-        for manifest, entries in plain_manifests(self._plain_metadata, snapshot, self._plain_io):
-            if entries:
-                yield BaseManifest(manifest, entries)
+    def base_manifests(self) -> Iterable[BaseManifest]:
+        """Return the plain snapshot's, without those that name only files which are gone."""
+        return [manifest for manifest in self._plain_manifests if manifest.entries]
 
     def deleted_positions(self, data_file: DataFile, deletes: set[DataFile]) -> Iterable[int]:
         """Return the positions that plain delete files name. A deletion vector says all that there is to say."""

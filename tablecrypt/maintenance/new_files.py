@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import TypeVar
 
 from pyiceberg.manifest import DataFile
@@ -13,6 +12,7 @@ from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
+from tablecrypt.table.content_files import with_key
 
 W = TypeVar("W")
 R = TypeVar("R")
@@ -58,9 +58,7 @@ def make_new_files(
 def in_place_of(file: DataFile, done: FileDone[str]) -> EncryptedDataFile:
     """Return the entry of a file that holds what another one holds, at another location and under another key, which knows its length."""
     (key_metadata,) = done.keys
-    new = copy(EncryptedDataFile.of(file))
+    new = with_key(file, key_metadata)
     new[DATA_FILE_POSITIONS["file_path"]] = done.result
     new[DATA_FILE_POSITIONS["file_size_in_bytes"]] = key_metadata.file_length
-    new[DATA_FILE_POSITIONS["key_metadata"]] = key_metadata.encode()
-    new.spec_id = file.spec_id
     return new

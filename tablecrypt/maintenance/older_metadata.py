@@ -16,7 +16,7 @@ from pyiceberg.table import TableProperties
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import TABLE_METADATA_SUFFIXES
-from tablecrypt.maintenance.key_commit import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.stored_files import canonical, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata

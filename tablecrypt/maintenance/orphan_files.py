@@ -17,13 +17,14 @@ import datetime as dt
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.encrypted import encrypted, newest, table_io
 from tablecrypt.maintenance.stored_files import StoredFile, canonical, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.table_file_io import TableFileIO
@@ -61,17 +62,16 @@ def remove_orphan_files(table: Table, older_than: dt.datetime | None = None, dry
         ConfigurationError: the table is not encrypted, `older_than` has no time zone, or its FileIO cannot list.
         TamperedFileError, KeyNotFoundError, KmsError: the table's own files cannot be listed; nothing was deleted.
     """
-    if not isinstance(table, EncryptedTable):
-        raise ConfigurationError(f"{'.'.join(table.name())} is not an encrypted table")
+    io = table_io(encrypted(table))
     limit = older_than or dt.datetime.now(dt.UTC) - SAFE_AGE
     if limit.tzinfo is None:
         raise ConfigurationError("older_than has no time zone")
     location = table.location().rstrip("/")
-    listed = list(stored_files(cast(TableFileIO, table.io).inner, location))
-    known = {canonical(each) for each in known_locations(cast(EncryptedTable, table.catalog.load_table(table.name())))}
+    listed = list(stored_files(io.inner, location))
+    known = {canonical(each) for each in known_locations(newest(table))}
     candidates = [file for file in listed if _is_old(file, limit) and not _is_hidden(file, location)]
     found = tuple(file for file in candidates if canonical(file.location) not in known)
-    return OrphanFiles(found) if dry_run else _deleted(cast(TableFileIO, table.io), found)
+    return OrphanFiles(found) if dry_run else _deleted(io, found)
 
 
 def known_locations(table: EncryptedTable) -> set[str]:

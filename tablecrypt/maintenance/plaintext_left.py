@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
 from tablecrypt.errors import MissingExtraError
+from tablecrypt.maintenance.encrypted import table_io
 from tablecrypt.maintenance.object_versions import object_versions
 from tablecrypt.maintenance.orphan_files import known_locations
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
@@ -48,7 +49,7 @@ def delete_plaintext_of(table: EncryptedTable) -> int:
     metadata = _last_plain_metadata(table)
     if metadata is None:
         return 0
-    io = cast(TableFileIO, table.io)
+    io = table_io(table)
     kept = {canonical(location) for location in known_locations(table)}
     files = sorted(reachable_files(metadata, io.inner).files.values(), key=lambda file: _LAST_DELETED.get(file.kind, 0))
     statistics = [each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)]
@@ -57,7 +58,7 @@ def delete_plaintext_of(table: EncryptedTable) -> int:
 
 def plaintext_left(table: EncryptedTable) -> Iterator[PlaintextLeft]:
     """Yield what may still be there in plaintext."""
-    io = cast(TableFileIO, table.io).inner
+    io = table_io(table).inner
     location = table.location().rstrip("/")
     plain_metadata = {canonical(each) for each in _plain_metadata_locations(table)}
     known = {canonical(each) for each in known_locations(table)} - plain_metadata

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate
 
-from tablecrypt.maintenance.key_commit import commit_keys, encrypted_metadata_of, name_of, newest, removed_keys, table_io
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.table.encrypted_table import EncryptedTable
 

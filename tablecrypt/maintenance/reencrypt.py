@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry
@@ -26,6 +26,7 @@ from pyiceberg.table.snapshots import Operation
 
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, table_io
 from tablecrypt.maintenance.journal import Journal
 from tablecrypt.maintenance.new_files import in_place_of, make_new_files
 from tablecrypt.maintenance.progress import ProgressListener, unheard
@@ -38,7 +39,6 @@ from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.file_swap import EncryptedFileSwap
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.plan import ScanPlanner
-from tablecrypt.table.table_file_io import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,18 +100,18 @@ def reencrypt(
         CommitFailedException: other writers were faster, again and again; the next run continues.
     """
     if not isinstance(table, EncryptedTable):
-        raise ConfigurationError(f"{'.'.join(table.name())} is not an encrypted table: `migrate` makes it one")
+        raise ConfigurationError(f"{name_of(table)} is not an encrypted table: `migrate` makes it one")
     if older_than is not None and older_than.tzinfo is None:
         raise ConfigurationError("older_than has no time zone")
     if data_key_length is not None and data_key_length not in KEY_LENGTHS:
         raise ConfigurationError(f"data_key_length is {data_key_length}; it must be 16, 24 or 32 bytes")
     table.refresh()
-    metadata = cast(EncryptedTableMetadata, table.metadata)
+    metadata = encrypted_metadata_of(table)
     plan = _planned(table, metadata, parse_row_filter(where), older_than, branch)
     size = sum(file.file_size_in_bytes for file in plan.files.values())
     if dry_run or not plan.files:
         return Reencrypted(plan.data_files, len(plan.files) - plan.data_files, size)
-    io = cast(TableFileIO, table.io)
+    io = table_io(table)
     key_length = data_key_length or io.manager.data_key_length
     journal = Journal(io, metadata, metadata.encryption_keys, VERB)
     earlier = journal.load()
@@ -150,7 +150,7 @@ def _planned(
     if snapshot is None:
         if branch in metadata.refs or branch == MAIN_BRANCH:
             return _Plan({}, 0)
-        raise ConfigurationError(f"{'.'.join(table.name())} has no branch {branch!r}")
+        raise ConfigurationError(f"{name_of(table)} has no branch {branch!r}")
     manifests = snapshot.manifests(table.io)
     is_old = _age_filter(metadata, older_than)
     planner = ScanPlanner(metadata, table.io, where, options={"include_empty_files": "true"})
@@ -183,6 +183,5 @@ def _commit(table: EncryptedTable, swaps: Mapping[str, EncryptedDataFile], branc
     transaction = table.transaction()
     with transaction:
         producer = transaction.update_snapshot({}, branch).producer(EncryptedFileSwap, Operation.REPLACE).swap(swaps)
-        with producer:
-            pass
+        producer.commit()
     return producer.swapped, producer.snapshot_id

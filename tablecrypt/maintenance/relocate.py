@@ -25,7 +25,7 @@ from tablecrypt.files.encrypting_file_io import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.maintenance.key_commit import encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.relocate_files import CopyWork, RewriteWork, copy_file, rewrite_deletes

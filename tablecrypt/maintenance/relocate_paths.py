@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.stored_files import store_of
 
 _LOCATION: Final = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?/*(?P<rest>.*)", re.DOTALL)
-_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "": "file", "abfss": "abfs", "wasbs": "wasb"}
 _HASH_LENGTH: Final = 12
 
 
@@ -66,4 +66,4 @@ def _below(location: str, root: str) -> str | None:
 def _parts(location: str) -> tuple[str, str]:
     match = _LOCATION.fullmatch(location)
     scheme = (match["scheme"] or "").lower() if match else ""
-    return _SAME_STORE.get(scheme, scheme), (match["rest"] if match else location).rstrip("/")
+    return store_of(scheme), (match["rest"] if match else location).rstrip("/")

@@ -23,7 +23,8 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyChain, KeyRing
-from tablecrypt.maintenance.key_commit import added_keys, commit_keys, encrypted_metadata_of, name_of, newest, replaced_key, table_io
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.key_commit import added_keys, commit_keys, replaced_key
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.table.encrypted_table import EncryptedTable

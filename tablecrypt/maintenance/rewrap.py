@@ -18,7 +18,8 @@ from pyiceberg.table.update import TableUpdate
 from tablecrypt.errors import AuthenticationError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.maintenance.key_commit import commit_keys, encrypted_metadata_of, name_of, newest, replaced_key, table_io
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.key_commit import commit_keys, replaced_key
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.table.encrypted_table import EncryptedTable
 

@@ -15,16 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.maintenance.key_commit import (
-    added_keys,
-    commit_keys,
-    encrypted_metadata_of,
-    name_of,
-    newest,
-    removed_keys,
-    replaced_key,
-    table_io,
-)
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.key_commit import added_keys, commit_keys, removed_keys, replaced_key
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.table.commit_rules import check_snapshots_have_keys
 from tablecrypt.table.encrypted_table import EncryptedTable

@@ -22,7 +22,8 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.encrypting_file_io import TABLE_METADATA_SUFFIXES
-from tablecrypt.maintenance.key_commit import commit_keys, encrypted, encrypted_metadata_of, name_of, newest, removed_keys, table_io
+from tablecrypt.maintenance.encrypted import encrypted, encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance.object_versions import object_versions
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata
 from tablecrypt.maintenance.results import VerbResult

@@ -15,7 +15,7 @@ from typing import Final
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation
 
-from tablecrypt.maintenance.key_commit import encrypted_metadata_of
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.manifest_cleaning import EncryptedManifestCleaning
 

@@ -23,7 +23,8 @@ from pyiceberg.serializers import Compressor
 from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.maintenance.key_commit import commit_keys, encrypted_metadata_of, table_io
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.key_commit import commit_keys
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata
 from tablecrypt.maintenance.stored_files import canonical, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable

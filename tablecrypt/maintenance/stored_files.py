@@ -57,7 +57,12 @@ def canonical(location: str) -> tuple[str, str, str]:
     parts = urlsplit(location)
     rest = location.partition(":")[2] if parts.scheme else location
     path = rest.lstrip("/").removeprefix(parts.netloc).lstrip("/")
-    return _SAME_STORE.get(parts.scheme, parts.scheme), parts.netloc, unquote(path)
+    return store_of(parts.scheme), parts.netloc, unquote(path)
+
+
+def store_of(scheme: str) -> str:
+    """Return the one scheme that stands for all names of a store: "s3" for "s3a" too, "file" for none."""
+    return _SAME_STORE.get(scheme, scheme)
 
 
 def _of_pyarrow(io: PyArrowFileIO, location: str) -> Iterator[StoredFile]:

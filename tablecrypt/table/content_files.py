@@ -5,10 +5,17 @@ Iceberg table spec, "Manifests" (data_file) and "Encryption".
 
 from __future__ import annotations
 
+from copy import copy
+from typing import Final
+
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, PlaintextRefusedError
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
+
+_KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
 
 
 def key_metadata_of(file: DataFile) -> StandardKeyMetadata:
@@ -34,3 +41,11 @@ def refuse_plaintext(file: DataFile) -> None:
 def is_deletion_vector(file: DataFile) -> bool:
     """Whether a delete file entry is a deletion vector in a Puffin file."""
     return file.content == DataFileContent.POSITION_DELETES and file.file_format == FileFormat.PUFFIN
+
+
+def with_key(file: DataFile, key_metadata: StandardKeyMetadata | None) -> EncryptedDataFile:
+    """Return a copy of a file's entry with another key, or with none, to travel apart from it."""
+    other = copy(EncryptedDataFile.of(file))
+    other.spec_id = file.spec_id
+    other[_KEY_METADATA] = None if key_metadata is None else key_metadata.encode()
+    return other

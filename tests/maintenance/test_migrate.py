@@ -22,7 +22,7 @@ from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
-from tests.support.dying_store import StoreDiedError, dying_after
+from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
 
 pytestmark = pytest.mark.slow
 
@@ -220,9 +220,9 @@ def test_a_migration_into_a_new_table_is_continued(unwatched_warehouse: Path, aw
 
     def kill(progress: Progress) -> None:
         if progress.done:
-            raise StoreDiedError
+            raise Killed
 
-    with pytest.raises(StoreDiedError):
+    with pytest.raises(Killed):
         migrate(plain, MASTER_KEY, into="db.sealed", progress=kill)
     assert migrate(plain, MASTER_KEY, into="db.sealed").resumed == 1
     assert contents(catalog.load_table("db.sealed")) == contents(plain)
@@ -238,19 +238,20 @@ def test_a_catalog_that_cannot_encrypt_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: AwsServer) -> None:
-    """Every few steps of the store: while files are encrypted, at the commit, and while plaintext is deleted."""
-    catalog = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": "tests.support.dying_store.DyingFileIO"})
+def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every few steps of store, KMS and catalog: while files are encrypted, at the commit, and while plaintext is deleted."""
+    mortal(monkeypatch)
+    catalog = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": MORTAL_IO})
 
     def migrated(died_at: int | None) -> tuple[Migrated | None, int]:
         plain = plain_table(catalog)
         before = contents(plain)
-        with dying_after(died_at) as life:
+        with dying_at(died_at) as life:
             try:
                 result = migrate(catalog.load_table("db.rows"), MASTER_KEY)
-            except StoreDiedError:
+            except Killed:
                 result = None
-            steps = life.taken
+        steps = len(life.steps)
         assert contents(catalog.load_table("db.rows")) == before
         final = migrate(catalog.load_table("db.rows"), MASTER_KEY)
         table = catalog.load_table("db.rows")
@@ -265,5 +266,5 @@ def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: 
 
     result, steps = migrated(None)
     assert result is not None
-    died = [migrated(died_at)[0] is None for died_at in range(0, steps, max(1, steps // 20))]
+    died = [migrated(died_at)[0] is None for died_at in range(1, steps + 1, max(1, steps // 20))]
     assert all(died) and len(died) >= 20

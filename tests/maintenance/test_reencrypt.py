@@ -20,7 +20,7 @@ from tablecrypt.maintenance.progress import Progress
 from tablecrypt.table.content_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
-from tests.support.dying_store import StoreDiedError, dying_after
+from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "team", StringType()), NestedField(3, "note", StringType()))
 BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))
@@ -185,10 +185,6 @@ def test_a_file_that_others_drop_meanwhile_stays_dropped(table: Table) -> None:
     assert {row["team"] for row in contents(table)} == {"blue"}
 
 
-class KilledError(BaseException):
-    pass
-
-
 @pytest.mark.parametrize("step", range(7))
 def test_a_killed_run_is_continued(table: Table, step: int) -> None:
     heard: list[Progress] = []
@@ -196,10 +192,10 @@ def test_a_killed_run_is_continued(table: Table, step: int) -> None:
     def kill(progress: Progress) -> None:
         heard.append(progress)
         if len(heard) > step:
-            raise KilledError
+            raise Killed
 
     before = contents(table)
-    with pytest.raises(KilledError):
+    with pytest.raises(Killed):
         reencrypt(table, progress=kill)
     assert contents(table) == before
     result = reencrypt(table)
@@ -233,20 +229,21 @@ def test_an_empty_table_and_unfit_arguments(warehouse: Path, aws: AwsServer) -> 
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: AwsServer) -> None:
-    """Every few steps of the store, from the first file to the last clean-up."""
-    catalog = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": "tests.support.dying_store.DyingFileIO"})
+def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every few steps of store, KMS and catalog, from the first file to the last clean-up."""
+    mortal(monkeypatch)
+    catalog = encrypted_sql_catalog(warehouse, aws, {"py-io-impl": MORTAL_IO})
     given = {"encryption.key-id": MASTER_KEY, "write.delete.mode": "merge-on-read"}
     table = catalog.create_table("db.rows", SCHEMA, partition_spec=BY_TEAM, properties=given)
     for first in (0, 100):
         table.append(rows(first))
     table.delete("id = 3")
     before = contents(table)
-    with dying_after(None) as life:
+    with dying_at(None) as life:
         reencrypt(table)
-        steps = life.taken
-    for died_at in range(0, steps, max(1, steps // 24)):
-        with dying_after(died_at), pytest.raises(StoreDiedError):
+    steps = len(life.steps)
+    for died_at in range(1, steps + 1, max(1, steps // 24)):
+        with dying_at(died_at), pytest.raises(Killed):
             reencrypt(catalog.load_table("db.rows"))
         survivor = catalog.load_table("db.rows")
         assert contents(survivor) == before

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.maintenance.encrypted import table_io
 from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, runner_for
@@ -29,7 +30,6 @@ from tablecrypt.maintenance.verify.problems import FileLook, Problem
 from tablecrypt.maintenance.verify.result import BadFile, Verification
 from tablecrypt.maintenance.verify.state import NothingRemembered, VerifiedFiles, VerifyState
 from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.table_file_io import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ def verify(
     )
     run = _Run(table, found, full, remembered, progress)
     if resume_from is not None:
-        run.stamp(stored_files(cast(TableFileIO, table.io).inner, table.location().rstrip("/")))
+        run.stamp(stored_files(table_io(table).inner, table.location().rstrip("/")))
     run.look(spark, workers)
     remembered.finished()
     return run.result()

@@ -154,8 +154,8 @@ class WholeSnapshotSeam(ProducerSeam):
     def _existing_manifests(self) -> list[ManifestFile]:
         return []
 
-    def _validate_concurrency(self) -> None:
-        return
+    def check_concurrency(self) -> None:
+        """Do nothing: each attempt is made for its base."""
 
 
 P = TypeVar("P", bound=ProducerSeam)
