@@ -223,7 +223,7 @@ def _tail(length: int, magic: bytes) -> bytes:
 def _encrypted(location: str, start: int, stored: bytes) -> StoredFooter:
     with unauthenticated(location, "the file crypto metadata"):
         crypto, length = thrift_reader.decode_at(stored, FILE_CRYPTO_META_DATA_SHAPE)
-    if any(field_id in crypto for field_id in FileCryptoMetaData.OF_THE_EARLY_DRAFT):
+    if length == len(stored) and _has_offset_of_the_footer(crypto, start):
         raise FormatError(
             f"{location}: follows the early draft of Parquet Modular Encryption, of 2018, which readers of the specification do not open: "
             "decrypt it with the program that wrote it"
@@ -236,6 +236,12 @@ def _encrypted(location: str, start: int, stored: bytes) -> StoredFooter:
     if sealed_length(module, len(module), "the footer", location) != len(module):
         raise TamperedFileError(location, "has bytes after its encrypted footer that do not belong to it")
     return StoredFooter(location, start, start + length, start + len(stored), module, algorithm, key_metadata, None)
+
+
+def _has_offset_of_the_footer(crypto: Struct, start: int) -> bool:
+    """In files of the drafts the footer stood before FileCryptoMetaData, which said where."""
+    offsets = [crypto.fields[field_id].value for field_id in FileCryptoMetaData.OF_THE_EARLY_DRAFT if field_id in crypto]
+    return any(type(offset) is int and MAGIC_LENGTH <= offset < start for offset in offsets)
 
 
 def _refuse_unknown(struct: Struct, *known: int) -> None:

@@ -29,6 +29,11 @@ def _with_offset_of_the_footer(crypto: Struct) -> bytes:
     return b"PARE" + body + encoded + struct.pack("<I", len(encoded)) + b"PARE"
 
 
+def _followed_by_a_module(crypto: Struct) -> bytes:
+    encoded = crypto.encode() + struct.pack("<I", 60) + bytes(60)
+    return b"PARE" + PLAINTEXT[4:-8] + encoded + struct.pack("<I", len(encoded)) + b"PARE"
+
+
 GCM = _struct((1, thrift.STRUCT, _struct((1, thrift.BINARY, b"how to find the AAD"), (2, thrift.BINARY, b"ivprefix"))))
 DRAFTS = {
     "July 2018": _struct((1, thrift.STRUCT, GCM), (2, thrift.TRUE, True), (3, thrift.BINARY, b"kf"), (4, thrift.I64, 4)),
@@ -42,6 +47,15 @@ def test_an_encrypted_footer_of_the_drafts_is_refused_by_name(draft: str) -> Non
     for work in (read_table, verify, inspect):
         with pytest.raises(FormatError, match="early draft of Parquet Modular Encryption"):
             work(data, KEYS)
+
+
+@pytest.mark.parametrize("offset", [0, 3, 10**9])
+def test_what_only_resembles_a_draft_is_not_taken_for_one(offset: int) -> None:
+    """A wrong length of the footer can make random bytes look like the fields of a draft."""
+    elsewhere = _struct((1, thrift.STRUCT, GCM), (3, thrift.I64, offset))
+    for data in (_with_offset_of_the_footer(elsewhere), _followed_by_a_module(DRAFTS["October 2018"])):
+        with pytest.raises(TamperedFileError, match="file crypto metadata is malformed"):
+            read_table(data, KEYS)
 
 
 def test_an_unsigned_plaintext_footer_is_refused() -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, PlaintextRefusedError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import FileKeys, decrypt, inspect, read_table, verify
+from tablecrypt.parquet.footer import read_footer
 from tablecrypt.parquet.inspection import ModuleInspection
 from tablecrypt.parquet.modules import ModuleType
+from tablecrypt.parquet.storage import open_source
 from tests.support.modular_files import (
     AAD_PREFIX,
     CTR_MODES,
@@ -137,7 +139,7 @@ def test_no_two_modules_of_one_length_can_be_swapped(mode: Mode) -> None:
 
 @pytest.mark.parametrize("mode", GCM_MODES, ids=str)
 def test_pages_do_not_fit_into_another_file_under_the_same_keys(mode: Mode) -> None:
-    one, other = FILES[str(mode)], encrypted(PLAINTEXT, mode.keys)
+    one, other = FILES[str(mode)], encrypted(PLAINTEXT, mode.keys, seed=1)
     module = next(module for module in modules_of(one, mode) if module.type == "data page")
     assert module.offset is not None
     span = slice(module.offset, module.offset + module.size)
@@ -221,9 +223,12 @@ def test_gcm_pages_are_not_read_as_ctr_pages(plaintext_footer: bool) -> None:
     """Renaming the algorithm would take the authentication of pages away: field 1 of the union becomes field 2."""
     mode = Mode(plaintext_footer=plaintext_footer)
     data = FILES[str(mode)]
-    unique_field = data.index(b"\x28\x08", len(data) - 3000 if plaintext_footer else data.rindex(b"\x1c\x1c"))
-    assert data[unique_field - 1] == 0x1C
-    changed = data[: unique_field - 1] + b"\x2c" + data[unique_field:]
+    with open_source(data, LOCATION) as source:
+        algorithm = read_footer(source).algorithm
+    assert algorithm is not None
+    # The header of the union's field 1, then of the field 2 within, the id's length and the id itself.
+    at = data.index(b"\x1c\x28\x08" + algorithm.aad_file_unique)
+    changed = data[:at] + b"\x2c" + data[at + 1 :]
     for work in (read_table, verify):
         with pytest.raises(TamperedFileError, match="signature" if plaintext_footer else "sealed with AES_GCM_V1"):
             work(changed, mode.keys)
