@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import socket
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +18,7 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from tablecrypt_catalog.hive import EncryptedHiveCatalog
 from tests.support.aws import AwsServer
 from tests.support.java_version import java_executable
+from tests.support.server_process import ServerProcess, free_port
 
 _SERVER: Final = Path(__file__).with_name("java_src") / "HiveMetastoreServer.java"
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -35,28 +33,17 @@ _SETTINGS: Final[Mapping[str, str]] = {
 class HiveMetastore:
     """One running metastore, which begins empty. `folder` takes its log and the warehouse that Hive wants to have."""
 
-    def __init__(self, folder: Path, patience: float = 120) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._port = _free_port()
+        self._port = free_port()
         self.uri = f"thrift://127.0.0.1:{self._port}"
-        self._log = folder / "metastore.log"
         settings = {**_SETTINGS, "hive.metastore.warehouse.dir": f"file://{folder}/hive-warehouse"}
         # Short life: the first JIT tier alone and the serial collector start faster and hold less memory.
         options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g", f"-Dderby.stream.error.file={folder}/derby.log"]
         arguments = [str(self._port), *(f"{name}={value}" for name, value in settings.items())]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [java_executable() or "java", *options, "-cp", f"{_spark_jars()}/*", str(_SERVER), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=folder,
-            )
-        try:
-            self._wait_until_it_answers(patience)
-        except BaseException:
-            self.stop()
-            raise
+        java = java_executable() or "java"
+        command = [java, *options, "-cp", f"{_spark_jars()}/*", str(_SERVER), *arguments]
+        self._server = ServerProcess("Hive metastore", command, folder / "metastore.log", self._answers)
 
     @contextmanager
     def client(self) -> Iterator[Client]:
@@ -85,27 +72,13 @@ class HiveMetastore:
 
     def stop(self) -> None:
         """End the process."""
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._server.stop()
 
     def __enter__(self) -> HiveMetastore:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
-
-    def _wait_until_it_answers(self, patience: float) -> None:
-        deadline = time.monotonic() + patience
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(
-                    f"the Hive metastore did not start. The end of its log:\n{self._log.read_text(errors='replace')[-4000:]}"
-                )
-            time.sleep(0.2)
 
     def _answers(self) -> bool:
         try:
@@ -132,13 +105,6 @@ def encrypted_hive_catalog(
         },
     )
     return cast(EncryptedHiveCatalog, catalog)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _spark_jars() -> Path:

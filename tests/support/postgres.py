@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,8 +15,10 @@ from typing import Any, Final
 
 from sqlalchemy import create_engine, text
 
+from tests.support.server_process import free_port
+
 USER: Final = "postgres"
-START_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 120.0
 # The data of a test needs to survive no power failure.
 SETTINGS: Final = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
 
@@ -37,7 +38,7 @@ class PostgresServer:
             os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
         self._binaries = binaries / "bin"
         self._data = self._folder / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self._run("initdb", "--pgdata", str(self._data), "--username", USER, "--auth", "trust", "--no-sync", "--encoding", "UTF8")
         self._server = self._start()
         self._wait_until_ready()
@@ -97,10 +98,3 @@ def _copied(binaries: Path, folder: Path) -> Path:
     if libraries.exists():
         shutil.copytree(libraries, folder / libraries.name)
     return Path(shutil.copytree(binaries, folder / package.name / binaries.name))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

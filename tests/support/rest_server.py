@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
-import subprocess
-import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,10 +22,10 @@ from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
 from tests.support.java_version import java_executable
 from tests.support.maven_jars import fetched_jars, pyspark_jars
+from tests.support.server_process import ServerProcess, free_port
 
 ICEBERG_VERSION: Final = "1.11.0"
 MAIN_CLASS: Final = "org.apache.iceberg.rest.RESTCatalogServer"
-START_TIMEOUT: Final = 60
 _IVY_FILE: Final = Path(__file__).with_name("rest_server_ivy.xml")
 _JARS: Final = f"iceberg-rest-server-{ICEBERG_VERSION}"
 
@@ -38,9 +36,8 @@ class RestServer:
     def __init__(self, folder: Path) -> None:
         java = java_executable()
         assert java is not None
-        port = _free_port()
+        port = free_port()
         self.uri = f"http://127.0.0.1:{port}"
-        self._log = folder / "server.log"
         settings = {
             "CATALOG_REST_PORT": str(port),
             "CATALOG_WAREHOUSE": f"file://{folder}/warehouse",
@@ -48,33 +45,14 @@ class RestServer:
             # SQLite takes one writer at a time, and its driver fails where it would have to wait.
             "CATALOG_CLIENTS": "1",
         }
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", _class_path(), MAIN_CLASS],
-                stdout=log,
-                stderr=log,
-                cwd=folder,
-                env=os.environ | settings,
-            )
-        self._wait_until_it_answers()
+        command = [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", _class_path(), MAIN_CLASS]
+        self._server = ServerProcess(
+            "REST catalog server", command, folder / "server.log", partial(_answers, self.uri), os.environ | settings
+        )
 
     def stop(self) -> None:
         """End the process."""
-        self._process.terminate()
-        try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def _wait_until_it_answers(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT
-        while self._process.poll() is None and time.monotonic() < deadline:
-            if _answers(self.uri):
-                return
-            time.sleep(0.1)
-        self.stop()
-        raise RuntimeError(f"the REST catalog server did not start. The end of its log:\n{self._log.read_text(errors='replace')[-4000:]}")
+        self._server.stop()
 
 
 def new_namespace(server: RestServer) -> str:
@@ -97,13 +75,6 @@ def encrypted_rest_catalog(uri: str, aws: AwsServer, properties: Mapping[str, st
 def _class_path() -> str:
     hadoop = [next(pyspark_jars().glob(f"{name}-[0-9]*.jar")) for name in ("hadoop-client-api", "hadoop-client-runtime")]
     return os.pathsep.join([f"{fetched_jars(_IVY_FILE, _JARS)}/*", *map(str, hadoop)])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _answers(uri: str) -> bool:
