@@ -1,11 +1,12 @@
 """The layout of a Parquet file: which column chunks there are, where their modules lie, and under which key.
 
-    EncryptedLayout (file) ── row groups ── Chunk ─┬─ pages      one span, walked by tablecrypt.parquet.pages
-                                                   ├─ column index, offset index, bloom filter: a span or an offset each
-                                                   └─ cipher     None: the chunk is in the clear
+    FileLayout ── RowGroupLayout ── Chunk ─┬─ pages      one span, walked by tablecrypt.parquet.pages
+                                           ├─ column index, offset index, bloom filter: a span or an offset each
+                                           └─ cipher     None: the chunk is in the clear
 
-The footer names every place, and is authenticated before this is built. The metadata of a column with a key of its own is sealed once more;
-it is opened when it is first asked for, so that a reader of other columns needs no key for it.
+The footer names every place, and is authenticated before this is built. A chunk is decoded when it is first asked for, so that a reader of
+few columns is spared the others. The metadata of a column with a key of its own is sealed once more; that is opened when it is first asked
+for, so that a reader of other columns needs no key for it.
 
 All offsets are bytes from the start of the file; those outside of it are refused before anything is read.
 
@@ -16,17 +17,20 @@ Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 and 5.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import thrift_reader
+from tablecrypt.parquet.column_paths import decode_path, leaf_paths
 from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described
 from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType, Place, sealed_length
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.structures import (
+    COLUMN_CHUNK_SHAPE,
     FLAT,
     ColumnChunk,
     ColumnCryptoMetaData,
@@ -34,7 +38,6 @@ from tablecrypt.parquet.structures import (
     EncryptionWithColumnKey,
     FileMetaData,
     RowGroup,
-    SchemaElement,
 )
 from tablecrypt.parquet.thrift import Struct
 
@@ -106,12 +109,11 @@ class Chunk:
         self._file = file
         self.location = file.location
         self.source = file.source
-        with described(self.location, f"column chunk {column} of row group {row_group}"):
-            if ColumnChunk.FILE_PATH in struct:
-                raise FormatError("its data is in another file, which modular encryption does not allow")
-            self._crypto = struct.optional_struct(ColumnChunk.CRYPTO_METADATA)
-            self._own_key = None if self._crypto is None else _own_key(self._crypto)
-            self.path = self._read_path()
+        if ColumnChunk.FILE_PATH in struct:
+            raise FormatError("its data is in another file, which modular encryption does not allow")
+        self._crypto = struct.optional_struct(ColumnChunk.CRYPTO_METADATA)
+        self._own_key = None if self._crypto is None else _own_key(self._crypto)
+        self.path = self._read_path()
         self.place = Place(row_group, column, ".".join(self.path))
 
     @property
@@ -156,19 +158,24 @@ class Chunk:
         opened = cipher.open(self.place.suffix(ModuleType.COLUMN_METADATA), memoryview(sealed), what)
         with described(self.location, what):
             metadata = thrift_reader.decode_padded(opened, FLAT)
-            if _path(metadata) != self.path:
-                raise FormatError(f"it is of column {'.'.join(_path(metadata))}")
+            path = decode_path(metadata.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
+            if path != self.path:
+                raise FormatError(f"it is of column {'.'.join(path)}")
         return metadata
 
-    @cached_property
+    @property
     def pages(self) -> Span:
         """Where the pages lie, one after the other."""
-        return self.pages_by(self.metadata)[0]
+        return self._pages[0]
 
-    @cached_property
+    @property
     def has_dictionary(self) -> bool:
         """Whether the first page is a dictionary."""
-        return self.pages_by(self.metadata)[1]
+        return self._pages[1]
+
+    @cached_property
+    def _pages(self) -> tuple[Span, bool]:
+        return self.pages_by(self.metadata)
 
     def pages_by(self, metadata: Struct) -> tuple[Span, bool]:
         """Where the pages lie by that metadata, and whether the first is a dictionary. Offset 0 is for none, of either kind."""
@@ -225,8 +232,42 @@ class Chunk:
 
     def _read_path(self) -> tuple[str, ...]:
         if self._own_key is not None:
-            return _decoded(self._own_key.stored_list(EncryptionWithColumnKey.PATH_IN_SCHEMA))
-        return _path(self.struct.struct(ColumnChunk.META_DATA))
+            return decode_path(self._own_key.stored_list(EncryptionWithColumnKey.PATH_IN_SCHEMA))
+        return decode_path(self.struct.struct(ColumnChunk.META_DATA).stored_list(ColumnMetaData.PATH_IN_SCHEMA))
+
+
+class RowGroupLayout:
+    """The column chunks of a row group, by their ordinals.
+
+    Attributes:
+        encoded: each ColumnChunk as the footer holds it.
+    """
+
+    def __init__(self, encoded: list[bytes], row_group: int, file: FileLayout) -> None:
+        self.encoded = encoded
+        self._row_group = row_group
+        self._file = file
+        self._chunks: dict[int, Chunk] = {}
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        # All at once: decoding each chunk only when the modules of the one before are done takes half as long again.
+        return iter([self[column] for column in range(len(self.encoded))])
+
+    def __getitem__(self, column: int) -> Chunk:
+        """The chunk, decoded. FormatError when it is malformed, or the row group has no such column."""
+        chunk = self._chunks.get(column)
+        if chunk is None:
+            chunk = self._chunks[column] = self._decoded(column)
+        return chunk
+
+    def _decoded(self, column: int) -> Chunk:
+        with described(self._file.location, f"column chunk {column} of row group {self._row_group}"):
+            if column >= len(self.encoded):
+                raise FormatError(f"it is not there: the row group has {len(self.encoded)} columns")
+            return Chunk(thrift_reader.decode(self.encoded[column], COLUMN_CHUNK_SHAPE), self._row_group, column, self._file)
 
 
 class FileLayout:
@@ -245,7 +286,8 @@ class FileLayout:
         self.ciphers = ciphers
         self.metadata = footer.open(None if ciphers is None else ciphers.footer)
         with described(self.location, "the footer"):
-            self.row_groups = [self._chunks(group, number) for number, group in enumerate(self.metadata.structs(FileMetaData.ROW_GROUPS))]
+            groups = self.metadata.structs(FileMetaData.ROW_GROUPS)
+            self.row_groups = [self._row_group(group, number) for number, group in enumerate(groups)]
 
     def chunks(self) -> list[Chunk]:
         """Of all row groups, in their order."""
@@ -254,7 +296,11 @@ class FileLayout:
     def leaf_paths(self) -> list[tuple[str, ...]]:
         """Of the leaf columns in the schema, in their order."""
         with described(self.location, "the schema in the footer"):
-            return _leaf_paths(self.metadata.structs(FileMetaData.SCHEMA))
+            return leaf_paths(self.metadata.structs(FileMetaData.SCHEMA))
+
+    def leaves_of(self, columns: Set[str]) -> list[int]:
+        """Ordinals of the leaf columns in these top-level ones."""
+        return [ordinal for ordinal, path in enumerate(self.leaf_paths()) if path[0] in columns]
 
     def checked(self, span: Span, what: str) -> Span:
         """The same span. TamperedFileError when it is not between the first magic and the footer."""
@@ -265,31 +311,9 @@ class FileLayout:
             )
         return span
 
-    def _chunks(self, group: Struct, number: int) -> list[Chunk]:
+    def _row_group(self, group: Struct, number: int) -> RowGroupLayout:
         ordinal = group.optional_integer(RowGroup.ORDINAL) if self.footer.algorithm is not None else None
-        row_group = number if ordinal is None else ordinal
-        return [Chunk(chunk, row_group, column, self) for column, chunk in enumerate(group.structs(RowGroup.COLUMNS))]
-
-
-def _leaf_paths(elements: list[Struct]) -> list[tuple[str, ...]]:
-    paths: list[tuple[str, ...]] = []
-    # The groups that are not complete: the name of each, and how many children are still to come. The root has no part in paths.
-    groups: list[tuple[str, int]] = []
-    for element in elements:
-        name = _name(element.binary(SchemaElement.NAME))
-        children = element.optional_integer(SchemaElement.NUM_CHILDREN) or 0
-        if not groups and paths:
-            raise FormatError("it has nodes outside of its root")
-        if children > 0:
-            groups.append((name, children))
-            continue
-        paths.append((*(group for group, _ in groups[1:]), name))
-        while groups:
-            group, left = groups.pop()
-            if left > 1:
-                groups.append((group, left - 1))
-                break
-    return paths
+        return RowGroupLayout(group.structs_apart(RowGroup.COLUMNS), number if ordinal is None else ordinal, self)
 
 
 def _own_key(crypto: Struct) -> Struct | None:
@@ -298,18 +322,3 @@ def _own_key(crypto: Struct) -> Struct | None:
     if ColumnCryptoMetaData.WITH_FOOTER_KEY in crypto:
         return None
     return crypto.struct(ColumnCryptoMetaData.WITH_COLUMN_KEY)
-
-
-def _path(metadata: Struct) -> tuple[str, ...]:
-    return _decoded(metadata.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
-
-
-def _decoded(path: bytes) -> tuple[str, ...]:
-    return tuple(_name(part) for part in thrift_reader.decode_binaries(path))
-
-
-def _name(encoded: bytes) -> str:
-    try:
-        return encoded.decode("utf-8")
-    except UnicodeDecodeError:
-        raise FormatError("a column's name is not UTF-8") from None

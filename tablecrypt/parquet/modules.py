@@ -160,6 +160,12 @@ class ModuleCipher:
     def open(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
         """Return the plaintext of a whole sealed module. TamperedFileError, with `what` it is, when it does not authenticate."""
         plaintext = bytearray(framed.nbytes - GCM_OVERHEAD)
+        self.open_into(suffix, framed, what, memoryview(plaintext))
+        return plaintext
+
+    def open_into(self, suffix: bytes, framed: memoryview, what: str, out: memoryview) -> memoryview:
+        """As `open`, into the beginning of `out`, which is returned. What an error leaves in `out` is not authentic."""
+        plaintext = out[: framed.nbytes - GCM_OVERHEAD]
         nonce = bytes(framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH])
         try:
             self._gcm.decrypt_into(nonce, framed[LENGTH_BYTES + NONCE_LENGTH :], self._aad_base + suffix, plaintext)
@@ -167,22 +173,21 @@ class ModuleCipher:
             raise TamperedFileError(self._location, self._refusal(what)) from None
         return plaintext
 
-    def authenticate(self, suffix: bytes, framed: memoryview, what: str, scratch: memoryview) -> None:
-        """Do as `open`, but keep nothing: `scratch`, at least as long as the plaintext, is overwritten with it."""
-        nonce = bytes(framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH])
-        target = scratch[: framed.nbytes - GCM_OVERHEAD]
-        try:
-            self._gcm.decrypt_into(nonce, framed[LENGTH_BYTES + NONCE_LENGTH :], self._aad_base + suffix, target)
-        except InvalidTag:
-            raise TamperedFileError(self._location, self._refusal(what)) from None
-
     def open_page(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
         """Return the body of a page, which in AES_GCM_CTR_V1 is not authenticated."""
         if not self.ctr:
             return self.open(suffix, framed, what)
         body = bytearray(framed.nbytes - CTR_OVERHEAD + _SPARE)
-        self._count(bytes(framed[LENGTH_BYTES:CTR_OVERHEAD]), framed[CTR_OVERHEAD:], body)
+        self.open_page_into(suffix, framed, what, memoryview(body))
         del body[-_SPARE:]
+        return body
+
+    def open_page_into(self, suffix: bytes, framed: memoryview, what: str, out: memoryview) -> memoryview:
+        """As `open_page`, into the beginning of `out`, which is returned; `out` is at least as long as `framed`."""
+        if not self.ctr:
+            return self.open_into(suffix, framed, what, out)
+        body = out[: framed.nbytes - CTR_OVERHEAD]
+        self._count(bytes(framed[LENGTH_BYTES:CTR_OVERHEAD]), framed[CTR_OVERHEAD:], out)
         return body
 
     def authenticates(self, suffix: bytes, framed: memoryview) -> bool:

@@ -7,7 +7,8 @@ The length of each module stands before it and its place gives its AAD, so no he
 the same memory. What a reader checks besides, that a header says the length and the checksum of its body, is between bytes of one writer
 that are all authentic. For AES_GCM_V1 only: in AES_GCM_CTR_V1 bodies are no modules.
 
-Raises TamperedFileError, naming the module.
+A module that does not authenticate does not end the check: the length before it says where the next one is. A length that cannot be does,
+as TamperedFileError.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", section 5.1.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from tablecrypt.errors import TamperedFileError
 from tablecrypt.parquet.layout import Chunk
 from tablecrypt.parquet.modules import GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, sealed_length
 from tablecrypt.parquet.pages import Window
@@ -25,8 +27,8 @@ _DICTIONARY: Final = (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_P
 _DATA: Final = (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE)
 
 
-def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[ModuleType]:
-    """Yield the type of each module of a chunk's pages when it is authenticated.
+def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[tuple[ModuleType, TamperedFileError | None]]:
+    """Yield the type of each module of a chunk's pages, and what is wrong with it if it does not authenticate.
 
     Args:
         chunk: sealed with AES_GCM_V1.
@@ -44,6 +46,10 @@ def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[ModuleTyp
             window.position += length
             if len(scratch) < length - GCM_OVERHEAD:
                 scratch = memoryview(bytearray(length - GCM_OVERHEAD))
-            cipher.authenticate(place.suffix(module_type, number), framed, what, scratch)
-            yield module_type
+            try:
+                cipher.open_into(place.suffix(module_type, number), framed, what, scratch)
+            except TamperedFileError as error:
+                yield module_type, error
+            else:
+                yield module_type, None
         number += not is_dictionary

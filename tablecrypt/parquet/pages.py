@@ -16,7 +16,7 @@ Specification: Apache Parquet, "Parquet Modular Encryption", section 5.1; parque
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -51,38 +51,25 @@ class StoredHeader:
     page_type: int
     body_length: int
     crc: int | None
-    _length_at: tuple[int, int]
-    _crc_at: tuple[int, int] | None
+    _length_at: thrift_reader.Located
+    _crc_at: thrift_reader.Located | None
 
     @classmethod
     def decode_at(cls, data: bytes) -> StoredHeader:
         """Read the header that `data` begins with. CutShortError when `data` ends in it."""
-        reader = thrift_reader.Reader(data)
-        found: dict[int, tuple[int, int, int]] = {}
-        field_id = 0
-        while (header := reader.read_byte()) != 0:
-            field_id, kind = reader.read_field_id(header, field_id), header & 0x0F
-            start = reader.position
-            if field_id not in (PageHeader.TYPE, PageHeader.COMPRESSED_PAGE_SIZE, PageHeader.CRC):
-                reader.skip(kind, 1)
-                continue
-            if kind != thrift.I32 or field_id in found:
-                raise FormatError(f"field {field_id} of a page header is no single 32-bit number")
-            found[field_id] = (reader.read_integer(kind), start, reader.position)
+        found, end = thrift_reader.locate_fields(data)
+        for field_id in (PageHeader.TYPE, PageHeader.COMPRESSED_PAGE_SIZE, PageHeader.CRC):
+            if field_id in found and found[field_id].kind != thrift.I32:
+                raise FormatError(f"field {field_id} of a page header is no 32-bit number")
         if PageHeader.TYPE not in found or PageHeader.COMPRESSED_PAGE_SIZE not in found:
             raise FormatError("a page header has no type or no size")
-        page_type, (length, *length_at) = found[PageHeader.TYPE][0], found[PageHeader.COMPRESSED_PAGE_SIZE]
+        page_type = thrift_reader.decode_integer(data, found[PageHeader.TYPE])
+        length_at, crc_at = found[PageHeader.COMPRESSED_PAGE_SIZE], found.get(PageHeader.CRC)
+        length = thrift_reader.decode_integer(data, length_at)
         if page_type not in _KNOWN_TYPES or length < 0:
             raise FormatError(f"a page of type {page_type} and {length} bytes is none that modular encryption knows")
-        crc = found.get(PageHeader.CRC)
-        return cls(
-            data[: reader.position],
-            page_type,
-            length,
-            None if crc is None else crc[0],
-            (length_at[0], length_at[1]),
-            None if crc is None else crc[1:],
-        )
+        crc = None if crc_at is None else thrift_reader.decode_integer(data, crc_at)
+        return cls(data[:end], page_type, length, crc, length_at, crc_at)
 
     def of_body(self, stored: Buffer) -> bytes:
         """The same header for a page whose body is stored as these bytes."""
@@ -91,11 +78,15 @@ class StoredHeader:
         if self._crc_at is not None:
             replaced.append((self._crc_at, _checksum(stored)))
         # From the back, so that a number of another length moves none of the places to come.
-        for at, value in sorted(replaced, reverse=True):
+        for at, value in sorted(replaced, key=lambda pair: pair[0].start, reverse=True):
             number = bytearray()
             thrift.write_integer(number, value)
-            out[at[0] : at[1]] = number
+            out[at.start : at.end] = number
         return bytes(out)
+
+
+Room = Callable[[StoredHeader], memoryview]
+"""Gives the memory into which the body of the page with this header is opened: at least as long as the body was sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +116,18 @@ class Page:
         return ModuleType.DICTIONARY_PAGE if self.is_dictionary else ModuleType.DATA_PAGE
 
 
-def read_pages(chunk: Chunk) -> Iterator[Page]:
-    """Yield the pages of a chunk, each when it is authenticated (in AES_GCM_CTR_V1: its header)."""
+def read_pages(chunk: Chunk, room: Room | None = None) -> Iterator[Page]:
+    """Yield the pages of a chunk, each when it is authenticated (in AES_GCM_CTR_V1: its header).
+
+    Args:
+        chunk: sealed or in the clear.
+        room: says into which memory a sealed body is opened. None: each into its own.
+    """
     cipher = chunk.cipher
     window = Window(chunk.source, chunk.pages)
     number = 0
     while window.left:
-        page = _read_plain(window, chunk, number) if cipher is None else _read_sealed(window, chunk, cipher, number)
+        page = _read_plain(window, chunk, number) if cipher is None else _read_sealed(window, chunk, cipher, number, room)
         yield page
         number += not page.is_dictionary
 
@@ -194,7 +190,7 @@ def _find_header(window: Window) -> StoredHeader:
         length *= 16
 
 
-def _read_sealed(window: Window, chunk: Chunk, cipher: ModuleCipher, number: int) -> Page:
+def _read_sealed(window: Window, chunk: Chunk, cipher: ModuleCipher, number: int, room: Room | None) -> Page:
     location, place = chunk.location, chunk.place
     is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
     header_type = ModuleType.DICTIONARY_PAGE_HEADER if is_dictionary else ModuleType.DATA_PAGE_HEADER
@@ -216,7 +212,8 @@ def _read_sealed(window: Window, chunk: Chunk, cipher: ModuleCipher, number: int
     # Nothing authenticates the name of the algorithm: a GCM file renamed to CTR would be read without authentication. Its first page tells.
     if cipher.ctr and header_span.start == chunk.pages.start and cipher.authenticates(suffix, framed):
         raise TamperedFileError(location, f"{what} is sealed with AES_GCM_V1, though the file says AES_GCM_CTR_V1")
-    page = Page(header, cipher.open_page(suffix, framed, what), is_dictionary, number, header_span, body_span)
+    body = cipher.open_page(suffix, framed, what) if room is None else cipher.open_page_into(suffix, framed, what, room(header))
+    page = Page(header, body, is_dictionary, number, header_span, body_span)
     _check_crc(page, framed, chunk)
     return page
 

@@ -8,7 +8,7 @@ the view can be. A read fetches the chunk in which it begins, authenticates all 
 asks for beyond that chunk is zeros. Projection and row-group pruning are the reader's doing: what it does not read is not fetched.
 
 The view has no page indexes and no bloom filters. A column whose key is not there is locked: its chunks cannot be read, and raise the error
-that says so.
+that says so. Of columns that were not asked for, the footer holds what it held, for a reader to step over: there is no chunk of them.
 
 Raises what tablecrypt.parquet.pages raises; KeyNotFoundError or KmsAccessDeniedError for a locked column.
 """
@@ -21,13 +21,12 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end
-from tablecrypt.parquet.layout import Chunk, FileLayout, Span
-from tablecrypt.parquet.pages import read_pages
+from tablecrypt.parquet.layout import Chunk, FileLayout, RowGroupLayout, Span
+from tablecrypt.parquet.lent import lend
+from tablecrypt.parquet.opened_chunk import open_chunk
 from tablecrypt.parquet.structures import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
 from tablecrypt.parquet.thrift import Struct
 
@@ -60,7 +59,7 @@ class PlaintextView:
 
     Args:
         layout: the encrypted file.
-        columns: names of the top-level columns to unlock. None: all whose keys can be had.
+        columns: names of the top-level columns to open; a reader can take no others. None: all whose keys can be had.
     """
 
     closed: Final = False
@@ -68,7 +67,7 @@ class PlaintextView:
 
     def __init__(self, layout: FileLayout, columns: Set[str] | None = None) -> None:
         self._layout = layout
-        self._columns = columns
+        self._leaves = None if columns is None else layout.leaves_of(columns)
         self._position = 0
         # A reader that takes a chunk in pieces has it opened once.
         self._last: tuple[_Region, memoryview] | None = None
@@ -107,13 +106,13 @@ class PlaintextView:
         self._position = origin + offset
         return self._position
 
-    def read(self, size: int | None = -1) -> bytes | memoryview:
+    def read(self, size: int | None = -1) -> memoryview:
         """Return `size` bytes, fewer at the end."""
         left = max(0, self.size() - self._position)
         length = left if size is None or size < 0 else min(size, left)
         data = self._read_at(self._position, length)
         self._position += length
-        return data
+        return lend(data)
 
     def close(self) -> None:
         """Does nothing: whoever opened the encrypted file closes it."""
@@ -137,7 +136,7 @@ class PlaintextView:
 
     def _read_chunk(self, region: _Region, skipped: int, length: int) -> bytes | memoryview:
         if self._last is None or self._last[0] is not region:
-            self._last = (region, self._open(region))
+            self._last = (region, open_chunk(region.chunk))
         opened = self._last[1][skipped : skipped + length]
         if opened.nbytes < length:
             return bytes(opened) + bytes(length - opened.nbytes)
@@ -145,44 +144,29 @@ class PlaintextView:
             self._last = None
         return opened
 
-    def _open(self, region: _Region) -> memoryview:
-        # Arrow's pool gives memory that it used before, which costs less than fresh memory of the system.
-        out = memoryview(pa.allocate_buffer(region.span.length)).cast("B")
-        at = 0
-        for page in read_pages(region.chunk):
-            for part in (page.header.of_body(page.body), page.body):
-                source = memoryview(part)
-                out[at : at + source.nbytes] = source
-                at += source.nbytes
-        out[at:] = bytes(out.nbytes - at)
-        return out
-
-    def _row_group(self, group: Struct, chunks: list[Chunk]) -> Struct:
+    def _row_group(self, group: Struct, chunks: RowGroupLayout) -> Struct:
         with described(self._layout.location, "a row group in the footer"):
             num_rows = group.integer(RowGroup.NUM_ROWS)
+        encoded = list(chunks.encoded)
+        for column in range(len(chunks)) if self._leaves is None else self._leaves:
+            encoded[column] = self._chunk(chunks[column], num_rows).encode()
         copy = group.copy()
-        copy.set(RowGroup.COLUMNS, thrift.LIST, [self._chunk(chunk, num_rows) for chunk in chunks])
+        copy.set(RowGroup.COLUMNS, thrift.LIST, encoded)
         return copy
 
     def _chunk(self, chunk: Chunk, num_rows: int) -> Struct:
-        struct = chunk.struct.copy(without=_NOT_IN_A_CHUNK)
         try:
-            if chunk.has_own_key and not self._is_wanted(chunk):
-                raise KeyNotFoundError(f"{self._layout.location}: column {chunk.place.path} is not among the columns to read")
-            metadata = chunk.metadata.copy(without=_NOT_IN_METADATA)
-            self._regions.append(_Region(chunk.pages, chunk, None))
+            metadata, region = chunk.metadata.copy(without=_NOT_IN_METADATA), _Region(chunk.pages, chunk, None)
         except (KeyNotFoundError, KmsAccessDeniedError) as error:
-            if self._columns is not None and self._is_wanted(chunk):
+            if self._leaves is not None:
                 raise
             span = Span(self._locked_end, 1)
             self._locked_end += span.length
-            self._regions.append(_Region(span, chunk, error))
-            metadata = _locked_metadata(chunk, span, num_rows)
+            metadata, region = _locked_metadata(chunk, span, num_rows), _Region(span, chunk, error)
+        self._regions.append(region)
+        struct = chunk.struct.copy(without=_NOT_IN_A_CHUNK)
         struct.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
         return struct
-
-    def _is_wanted(self, chunk: Chunk) -> bool:
-        return self._columns is None or chunk.path[0] in self._columns
 
 
 def _locked_metadata(chunk: Chunk, span: Span, num_values: int) -> Struct:

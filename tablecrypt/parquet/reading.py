@@ -1,11 +1,12 @@
 """Reading encrypted Parquet files into Arrow: whole, projected, filtered, or as a dataset.
 
-    one key, AES_GCM_V1, encrypted footer    pyarrow's C++ decrypts (tablecrypt.parquet.uniform)
-    everything else                          pyarrow reads a view of the file, which our modules decrypt (tablecrypt.parquet.plaintext_view)
+    AES_GCM_V1, encrypted footer, only columns without keys of their own
+                       pyarrow's C++ decrypts (tablecrypt.parquet.uniform)
+    everything else    pyarrow reads a view of the file, which our modules decrypt (tablecrypt.parquet.plaintext_view)
 
-Which of the two it is, the authenticated footer says. Either way columns and row groups that are not asked for, or that the statistics
-rule out, are not fetched. No row is made from bytes that did not authenticate, but for columns that the file leaves in the clear and for
-pages in AES_GCM_CTR_V1; `strict` keys refuse both.
+Which of the two it is, the authenticated footer says for the columns that are read. Either way columns and row groups that are not asked
+for, or that the statistics rule out, are not fetched. No row is made from bytes that did not authenticate, but for columns that the file
+leaves in the clear and for pages in AES_GCM_CTR_V1; `strict` keys refuse both.
 
 Raises TamperedFileError, PlaintextRefusedError, FormatError, KeyNotFoundError for a column whose key is not there, ConfigurationError for a
 column or row group that the file does not have, or a filter that does not fit its columns.
@@ -13,7 +14,7 @@ column or row group that the file does not have, or a filter that does not fit i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +30,7 @@ from tablecrypt.parquet import thrift
 from tablecrypt.parquet.footer import PLAIN_MAGIC, plain_end
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileLayout
+from tablecrypt.parquet.lent import await_return
 from tablecrypt.parquet.plaintext_view import PlaintextView
 from tablecrypt.parquet.rewrite import encrypted_layout
 from tablecrypt.parquet.storage import open_source, source_of
@@ -65,10 +67,13 @@ def read_table(
         schema = arrow_schema(layout)
         _check_selection(layout, schema, columns, row_groups)
         _check_filter(layout, schema, expression)
-        if layout.ciphers is not None and _is_uniform(layout):
+        needed = _needed(schema, columns, expression)
+        if layout.ciphers is not None and _is_uniform(layout, needed):
             key_metadata = StandardKeyMetadata(layout.ciphers.footer_key, keys.aad_prefix, keys.file_length)
             return UniformParquetFile(opened.file, key_metadata, layout.location).read(columns, expression, row_groups, use_threads)
-        fragment = _fragment(layout, _needed(schema, columns, expression))
+        view = PlaintextView(layout, needed)
+        await_return(view)
+        fragment = _fragment(view, layout.location)
         with _decoding(layout.location):
             chosen = fragment if row_groups is None else fragment.subset(row_group_ids=row_groups)
             return chosen.to_table(schema=schema, columns=columns, filter=expression, use_threads=use_threads)
@@ -84,7 +89,7 @@ def dataset(sources: Any, keys: FileKeys) -> ds.Dataset:
     if not files:
         raise ConfigurationError("a dataset has at least one file")
     layouts = [encrypted_layout(source_of(source), keys) for source in files]
-    fragments = [_fragment(layout, None) for layout in layouts]
+    fragments = [_fragment(PlaintextView(layout), layout.location) for layout in layouts]
     return ds.FileSystemDataset(fragments, arrow_schema(layouts[0]), ds.ParquetFileFormat(), fs.LocalFileSystem())
 
 
@@ -103,22 +108,20 @@ def arrow_schema(layout: FileLayout) -> pa.Schema:
         return pq.read_schema(pa.BufferReader(PLAIN_MAGIC + plain_end(metadata)))
 
 
-def _is_uniform(layout: FileLayout) -> bool:
-    """Whether pyarrow's core can open all of the file by the footer key, and authenticates all that it opens."""
+def _is_uniform(layout: FileLayout, columns: Set[str]) -> bool:
+    """Whether pyarrow's core can open these top-level columns by the footer key, and authenticates all that it opens."""
     algorithm = layout.footer.algorithm
-    return (
-        algorithm is not None
-        and not algorithm.ctr
-        and layout.footer.is_encrypted
-        and all(chunk.is_encrypted and not chunk.has_own_key for chunk in layout.chunks())
-    )
+    if algorithm is None or algorithm.ctr or not layout.footer.is_encrypted:
+        return False
+    leaves = layout.leaves_of(columns)
+    chunks = (group[column] for group in layout.row_groups for column in leaves)
+    return all(chunk.is_encrypted and not chunk.has_own_key for chunk in chunks)
 
 
-def _fragment(layout: FileLayout, columns: set[str] | None) -> ds.ParquetFileFragment:
-    view = PlaintextView(layout, columns)
+def _fragment(view: PlaintextView, location: str) -> ds.ParquetFileFragment:
     # Without pre_buffer each read is of one column chunk, so none is opened only because it lies between two others.
     options = ds.ParquetFragmentScanOptions(pre_buffer=False)
-    with _decoding(layout.location):
+    with _decoding(location):
         return ds.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(pa.PythonFile(view, mode="r"))
 
 
@@ -194,7 +197,7 @@ def _decoding(location: str) -> Iterator[None]:
     """Say which file it is whose authentic bytes pyarrow cannot decode."""
     try:
         yield
-    except (OSError, pa.ArrowException, RuntimeError) as error:
+    except (OSError, pa.ArrowException, RuntimeError, UnicodeDecodeError) as error:
         if isinstance(error, TablecryptError) or is_store_error(error):
             raise
         raise FormatError(f"{location}: cannot be decoded: {error}") from error

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tablecrypt.parquet.thrift import Shape
+from tablecrypt.parquet.thrift import APART, Shape
 
 
 class FileMetaData:
@@ -164,7 +164,7 @@ COLUMN_CHUNK_SHAPE: Final[Shape] = {
 }
 FILE_META_DATA_SHAPE: Final[Shape] = {
     FileMetaData.SCHEMA: FLAT,
-    FileMetaData.ROW_GROUPS: {RowGroup.COLUMNS: COLUMN_CHUNK_SHAPE},
+    FileMetaData.ROW_GROUPS: {RowGroup.COLUMNS: APART},
     FileMetaData.ENCRYPTION_ALGORITHM: ALGORITHM_SHAPE,
 }
 FOOTER_CRYPTO_SHAPE: Final[Shape] = {FileMetaData.ENCRYPTION_ALGORITHM: ALGORITHM_SHAPE}

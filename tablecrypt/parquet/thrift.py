@@ -8,7 +8,7 @@
              11 map (varint; if not 0: kinds of keys and values | pairs)  12 struct
 
 A Shape says which nested structs, or lists of structs, are opened. Everything else that has a structure is stepped over, checked for being
-well formed, and kept as the bytes it was: statistics, schemas and whatever the format adds later come out as they went in.
+well formed, and kept as the bytes it was: statistics, key-value metadata and whatever the format adds later come out as they went in.
 
 Structs are held and written here, and read by tablecrypt.parquet.thrift_reader. FormatError says that a struct lacks a field that it needs.
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Union
 
 from tablecrypt.errors import FormatError
 
@@ -40,16 +40,21 @@ STOP: Final = 0
 LONG_LIST: Final = 15
 """Instead of a count in the header of a list: the count follows."""
 
-Shape = Mapping[int, "Shape"]
+Shape = Mapping[int, "Shape | None"]
 """Ids of the fields to open, each with the shape of the struct there (or of each struct of the list there)."""
+
+APART: Final = None
+"""In the place of a shape: tell the structs of the list apart, and leave each as its bytes, to be opened when it is needed."""
+
+Value = Union[bool, int, bytes, "Struct", list["Struct"], list[bytes]]
 
 
 @dataclass(slots=True)
 class Field:
-    """The kind of a value and the value: bool, int, bytes, Struct or a list of Structs; bytes as stored for what was not opened."""
+    """The kind of a value and the value; bytes as stored for what was not opened."""
 
     kind: int
-    value: bool | int | bytes | Struct | list[Struct]
+    value: Value
 
 
 class Struct:
@@ -106,7 +111,13 @@ class Struct:
         assert isinstance(value, list)
         return value
 
-    def set(self, field_id: int, kind: int, value: int | bytes | Struct | list[Struct]) -> None:
+    def structs_apart(self, field_id: int) -> list[bytes]:
+        """A list whose structs are APART."""
+        value = self._value(field_id, list)
+        assert isinstance(value, list)
+        return value
+
+    def set(self, field_id: int, kind: int, value: Value) -> None:
         """Give a field a value, whether it is there or not."""
         self.fields[field_id] = Field(kind, value)
 
@@ -189,7 +200,10 @@ def _write_value(out: bytearray, field: Field) -> None:
     elif isinstance(value, list):
         _write_list_header(out, len(value), STRUCT)
         for struct in value:
-            _write_struct(out, struct)
+            if isinstance(struct, bytes):
+                out += struct
+            else:
+                _write_struct(out, struct)
     else:
         if field.kind == BINARY:
             write_varint(out, len(value))

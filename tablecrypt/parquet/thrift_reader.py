@@ -1,13 +1,16 @@
 """Reading Thrift's compact protocol (layout: tablecrypt.parquet.thrift), strictly and within bounds.
 
-Refused with FormatError: a field twice, a number longer than it needs to be, structs nested deeper than MAX_DEPTH, and a length that
-reaches past the end, so that no count makes anything larger than the input. CutShortError, its subclass, says that the bytes ended: with
-more of them the struct may be whole.
+Each function takes the bytes and where in them a value begins, and returns what it read and where the value ends. Most of a footer is only
+stepped over, to find the few parts that a reader asked for: that is what these loops are kept short for.
+
+Refused with FormatError: a field twice in a struct that is opened, a number longer than it needs to be, structs nested deeper than
+MAX_DEPTH, and a length that reaches past the end, so that no count makes anything larger than the input. CutShortError, its subclass, says
+that the bytes ended: with more of them the struct may be whole.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet.thrift import (
@@ -28,16 +31,25 @@ from tablecrypt.parquet.thrift import (
     Field,
     Shape,
     Struct,
+    Value,
 )
 
 MAX_DEPTH: Final = 32
 
 _MAX_FIELD_ID: Final = 2**15 - 1
-_LIMITS: Final = {I16: 2**15, I32: 2**31, I64: 2**63}
+_BITS: Final = {I16: 16, I32: 32, I64: 64}
 
 
 class CutShortError(FormatError):
     """The bytes end inside the struct."""
+
+
+class Located(NamedTuple):
+    """The value of a field: its kind, and from where to where it is stored."""
+
+    kind: int
+    start: int
+    end: int
 
 
 def decode(data: bytes, shape: Shape) -> Struct:
@@ -56,175 +68,237 @@ def decode_padded(data: bytes | bytearray, shape: Shape) -> Struct:
 def unpadded(data: bytes | bytearray) -> bytes:
     """The bytes of the struct alone, of a sealed one that bytes may follow."""
     encoded = bytes(data)
-    reader = Reader(encoded)
-    reader.skip(STRUCT, 0)
-    return encoded[: reader.position]
+    try:
+        return encoded[: _end_of_struct(encoded, 0, 0)]
+    except IndexError:
+        raise _cut_short(encoded) from None
 
 
 def decode_at(data: bytes, shape: Shape, start: int = 0) -> tuple[Struct, int]:
     """Read a struct at `start`; returns it and where it ends."""
-    reader = Reader(data, start)
-    return reader.read_struct(shape, 0), reader.position
+    try:
+        return _read_struct(data, start, shape, 0)
+    except IndexError:
+        raise _cut_short(data) from None
 
 
 def decode_binaries(data: bytes) -> list[bytes]:
     """Read a list of binaries, such as a column's path."""
-    return Reader(data).read_binaries()
+    try:
+        values, end = _read_binaries(data)
+    except IndexError:
+        raise _cut_short(data) from None
+    if end > len(data):
+        raise _cut_short(data)
+    return values
 
 
-class Reader:
-    """Reads values one after the other."""
-
-    __slots__ = ("_data", "_end", "position")
-
-    def __init__(self, data: bytes, position: int = 0) -> None:
-        self._data = data
-        self._end = len(data)
-        self.position = position
-
-    def read_byte(self) -> int:
-        try:
-            byte = self._data[self.position]
-        except IndexError:
-            raise CutShortError(f"a struct is cut short after {self._end} bytes") from None
-        self.position += 1
-        return byte
-
-    def take(self, length: int) -> bytes:
-        start, self.position = self.position, self.position + length
-        if self.position > self._end:
-            raise CutShortError(f"a value of {length} bytes at byte {start} reaches past the end, byte {self._end}")
-        return self._data[start : self.position]
-
-    def read_varint(self) -> int:
-        byte = self.read_byte()
-        if byte < 0x80:
-            return byte
-        value, shift = byte & 0x7F, 7
-        while byte & 0x80:
-            byte = self.read_byte()
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if value >= 2**64 or shift > 70:
-                raise FormatError("a number has more than 64 bits")
-            if byte == 0:
-                raise FormatError("a number is written longer than it needs to be")
-        return value
-
-    def read_integer(self, kind: int) -> int:
-        zigzag = self.read_varint()
-        value = (zigzag >> 1) ^ -(zigzag & 1)
-        limit = _LIMITS[kind]
-        if not -limit <= value < limit:
-            raise FormatError(f"{value} does not fit Thrift kind {kind}")
-        return value
-
-    def read_struct(self, shape: Shape, depth: int) -> Struct:
-        fields: dict[int, Field] = {}
-        field_id = 0
-        while (header := self.read_byte()) != STOP:
-            field_id, kind = self.read_field_id(header, field_id), header & 0x0F
-            if field_id in fields:
-                raise FormatError(f"field {field_id} is there twice")
-            fields[field_id] = Field(kind, self._read_field(kind, shape.get(field_id), depth + 1))
-        return Struct(fields)
-
-    def read_field_id(self, header: int, previous: int) -> int:
-        """The id that a field header gives."""
-        delta = header >> 4
-        field_id = previous + delta if delta else self.read_integer(I16)
-        if not 0 < field_id <= _MAX_FIELD_ID:
-            raise FormatError(f"{field_id} is no id of a field")
-        return field_id
-
-    def read_binaries(self) -> list[bytes]:
-        count, kind = self._read_list_header()
-        if kind != BINARY:
-            raise FormatError(f"a list holds Thrift kind {kind} where it should hold binaries")
-        return [self.take(self.read_varint()) for _ in range(count)]
-
-    def skip(self, kind: int, depth: int) -> None:
-        """Step over a value of a field, checking that it is well formed."""
-        if kind in (TRUE, FALSE):
-            return
-        if kind == BYTE:
-            self.read_byte()
-        elif kind in _LIMITS:
-            self.read_integer(kind)
-        elif kind == DOUBLE:
-            self.take(8)
-        elif kind == BINARY:
-            self.take(self.read_varint())
-        elif kind in (LIST, SET):
-            self._skip_list(depth)
-        elif kind == MAP:
-            self._skip_map(depth)
-        elif kind == STRUCT:
-            self._skip_struct(depth)
-        else:
-            raise FormatError(f"{kind} is no Thrift kind")
-
-    def _read_field(self, kind: int, shape: Shape | None, depth: int) -> bool | int | bytes | Struct | list[Struct]:
-        if kind in _LIMITS:
-            return self.read_integer(kind)
-        if kind == BINARY:
-            return self.take(self.read_varint())
-        if kind in (TRUE, FALSE):
-            return kind == TRUE
-        if kind == STRUCT and shape is not None:
-            return self.read_struct(shape, _checked(depth))
-        start = self.position
-        if kind == LIST and shape is not None:
-            count, element = self._read_list_header()
-            if element == STRUCT:
-                return [self.read_struct(shape, _checked(depth)) for _ in range(count)]
-            self.position = start
-        self.skip(kind, depth)
-        return self._data[start : self.position]
-
-    def _read_list_header(self) -> tuple[int, int]:
-        header = self.read_byte()
-        count, kind = header >> 4, header & 0x0F
-        if count == LONG_LIST:
-            count = self.read_varint()
-            if count < LONG_LIST:
-                raise FormatError("the length of a list is written longer than it needs to be")
-        # No element takes less than a byte.
-        if count > self._end - self.position:
-            raise CutShortError(f"a list of {count} elements is followed by {self._end - self.position} bytes")
-        return count, kind
-
-    def _skip_element(self, kind: int, depth: int) -> None:
-        if kind in (TRUE, FALSE):
-            self.read_byte()
-        else:
-            self.skip(kind, depth)
-
-    def _skip_list(self, depth: int) -> None:
-        count, kind = self._read_list_header()
-        for _ in range(count):
-            self._skip_element(kind, _checked(depth + 1))
-
-    def _skip_map(self, depth: int) -> None:
-        count = self.read_varint()
-        if count == 0:
-            return
-        kinds = self.read_byte()
-        if count > self._end - self.position:
-            raise CutShortError(f"a map of {count} pairs is followed by {self._end - self.position} bytes")
-        for _ in range(count):
-            self._skip_element(kinds >> 4, _checked(depth + 1))
-            self._skip_element(kinds & 0x0F, depth + 1)
-
-    def _skip_struct(self, depth: int) -> None:
-        _checked(depth)
-        field_id = 0
-        while (header := self.read_byte()) != STOP:
-            field_id = self.read_field_id(header, field_id)
-            self.skip(header & 0x0F, depth + 1)
+def decode_integer(data: bytes, value: Located) -> int:
+    """Read the i16, i32 or i64 that was located."""
+    return _read_integer(data, value.start, value.kind)[0]
 
 
-def _checked(depth: int) -> int:
+def locate_fields(data: bytes) -> tuple[dict[int, Located], int]:
+    """Find the value of each field of the struct that `data` begins with, by field id, and where the struct ends."""
+    try:
+        return _locate_fields(data)
+    except IndexError:
+        raise _cut_short(data) from None
+
+
+def _cut_short(data: bytes) -> CutShortError:
+    """The end is not checked byte by byte: a struct is whole when its last byte is there, so what is missing is an IndexError."""
+    return CutShortError(f"it is cut short: it reaches past the end, byte {len(data)}")
+
+
+def _check_depth(depth: int) -> None:
     if depth > MAX_DEPTH:
         raise FormatError(f"structs are nested more than {MAX_DEPTH} deep")
-    return depth
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = data[at]
+    at += 1
+    if value < 0x80:
+        return value, at
+    value &= 0x7F
+    shift = 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if value >= 2**64 or shift > 70:
+            raise FormatError("a number has more than 64 bits")
+        if byte == 0:
+            raise FormatError("a number is written longer than it needs to be")
+        if byte < 0x80:
+            return value, at
+
+
+def _read_integer(data: bytes, at: int, kind: int) -> tuple[int, int]:
+    zigzag, at = _read_varint(data, at)
+    value = (zigzag >> 1) ^ -(zigzag & 1)
+    if zigzag >> _BITS[kind]:
+        raise FormatError(f"{value} does not fit Thrift kind {kind}")
+    return value, at
+
+
+def _read_field_id(data: bytes, at: int, previous: int) -> tuple[int, int]:
+    """The id of the field whose header is there, and where its value begins."""
+    delta = data[at] >> 4
+    field_id, at = (previous + delta, at + 1) if delta else _read_integer(data, at + 1, I16)
+    if not 0 < field_id <= _MAX_FIELD_ID:
+        raise FormatError(f"{field_id} is no id of a field")
+    return field_id, at
+
+
+def _read_list_header(data: bytes, at: int) -> tuple[int, int, int]:
+    """How many elements there are, their kind, and where the first begins."""
+    header = data[at]
+    count, kind, at = header >> 4, header & 0x0F, at + 1
+    if count == LONG_LIST:
+        count, at = _read_varint(data, at)
+        if count < LONG_LIST:
+            raise FormatError("the length of a list is written longer than it needs to be")
+    # No element takes less than a byte.
+    if count > len(data) - at:
+        raise CutShortError(f"a list of {count} elements is followed by {len(data) - at} bytes")
+    return count, kind, at
+
+
+def _locate_fields(data: bytes) -> tuple[dict[int, Located], int]:
+    found: dict[int, Located] = {}
+    field_id, at = 0, 0
+    while (header := data[at]) != STOP:
+        field_id, start = _read_field_id(data, at, field_id)
+        if field_id in found:
+            raise FormatError(f"field {field_id} is there twice")
+        kind = header & 0x0F
+        at = _end_of_value(data, start, kind, 0)
+        found[field_id] = Located(kind, start, at)
+    return found, at + 1
+
+
+def _read_binaries(data: bytes) -> tuple[list[bytes], int]:
+    count, kind, at = _read_list_header(data, 0)
+    if kind != BINARY:
+        raise FormatError(f"a list holds Thrift kind {kind} where it should hold binaries")
+    values = []
+    for _ in range(count):
+        length, start = _read_varint(data, at)
+        at = start + length
+        values.append(data[start:at])
+    return values, at
+
+
+def _read_struct(data: bytes, at: int, shape: Shape, depth: int) -> tuple[Struct, int]:
+    _check_depth(depth)
+    fields: dict[int, Field] = {}
+    field_id = 0
+    while (header := data[at]) != STOP:
+        field_id, at = _read_field_id(data, at, field_id)
+        if field_id in fields:
+            raise FormatError(f"field {field_id} is there twice")
+        kind = header & 0x0F
+        if field_id in shape and kind in (STRUCT, LIST):
+            value, at = _open(data, at, kind, shape[field_id], depth + 1)
+        else:
+            value, at = _read_value(data, at, kind, depth)
+        fields[field_id] = Field(kind, value)
+    return Struct(fields), at + 1
+
+
+def _open(data: bytes, at: int, kind: int, shape: Shape | None, depth: int) -> tuple[Value, int]:
+    """Read a struct or a list of structs as its shape says; a list of anything else as its bytes."""
+    if kind == STRUCT:
+        return _read_struct(data, at, shape or {}, depth)
+    count, element, first = _read_list_header(data, at)
+    if element != STRUCT:
+        return _read_value(data, at, kind, depth)
+    return _list_structs(data, first, count, depth) if shape is None else _read_structs(data, first, count, shape, depth)
+
+
+def _read_structs(data: bytes, at: int, count: int, shape: Shape, depth: int) -> tuple[list[Struct], int]:
+    structs = []
+    for _ in range(count):
+        struct, at = _read_struct(data, at, shape, depth)
+        structs.append(struct)
+    return structs, at
+
+
+def _list_structs(data: bytes, at: int, count: int, depth: int) -> tuple[list[bytes], int]:
+    structs = []
+    for _ in range(count):
+        start, at = at, _end_of_struct(data, at, depth)
+        structs.append(data[start:at])
+    return structs, at
+
+
+def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Value, int]:
+    if kind in _BITS:
+        return _read_integer(data, at, kind)
+    if kind == BINARY:
+        length, at = _read_varint(data, at)
+        return data[at : at + length], at + length
+    if kind in (TRUE, FALSE):
+        return kind == TRUE, at
+    end = _end_of_value(data, at, kind, depth)
+    return data[at:end], end
+
+
+def _end_of_struct(data: bytes, at: int, depth: int) -> int:
+    _check_depth(depth)
+    while (header := data[at]) != STOP:
+        start = at + 1 if header >> 4 else _read_integer(data, at + 1, I16)[1]
+        at = _end_of_value(data, start, header & 0x0F, depth)
+    return at + 1
+
+
+def _end_of_value(data: bytes, at: int, kind: int, depth: int) -> int:
+    """Where the value of a field of a struct ends that is nested so deep."""
+    if kind in _BITS:
+        return at + 1 if data[at] < 0x80 else _read_integer(data, at, kind)[1]
+    if kind == BINARY:
+        length, start = _read_varint(data, at)
+        return start + length
+    if kind == STRUCT:
+        return _end_of_struct(data, at, depth + 1)
+    if kind in (TRUE, FALSE):
+        return at
+    if kind in (LIST, SET):
+        return _end_of_list(data, at, depth + 1)
+    if kind == MAP:
+        return _end_of_map(data, at, depth + 1)
+    if kind == DOUBLE:
+        return at + 8
+    if kind == BYTE:
+        return at + 1
+    raise FormatError(f"{kind} is no Thrift kind")
+
+
+def _end_of_element(data: bytes, at: int, kind: int, depth: int) -> int:
+    return at + 1 if kind in (TRUE, FALSE) else _end_of_value(data, at, kind, depth)
+
+
+def _end_of_list(data: bytes, at: int, depth: int) -> int:
+    _check_depth(depth)
+    count, kind, at = _read_list_header(data, at)
+    for _ in range(count):
+        at = _end_of_element(data, at, kind, depth)
+    return at
+
+
+def _end_of_map(data: bytes, at: int, depth: int) -> int:
+    _check_depth(depth)
+    count, at = _read_varint(data, at)
+    if count == 0:
+        return at
+    kinds = data[at]
+    at += 1
+    if count > len(data) - at:
+        raise CutShortError(f"a map of {count} pairs is followed by {len(data) - at} bytes")
+    for _ in range(count):
+        at = _end_of_element(data, at, kinds >> 4, depth)
+        at = _end_of_element(data, at, kinds & 0x0F, depth)
+    return at

@@ -132,8 +132,11 @@ class _Checks:
 
     def _pages(self, chunk: Chunk) -> None:
         if chunk.cipher is not None and not chunk.cipher.ctr:
-            for module_type in authenticate_pages(chunk, chunk.cipher):
-                self._count(chunk, module_type)
+            for module_type, error in authenticate_pages(chunk, chunk.cipher):
+                if error is None:
+                    self._count(chunk, module_type)
+                else:
+                    self._faults.append(error.what)
             return
         for page in read_pages(chunk):
             self._count(chunk, page.header_type)

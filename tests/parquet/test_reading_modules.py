@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +13,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TamperedFileError
-from tablecrypt.parquet import FileKeys, dataset, decrypt, footer, inspect, read_schema, read_table
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.parquet import FileKeys, dataset, decrypt, footer, inspect, read_schema, read_table, thrift
+from tablecrypt.parquet.layout import FileLayout
+from tablecrypt.parquet.modules import ModuleCipher
+from tablecrypt.parquet.plaintext_view import PlaintextView
+from tablecrypt.parquet.rewrite import encrypted_layout
+from tablecrypt.parquet.storage import Sink, source_of
+from tablecrypt.parquet.structures import ColumnChunk, FileMetaData, SchemaElement
 from tests.support.modular_files import (
     FOOTER_KEY,
+    GCM_MODES,
     ID_KEY,
     MODES,
     NAME_KEY,
@@ -41,6 +50,7 @@ SELECTIONS: list[dict[str, Any]] = [
     {"columns": ["tags", "id"]},
     {"columns": []},
     {"columns": ["name"], "filters": [("id", ">", 33)]},
+    {"columns": ["tags"], "filters": [("ratio", ">", 10.0)]},
     {"columns": ["name", "id"], "filters": (pc.field("id") < 5) | pc.field("name").is_null()},
     {"filters": [[("id", "<", 5)], [("ratio", ">", 19.0)]]},
     {"filters": pc.field("id") > 1000},
@@ -190,6 +200,80 @@ def test_only_chunks_that_are_asked_for_are_fetched(mode: Mode, monkeypatch: pyt
             wanted = group.ordinal == 2 and chunk.path in ("id", "ratio")
             first = next(module.offset for module in chunk.modules if module.offset is not None)
             assert any(start <= first < end for start, end in source.spans) is wanted
+
+
+def _with_footer(data: bytes, mode: Mode, edit: Callable[[FileLayout], None]) -> bytes:
+    """The same modules under a footer that somebody changed who has the key."""
+    layout = encrypted_layout(source_of(data), mode.keys)
+    algorithm, keys = layout.footer.algorithm, mode.keys
+    assert algorithm is not None and keys.footer_key is not None
+    base = algorithm.aad_base(keys, "test")
+    cipher = ModuleCipher(keys.footer_key, "the footer key", base, algorithm.ctr, "test", Random(0).randbytes)
+    edit(layout)
+    sink = io.BytesIO()
+    footer.write_footer(Sink(sink), layout.metadata, algorithm, cipher, None, mode.plaintext_footer)
+    return data[: layout.footer.start] + sink.getvalue()
+
+
+def _put_name_elsewhere(layout: FileLayout) -> None:
+    """The first chunk of column name is said to be in another file."""
+    chunks = layout.row_groups[0]
+    chunk = chunks[1].struct.copy()
+    chunk.set(ColumnChunk.FILE_PATH, thrift.BINARY, b"elsewhere")
+    chunks.encoded[1] = chunk.encode()
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_chunks_that_are_not_asked_for_are_not_looked_at(mode: Mode) -> None:
+    """What an authentic footer says of another column is no business of this reader."""
+    changed = _with_footer(encrypted(PLAINTEXT, mode.keys), mode, _put_name_elsewhere)
+    for columns in (["ratio"], ["tags", "id"]):
+        assert read_table(changed, mode.keys, columns) == TABLE.select(columns)
+    for selection in ({"columns": ["name"]}, {"columns": ["id"], "filters": [("name", "=", "x")]}, {}):
+        with pytest.raises(FormatError, match="column chunk 1 of row group 0 is malformed: its data is in another file"):
+            read_table(changed, mode.keys, **selection)
+
+
+@every_mode
+def test_a_name_that_is_not_text_is_no_error_of_the_interpreter(mode: Mode) -> None:
+    def rename(layout: FileLayout) -> None:
+        layout.metadata.structs(FileMetaData.SCHEMA)[1].set(SchemaElement.NAME, thrift.BINARY, b"\x80")
+
+    changed = _with_footer(encrypted(PLAINTEXT, mode.keys), mode, rename)
+    for columns in (["ratio"], None):
+        with pytest.raises(FormatError, match="cannot be decoded"):
+            read_table(changed, mode.keys, columns)
+
+
+@every_mode
+def test_a_view_of_some_columns_gives_nothing_of_the_others(mode: Mode) -> None:
+    view = PlaintextView(encrypted_layout(source_of(encrypted(PLAINTEXT, mode.keys)), mode.keys), {"tags"})
+    file = pq.ParquetFile(pa.PythonFile(view, mode="r"), pre_buffer=False)
+    assert file.read(columns=["tags"]) == TABLE.select(["tags"])
+    for name in ("id", "name", "ratio"):
+        with pytest.raises(OSError, match=r"crypt|deserialize"):
+            file.read(columns=[name])
+
+
+@pytest.mark.parametrize("mode", [*GCM_MODES, PARTLY_PLAIN], ids=str)
+def test_damage_to_one_column_is_found_when_it_alone_is_read(mode: Mode) -> None:
+    data = encrypted(PLAINTEXT, mode.keys)
+    name = encrypted_layout(source_of(data), mode.keys).row_groups[2][1]
+    for at in range(name.pages.start, name.pages.end, 7):
+        damaged = bytearray(data)
+        damaged[at] ^= 1
+        with pytest.raises(TamperedFileError):
+            read_table(bytes(damaged), mode.keys, ["name"])
+        assert read_table(bytes(damaged), mode.keys, ["tags"]) == TABLE.select(["tags"])
+
+
+def test_strict_keys_refuse_a_column_in_the_clear_when_it_is_read() -> None:
+    data = encrypted(PLAINTEXT, PARTLY_PLAIN.keys)
+    strict = FileKeys(FOOTER_KEY, PARTLY_PLAIN.column_keys, PARTLY_PLAIN.aad_prefix, strict=True)
+    for selection in ({}, {"columns": ["ratio"]}, {"columns": ["id"], "filters": [("ratio", ">", 1.0)]}):
+        with pytest.raises(PlaintextRefusedError, match="column ratio is in the clear"):
+            read_table(data, strict, **selection)
+    assert read_table(data, strict, ["name", "id"]) == TABLE.select(["name", "id"])
 
 
 @every_mode

@@ -15,6 +15,8 @@ from tablecrypt.parquet.structures import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHA
 from tablecrypt.parquet.thrift import Shape, Struct
 from tablecrypt.parquet.thrift_reader import MAX_DEPTH, CutShortError, decode, decode_binaries, decode_padded, unpadded
 
+EVERY_FIELD: Shape = {field_id: {} for field_id in range(100)}
+EVERY_LIST_APART: Shape = dict.fromkeys(range(100), thrift.APART)
 INTEGERS = {thrift.I16: 16, thrift.I32: 32, thrift.I64: 64}
 
 
@@ -93,6 +95,18 @@ def test_what_was_written_is_read(one: Struct, several: list[Struct]) -> None:
     assert decode(whole.encode(), {}).encode() == whole.encode(), "what is not opened passes through"
 
 
+@given(st.lists(FLAT, max_size=20), st.binary(max_size=20))
+def test_structs_that_are_told_apart_are_the_bytes_they_were(structs: list[Struct], other: bytes) -> None:
+    whole = Struct()
+    whole.set(7, thrift.LIST, structs)
+    whole.set(8, thrift.BINARY, other)
+
+    apart = decode(whole.encode(), {7: thrift.APART})
+
+    assert apart.structs_apart(7) == [struct.encode() for struct in structs]
+    assert apart.encode() == whole.encode()
+
+
 @given(FLAT)
 def test_a_struct_cut_anywhere_is_told_from_a_wrong_one(struct: Struct) -> None:
     encoded = struct.encode()
@@ -103,7 +117,7 @@ def test_a_struct_cut_anywhere_is_told_from_a_wrong_one(struct: Struct) -> None:
 
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_a_struct_or_a_format_error(data: bytes) -> None:
-    for shape in ({}, FILE_META_DATA_SHAPE, COLUMN_CHUNK_SHAPE, {field_id: {} for field_id in range(100)}):
+    for shape in ({}, FILE_META_DATA_SHAPE, COLUMN_CHUNK_SHAPE, EVERY_FIELD, EVERY_LIST_APART):
         try:
             struct = decode(data, shape)
         except FormatError:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from tablecrypt.errors import KeyNotFoundError, TamperedFileError
-from tablecrypt.parquet import FileKeys, inspect, read_table, thrift, verify
+from tablecrypt.parquet import FileKeys, inspect, read_table, thrift, thrift_reader, verify
 from tablecrypt.parquet.footer import write_footer
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.rewrite import encrypted_layout
 from tablecrypt.parquet.spans import OwnedSpan, faults
 from tablecrypt.parquet.storage import Sink, open_source
-from tablecrypt.parquet.structures import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
+from tablecrypt.parquet.structures import COLUMN_CHUNK_SHAPE, ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
 from tablecrypt.parquet.thrift import Struct
 from tests.support import uniform_files
 from tests.support.modular_files import (
@@ -82,6 +82,20 @@ def test_all_of_the_damage_is_told_at_once(mode: Mode) -> None:
             assert f"data page header 0 of column {column} in row group {group} does not authenticate" in str(refused.value)
 
 
+def test_each_damaged_page_of_a_chunk_is_named() -> None:
+    keys = MODES[0].keys
+    data = bytearray(encrypted(plain_file(TABLE.select(["id"]), data_page_size=1, write_batch_size=4, use_dictionary=False), keys))
+    pages = [module for module in inspect(bytes(data), keys).modules() if module.type == "data page"]
+    assert len(pages) > 4
+    for page in (pages[1], pages[3]):
+        assert page.offset is not None
+        data[page.offset + 20] ^= 1
+    with pytest.raises(TamperedFileError) as refused:
+        verify(bytes(data), keys)
+    named = [f"data page {number} of column id" in str(refused.value) for number in range(5)]
+    assert named == [False, True, False, True, False]
+
+
 @every_mode
 def test_bytes_that_belong_to_nothing_are_refused(mode: Mode) -> None:
     data = encrypted(PLAINTEXT, mode.keys)
@@ -92,13 +106,17 @@ def test_bytes_that_belong_to_nothing_are_refused(mode: Mode) -> None:
     assert read_table(changed, mode.keys) == TABLE, "nobody reads them"
 
 
-def _with_footer(data: bytes, keys: FileKeys, edit: Callable[[Struct], None]) -> bytes:
-    """The same modules under a footer that the owner of the key changed."""
+def _with_first_chunk(data: bytes, keys: FileKeys, edit: Callable[[Struct], None]) -> bytes:
+    """The same modules under a footer in which the owner of the key changed the first column chunk."""
     with open_source(data) as source:
         layout = encrypted_layout(source, keys)
         algorithm = layout.footer.algorithm
         assert algorithm is not None and keys.footer_key is not None
-        edit(layout.metadata)
+        group = layout.metadata.structs(FileMetaData.ROW_GROUPS)[0]
+        first, *others = group.structs_apart(RowGroup.COLUMNS)
+        chunk = thrift_reader.decode(first, COLUMN_CHUNK_SHAPE)
+        edit(chunk)
+        group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.encode(), *others])
         base = algorithm.aad_base(keys, "test")
         cipher = ModuleCipher(keys.footer_key, "the footer key", base, algorithm.ctr, "test", secrets.token_bytes)
         out = io.BytesIO()
@@ -106,16 +124,10 @@ def _with_footer(data: bytes, keys: FileKeys, edit: Callable[[Struct], None]) ->
         return data[: layout.footer.start] + out.getvalue()
 
 
-def _first_chunk(metadata: Struct) -> Struct:
-    return metadata.structs(FileMetaData.ROW_GROUPS)[0].structs(RowGroup.COLUMNS)[0]
-
-
 def test_a_module_that_the_footer_does_not_name_belongs_to_nothing() -> None:
     data = encrypted(PLAINTEXT, MODES[0].keys)
-    forgetful = _with_footer(
-        data,
-        MODES[0].keys,
-        lambda metadata: _first_chunk(metadata).remove(ColumnChunk.COLUMN_INDEX_OFFSET, ColumnChunk.COLUMN_INDEX_LENGTH),
+    forgetful = _with_first_chunk(
+        data, MODES[0].keys, lambda chunk: chunk.remove(ColumnChunk.COLUMN_INDEX_OFFSET, ColumnChunk.COLUMN_INDEX_LENGTH)
     )
     with pytest.raises(TamperedFileError, match="between the bloom filter bitset of column name in row group 1 and the column index"):
         verify(forgetful, MODES[0].keys)
@@ -124,20 +136,18 @@ def test_a_module_that_the_footer_does_not_name_belongs_to_nothing() -> None:
 def test_bytes_that_belong_to_two_modules_are_refused() -> None:
     data = encrypted(PLAINTEXT, MODES[0].keys)
 
-    def longer(metadata: Struct) -> None:
-        chunk = _first_chunk(metadata)
+    def longer(chunk: Struct) -> None:
         chunk.set(ColumnChunk.OFFSET_INDEX_LENGTH, thrift.I32, chunk.integer(ColumnChunk.OFFSET_INDEX_LENGTH) + 1)
 
     with pytest.raises(
         TamperedFileError, match="belong to the offset index of column name in row group 0 and to the offset index of column id"
     ):
-        verify(_with_footer(data, MODES[0].keys, longer), MODES[0].keys)
+        verify(_with_first_chunk(data, MODES[0].keys, longer), MODES[0].keys)
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 10), (-5, 10), (4, -1), (4, 2**31 - 1), (2**62, 5), (10**6, 1)])
 def test_modules_outside_of_the_file_are_refused_before_anything_is_read(offset: int, length: int) -> None:
-    def outside(metadata: Struct) -> None:
-        chunk = _first_chunk(metadata)
+    def outside(chunk: Struct) -> None:
         chunk.set(ColumnChunk.COLUMN_INDEX_OFFSET, thrift.I64, offset)
         chunk.set(ColumnChunk.COLUMN_INDEX_LENGTH, thrift.I32, length)
         pages = chunk.struct(ColumnChunk.META_DATA)
@@ -147,7 +157,7 @@ def test_modules_outside_of_the_file_are_refused_before_anything_is_read(offset:
         pages.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, offset)
         pages.remove(ColumnMetaData.DICTIONARY_PAGE_OFFSET)
 
-    changed = _with_footer(encrypted(PLAINTEXT, MODES[0].keys), MODES[0].keys, outside)
+    changed = _with_first_chunk(encrypted(PLAINTEXT, MODES[0].keys), MODES[0].keys, outside)
     for work in (verify, inspect):
         with pytest.raises(TamperedFileError, match="are not between byte 4 and the footer"):
             work(changed, MODES[0].keys)
