@@ -9,7 +9,7 @@ with atheris.instrument_imports(include=["tablecrypt"]):
     from tablecrypt.orc.reader import open_view
     from tablecrypt.orc.source import FileSource
     from tablecrypt.orc.tail import read_tail
-    from tests.support.orc_files import CODECS, encrypted, local_keys, sample_rows
+    from tests.support.orc_files import CODECS, encrypted, local_keys, sample_rows, vector
 
 ROWS = sample_rows(12).select(["id", "text", "home", "tags"])
 
@@ -23,6 +23,7 @@ def read(data: bytes) -> None:
 
 
 SEEDS = [encrypted(ROWS, {"pii": ["text", "home.zip"], "pii256": ["tags"]}, compression=codec) for codec in CODECS]
+SEEDS.append(vector("mixed_lzo").read_bytes())
 
 if __name__ == "__main__":
     fuzz(read, SEEDS)

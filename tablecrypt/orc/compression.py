@@ -5,13 +5,15 @@
 
 `original` says that the chunk's bytes are stored as they are, because compressing did not make them shorter. A chunk holds at most
 the file's compression block size, before compression. ZLIB is raw deflate, SNAPPY and ZSTD are their own formats, LZ4 is bare blocks,
-which do not say how much they hold, so their sequences are added up first. LZO and BROTLI are not read.
+which do not say how much they hold, so their sequences are added up first. LZO (lzo.py) is read and never written: all its chunks are
+`original` then. BROTLI is neither.
 
     LZ4 block = sequence ...;   sequence = token | more literal length | literals | offset, 2 bytes LE | more match length
     token     = literal length (4 bits, 15: more follows) | match length - 4 (4 bits, 15: more follows); the last one ends with its literals
 
-Only footers and statistics are decompressed here: streams move as they are. What comes out is bounded by the block size for each chunk
-and by MAX_SECTION_LENGTH for the whole. Lengths are bytes. Raises FormatError.
+Footers and statistics are decompressed here; streams move as they are, except those of LZO files (expanded_stream.py). What comes out is
+bounded by the block size for each chunk and by MAX_SECTION_LENGTH for the whole. Lengths are bytes. Raises FormatError, and
+MissingExtraError for LZO without its package.
 
 Specification: Apache ORC v1, "Compression"; LZ4 block format.
 """
@@ -19,6 +21,7 @@ Specification: Apache ORC v1, "Compression"; LZ4 block format.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -26,6 +29,7 @@ from typing import Final
 import pyarrow as pa
 
 from tablecrypt.errors import FormatError
+from tablecrypt.orc.lzo import decompress_lzo
 from tablecrypt.orc.protobuf import parse_varint
 
 HEADER_LENGTH: Final = 3
@@ -69,20 +73,24 @@ class Compression:
         if self.kind is CompressionKind.NONE:
             return section
         parts: list[bytes] = []
-        total = position = 0
-        while position < len(section):
-            header = int.from_bytes(section[position : position + HEADER_LENGTH], "little")
-            position += HEADER_LENGTH
-            end = position + (header >> 1)
-            if end > len(section):
-                raise FormatError(f"{what} ends inside a compressed chunk")
-            part = self._open_chunk(section[position:end], bool(header & 1), what)
+        total = 0
+        for _, part in self.open_chunks(section, what):
             total += len(part)
             if total > MAX_SECTION_LENGTH:
                 raise FormatError(f"{what} has more than {MAX_SECTION_LENGTH} bytes when decompressed")
             parts.append(part)
-            position = end
         return b"".join(parts)
+
+    def open_chunks(self, section: bytes, what: str) -> Iterator[tuple[int, bytes]]:
+        """Yield of each chunk of a compressed section where it ends and what it holds."""
+        end = 0
+        while end < len(section):
+            header = int.from_bytes(section[end : end + HEADER_LENGTH], "little")
+            begin = end + HEADER_LENGTH
+            end = begin + (header >> 1)
+            if end > len(section):
+                raise FormatError(f"{what} ends inside a compressed chunk")
+            yield end, self._open_chunk(section[begin:end], bool(header & 1), what)
 
     def compress(self, contents: bytes) -> bytes:
         """Return contents as a section; chunks that would not get shorter are stored as they are."""
@@ -94,7 +102,7 @@ class Compression:
             packed = _compress_chunk(self.kind, original)
             stored = packed is None or len(packed) >= len(original)
             chunk = original if packed is None or stored else packed
-            section += (len(chunk) << 1 | stored).to_bytes(HEADER_LENGTH, "little") + chunk
+            section += _with_header(chunk, stored)
         return bytes(section)
 
     def _open_chunk(self, chunk: bytes, original: bool, what: str) -> bytes:
@@ -110,6 +118,15 @@ class Compression:
         return opened
 
 
+def original_chunk(contents: bytes) -> bytes:
+    """Return contents as a chunk that is not compressed."""
+    return _with_header(contents, True)
+
+
+def _with_header(chunk: bytes, original: bool) -> bytes:
+    return (len(chunk) << 1 | original).to_bytes(HEADER_LENGTH, "little") + chunk
+
+
 def _decompress_chunk(kind: CompressionKind, chunk: bytes, limit: int, what: str) -> bytes:
     """Return at most limit + 1 bytes, so that the caller sees when there are too many."""
     match kind:
@@ -123,6 +140,8 @@ def _decompress_chunk(kind: CompressionKind, chunk: bytes, limit: int, what: str
             return _decompress_known("snappy", chunk, length, limit, what)
         case CompressionKind.LZ4:
             return _decompress_known("lz4_raw", chunk, _lz4_length(chunk, what), limit, what)
+        case CompressionKind.LZO:
+            return decompress_lzo(chunk, limit, what)
         case _:
             raise FormatError(f"{what} is compressed with {kind.name}, which this library does not read: write the file with another codec")
 

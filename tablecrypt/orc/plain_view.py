@@ -1,7 +1,8 @@
 """An encrypted ORC file seen as a plain one: pyarrow.orc reads it like any other, and only what it reads is fetched and decrypted.
 
 No value is decoded and no stream copied: the view is a list of segments (view_layout.py), each either bytes made for it or a stream in the
-file with the key and IV that open it. AES-CTR can begin anywhere, so a read of any range costs just that range.
+file with the key and IV that open it. AES-CTR can begin anywhere, so a read of any range costs just that range. Streams of LZO files are
+decompressed too, chunk by chunk (expanded_stream.py).
 
 The one thing looked at beforehand are lengths (lengths.py), since pyarrow's decoder believes them: of lists, maps and texts, when the first
 of a stream of them is read.
@@ -14,14 +15,15 @@ from __future__ import annotations
 import io
 import os
 from bisect import bisect_right
+from collections.abc import Set
 
 from tablecrypt.orc.column_keys import ColumnKeys
 from tablecrypt.orc.lengths import MAX_BYTES, MAX_ELEMENTS, check_lengths
 from tablecrypt.orc.messages import StreamKind
-from tablecrypt.orc.segments import MadeBytes, Segment
+from tablecrypt.orc.segments import MadeBytes
 from tablecrypt.orc.source import Source
 from tablecrypt.orc.tail import Tail
-from tablecrypt.orc.view_layout import ViewLayout
+from tablecrypt.orc.view_layout import ViewLayout, ViewSegment
 
 
 class PlainView(io.RawIOBase):
@@ -31,17 +33,18 @@ class PlainView(io.RawIOBase):
         tail: the encrypted file's.
         source: its bytes.
         keys: its local keys.
+        columns: those that are going to be read.
         owners: for each column to decrypt the number of its variant.
     """
 
-    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, owners: dict[int, int]) -> None:
+    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, columns: Set[int], owners: dict[int, int]) -> None:
         super().__init__()
         self._source = source
         self._position = 0
         self._tail = tail
         self._checked: set[int] = set()
         self.failure: BaseException | None = None
-        self._segments = ViewLayout(tail, source, keys, owners).build()
+        self._segments = ViewLayout(tail, source, keys, columns, owners).build()
         self._starts = [segment.start for segment in self._segments]
         self._length = self._segments[-1].start + self._segments[-1].length
 
@@ -86,7 +89,7 @@ class PlainView(io.RawIOBase):
             index += 1
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _check_lengths(self, segment: Segment) -> None:
+    def _check_lengths(self, segment: ViewSegment) -> None:
         """Check a stream of lengths as a whole when the first of it is read."""
         if isinstance(segment, MadeBytes) or segment.placed.stream.kind != StreamKind.LENGTH or segment.start in self._checked:
             return

@@ -114,13 +114,14 @@ def open_view(tail: Tail, source: Source, keys: KeyProvider | None, columns: Seq
     """Return the file as plain ORC, in which the columns asked for are decrypted as far as rights go."""
     column_keys = ColumnKeys(tail, keys)
     owners: dict[int, int] = {}
-    for column_id in _wanted(tail, columns):
+    wanted = _wanted(tail, columns)
+    for column_id in wanted:
         number, refusal = column_keys.choose(column_id)
         if number is not None:
             owners[column_id] = number
         elif refusal is not None and not masked:
             raise _no_rights(tail, column_id, refusal) from refusal
-    return PlainView(tail, source, column_keys, owners)
+    return PlainView(tail, source, column_keys, frozenset(wanted), owners)
 
 
 def _wanted(tail: Tail, columns: Sequence[str] | None) -> list[int]:

@@ -44,6 +44,3 @@ class StreamBytes:
         if self.key is None:
             return raw
         return crypt_stream(self.key, self.placed.stream.column, self.placed.stream.kind, self.stripe_id, raw, begin)
-
-
-Segment = MadeBytes | StreamBytes

@@ -7,23 +7,32 @@
 Of a column that is encrypted and granted the view has the true streams, encodings and statistics; of any other what stands unencrypted in
 the file. For a column without rights that is its mask. Columns keep their numbers.
 
+Of LZO files the view has the streams that are going to be read and no others, each expanded (expanded_stream.py), and no indexes: those
+say where in a compressed stream something begins.
+
 Raises FormatError for footers that do not fit the file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
+from dataclasses import replace
 from typing import Final
 
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import ColumnKeys
-from tablecrypt.orc.messages import ENCODING_VERSIONS, StreamGroup, StripeFooter, StripeInformation
+from tablecrypt.orc.compression import CompressionKind
+from tablecrypt.orc.expanded_stream import ExpandedStream
+from tablecrypt.orc.messages import ENCODING_VERSIONS, Stream, StreamGroup, StripeFooter, StripeInformation
 from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field
-from tablecrypt.orc.segments import MadeBytes, Segment, StreamBytes
+from tablecrypt.orc.segments import MadeBytes, StreamBytes
 from tablecrypt.orc.source import Source
 from tablecrypt.orc.stream_places import UNENCRYPTED, PlacedStream, place_streams
 from tablecrypt.orc.tail import MAGIC, Stripe, Tail
 
 _POSTSCRIPT_LIMIT: Final = 255
+
+ViewSegment = MadeBytes | StreamBytes | ExpandedStream
 
 
 class ViewLayout:
@@ -31,20 +40,23 @@ class ViewLayout:
 
     Args:
         tail: the encrypted file's.
-        source: its bytes; of the stripes only their footers are read.
+        source: its bytes; of the stripes only their footers are read, unless they are LZO.
         keys: its local keys.
+        columns: those that are going to be read.
         owners: for each column to decrypt the number of its variant.
     """
 
-    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, owners: dict[int, int]) -> None:
+    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, columns: Set[int], owners: dict[int, int]) -> None:
         self._tail = tail
         self._source = source
         self._keys = keys
+        self._columns = columns
         self._owners = owners
-        self._segments: list[Segment] = []
+        self._expands = tail.compression.kind is CompressionKind.LZO
+        self._segments: list[ViewSegment] = []
         self._end = 0
 
-    def build(self) -> list[Segment]:
+    def build(self) -> list[ViewSegment]:
         self._add_bytes(MAGIC)
         stripes = [self._add_stripe(stripe) for stripe in self._tail.stripes]
         contents_length = self._end
@@ -63,28 +75,39 @@ class ViewLayout:
 
     def _add_stripe(self, stripe: Stripe) -> StripeInformation:
         footer = self._tail.read_stripe_footer(self._source, stripe)
-        placed = place_streams(footer, stripe, self._tail.location)
-        kept = [one for one in placed if self._owners.get(one.stream.column, UNENCRYPTED) == one.group]
+        kept = [one for one in place_streams(footer, stripe, self._tail.location) if self._is_kept(one)]
         encodings = self._encodings(footer)
         versions = [self._encoding_version(encoding) for encoding in encodings]
         offset = self._end
-        for one in kept:
-            self._add_stream(one, stripe, versions[one.stream.column])
-        plain = StripeFooter((StreamGroup(tuple(one.stream for one in kept), encodings),), footer.rest)
+        streams = tuple(self._add_stream(one, stripe, versions[one.stream.column]) for one in kept)
+        plain = StripeFooter((StreamGroup(streams, encodings),), footer.rest)
         encoded = self._tail.compression.compress(plain.encode())
         self._add_bytes(encoded)
         return StripeInformation(
             offset,
-            sum(one.stream.length for one in kept if one.stream.is_index),
-            sum(one.stream.length for one in kept if not one.stream.is_index),
+            sum(stream.length for stream in streams if stream.is_index),
+            sum(stream.length for stream in streams if not stream.is_index),
             len(encoded),
             stripe.information.rows,
         )
 
-    def _add_stream(self, placed: PlacedStream, stripe: Stripe, encoding_version: int) -> None:
+    def _is_kept(self, placed: PlacedStream) -> bool:
+        column = placed.stream.column
+        if self._owners.get(column, UNENCRYPTED) != placed.group:
+            return False
+        return not self._expands or (column in self._columns and not placed.stream.is_index)
+
+    def _add_stream(self, placed: PlacedStream, stripe: Stripe, encoding_version: int) -> Stream:
         key = None if placed.group == UNENCRYPTED else self._keys.stripe_key(placed.group, stripe)
-        self._segments.append(StreamBytes(self._end, placed, stripe.encrypt_id, key, encoding_version))
-        self._end += placed.stream.length
+        stored = StreamBytes(self._end, placed, stripe.encrypt_id, key, encoding_version)
+        segment = self._expanded(stored) if self._expands else stored
+        self._segments.append(segment)
+        self._end += segment.length
+        return replace(placed.stream, length=segment.length)
+
+    def _expanded(self, stored: StreamBytes) -> ExpandedStream:
+        column = self._tail.schema.name_of(stored.placed.stream.column)
+        return ExpandedStream(stored, self._source, self._tail.compression, f"{self._tail.location}: a stream of column {column!r}")
 
     def _encodings(self, footer: StripeFooter) -> tuple[bytes, ...]:
         encodings = list(footer.groups[0].encodings)

@@ -148,10 +148,9 @@ def test_a_section_of_many_blocks_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         codec.decompress(codec.compress(bytes(10_001)), "it")
 
 
-@pytest.mark.parametrize("kind", [CompressionKind.LZO, CompressionKind.BROTLI])
-def test_codecs_that_are_not_read_are_named(kind: CompressionKind) -> None:
-    with pytest.raises(FormatError, match=kind.name):
-        Compression(kind, 1000).decompress(b"\x08\x00\x00abcd", "it")
+def test_brotli_is_refused_by_name() -> None:
+    with pytest.raises(FormatError, match="BROTLI"):
+        Compression(CompressionKind.BROTLI, 1000).decompress(b"\x08\x00\x00abcd", "it")
 
 
 @pytest.mark.parametrize("block_size", [0, 2**23])

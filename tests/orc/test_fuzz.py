@@ -133,6 +133,7 @@ def stripe(*numbers: int, keys: int = 1, encrypt_id: int = 1) -> bytes:
         (file_with(b"", kind=77), "unknown compression 77"),
         (file_with(b"", kind=1, lengths={3: 2**40}), "block size"),
         (file_with(b"\x02\x00\x00x", kind=3), "LZO"),
+        (file_with(b"\x02\x00\x00x", kind=6), "BROTLI"),
         (file_with(footer_with(stripe(3, 2**62, 2**62, 0, 1))), "outside"),
         (file_with(footer_with(stripe(0, 0, 0, 0, 1))), "outside"),
         (file_with(footer_with(stripe(3, 0, 0, 0, 2**64 - 1))), "outside"),

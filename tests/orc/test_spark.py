@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tablecrypt import orc
-from tablecrypt.errors import FormatError, KeyNotFoundError
+from tablecrypt.errors import KeyNotFoundError
 from tests.support.java import JavaError
 from tests.support.orc_files import CODECS, EVERY_COLUMN, MASTER_KEYS, local_keys, same_rows, sample_rows
 from tests.support.orc_spark import OrcSpark
@@ -31,7 +31,7 @@ MASKS: Final = {
     "flag": "redact",
     "home": "redact",
 }
-SPARK_CODECS: Final = ("none", "zlib", "snappy", "lz4", "zstd")
+SPARK_CODECS: Final = ("none", "zlib", "snappy", "lz4", "lzo", "zstd")
 
 
 @pytest.fixture(scope="module")
@@ -182,9 +182,3 @@ def test_a_bloom_filter_that_spark_left_in_the_clear_is_reported(spark: OrcSpark
     ours = written(tmp_path / "a.orc", "pii", ["text"], bloom_filter_columns=columns.split(","))
     assert orc.verify(theirs, local_keys()).exposed == ("text",)
     assert orc.verify(ours, local_keys()).exposed == ()
-
-
-def test_lzo_is_refused_by_name(spark: OrcSpark) -> None:
-    path = spark.write(ROWS, orc_encrypt="pii:text", compression="lzo")
-    with pytest.raises(FormatError, match="LZO"):
-        orc.read_table(path, local_keys())

@@ -10,6 +10,8 @@ from typing import Final
 from tests.support.java_version import java_executable
 
 _CACHE: Final = Path.home() / ".cache" / "tablecrypt-tests"
+_ATTEMPTS: Final = 3
+"""A connection that breaks is no failed test. What has come stays, in Ivy's cache."""
 
 
 def pyspark_jars() -> Path:
@@ -35,8 +37,11 @@ def _fetch(ivy_file: Path, folder: Path) -> None:
         pattern = f"{jars}/[artifact](-[classifier])-[revision].[ext]"
         java = java_executable() or "java"
         command = [java, "-jar", str(ivy), "-warn", "-ivy", str(ivy_file), "-cache", f"{scratch}/cache", "-retrieve", pattern]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode:
+        for _ in range(_ATTEMPTS):
+            run = subprocess.run(command, capture_output=True, text=True, check=False)
+            if run.returncode == 0:
+                break
+        else:
             raise RuntimeError(f"the jars of {ivy_file.name} could not be fetched:\n{(run.stdout + run.stderr)[-4000:]}")
         try:
             jars.rename(folder)

@@ -20,7 +20,7 @@ from tablecrypt.orc.tail import read_tail
 from tests.support.plaintext import CANARY
 
 VECTORS: Final = Path(__file__).parents[1] / "vectors" / "orc"
-VECTOR_NAMES: Final = ("flat_zlib", "nested_zstd")
+VECTOR_NAMES: Final = ("flat_zlib", "nested_zstd", "mixed_lzo")
 CODECS: Final = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 MASTER_KEYS: Final = {"pii": [bytes(range(16)), bytes(range(1, 17))], "pii256": [bytes(range(32))], "other": [bytes(range(2, 18))]}
 

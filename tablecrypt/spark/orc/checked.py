@@ -61,7 +61,7 @@ def install_checked_keys(spark: SparkSession) -> None:
 
 
 def _sources() -> dict[str, str]:
-    return {name: (resources.files(__package__) / "java" / f"{name}.java").read_text(encoding="utf-8") for name in _CLASSES}
+    return {name: (resources.files("tablecrypt.orc") / "java" / f"{name}.java").read_text(encoding="utf-8") for name in _CLASSES}
 
 
 def _ask_executors(spark: SparkSession) -> set[str]:

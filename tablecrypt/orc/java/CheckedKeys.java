@@ -32,11 +32,21 @@ public final class CheckedKeys implements KeyProvider {
     } catch (NullPointerException unknown) {
       // What ORC makes of a KMS that answers with no metadata.
       throw new IllegalArgumentException("the KMS has no key " + name);
+    } catch (AuthorizationException refusal) {
+      throw refusal;
+    } catch (IOException failure) {
+      throw new IOException("the KMS did not describe the key " + name + ": " + withoutToken(failure));
     }
   }
 
   public LocalKey createLocalKey(HadoopShims.KeyMetadata master) throws IOException {
-    return keys.createLocalKey(master);
+    try {
+      return keys.createLocalKey(master);
+    } catch (AuthorizationException refusal) {
+      throw refusal;
+    } catch (IOException failure) {
+      throw new IOException("the KMS made no key under " + master + ": " + withoutToken(failure));
+    }
   }
 
   public Key decryptLocalKey(HadoopShims.KeyMetadata master, byte[] encrypted) throws IOException {
@@ -49,12 +59,17 @@ public final class CheckedKeys implements KeyProvider {
       }
       throw new SecurityException("no right to the key " + master + ": " + refusal.getMessage());
     } catch (IOException failure) {
-      throw new IllegalStateException("the KMS did not open a key under " + master + ": " + failure, failure);
+      throw new IllegalStateException("the KMS did not open a key under " + master + ": " + withoutToken(failure));
     }
     if (key == null) {
       throw new IllegalStateException("the KMS gave no key under " + master);
     }
     return key;
+  }
+
+  /** What failed, in words alone: Hadoop's client quotes the address of the KMS, where a token can stand. */
+  private static String withoutToken(IOException failure) {
+    return failure.toString().replaceAll("/token/[^/]+", "/token/...");
   }
 
   public HadoopShims.KeyProviderKind getKind() {
