@@ -13,6 +13,7 @@ from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
+from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance.audit import Audit, TableAudit
@@ -53,6 +54,8 @@ def audit(context: click.Context, settings: Settings, table: str | None, html_fi
     from tablecrypt.maintenance.audit import Severity
     from tablecrypt.maintenance.audit import audit as look_through
 
+    if html_file is not None and not html_file.absolute().parent.is_dir():
+        raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
     with progress_shown() as heard:
         found = look_through(settings.catalog() if table is None else settings.table(table), progress=heard)
     if html_file is not None:
@@ -74,9 +77,12 @@ def _print(found: Audit) -> None:
 
 
 def _print_table(table: TableAudit) -> None:
+    from tablecrypt.maintenance.report.markup import count
+
     seals = {seal: sum(file.seal.value == seal for file in table.files) for seal in sorted({file.seal.value for file in table.files})}
-    described = ", ".join(f"{count:,} {seal}" for seal, count in seals.items()) or "no files"
-    click.echo(f"{table.table}: master key {table.key_id or 'none'}, {len(table.keks)} KEKs, {table.snapshots} snapshots, {described}")
+    described = ", ".join(f"{number:,} {seal}" for seal, number in seals.items()) or "no files"
+    layers = f"{count(len(table.keks), 'KEK', 'KEKs')}, {count(table.snapshots, 'snapshot', 'snapshots')}"
+    click.echo(f"{table.table}: master key {table.key_id or 'none'}, {layers}, {described}")
     for partition in table.partitions:
         if partition.share < 1:
             click.echo(f"  {partition.share:.0%} of {partition.partition or 'the table'} is encrypted")

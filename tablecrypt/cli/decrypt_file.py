@@ -13,7 +13,7 @@ from tablecrypt.cli.options import dry_run_option, json_option
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
-from tablecrypt.cli.whole_file import whole_file
+from tablecrypt.cli.whole_file import check_target, whole_file
 
 if TYPE_CHECKING:
     from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -42,6 +42,7 @@ def decrypt_file(
     SOURCE is a file that encrypt-file made, with SOURCE.key.json beside it. TARGET gets its name only after every byte of SOURCE has
     authenticated, and only its owner may read it.
     """
+    check_target(source, target)
     key_metadata = file_keys.opened(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))
     described = {"source": str(source), "target": str(target)}
     if dry_run:

@@ -13,7 +13,8 @@ from tablecrypt.cli.options import dry_run_option, json_option
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
-from tablecrypt.cli.whole_file import whole_file
+from tablecrypt.cli.whole_file import check_target, whole_file
+from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyiceberg.io import OutputStream
@@ -58,9 +59,13 @@ def encrypt_file(
 ) -> None:
     """Encrypt one file.
 
-    A Parquet SOURCE is encrypted module by module, without decoding a value, and stays a Parquet file; any other becomes an AGS1 stream.
-    Its fresh key is written beside TARGET, as TARGET.key.json, wrapped under the master key: keep both. SOURCE stays as it is.
+    A Parquet SOURCE is encrypted module by module, without decoding a value, and stays a Parquet file; any other, and what comes through
+    a pipe such as /dev/stdin, becomes an AGS1 stream. Its fresh key is written beside TARGET, as TARGET.key.json, wrapped under the master
+    key: keep both. SOURCE stays as it is.
     """
+    check_target(source, target)
+    if file_format == "parquet" and not source.is_file():
+        raise ConfigurationError(f"{source} is a pipe, which a Parquet file cannot be read from: leave out --format parquet")
     as_parquet = file_format == "parquet" or (file_format == "auto" and _begins_as_parquet(source))
     described = {
         "source": str(source),
@@ -80,6 +85,9 @@ def encrypt_file(
 
 
 def _begins_as_parquet(source: Path) -> bool:
+    # Of a pipe the first bytes can be read once only: they are the stream's.
+    if not source.is_file():
+        return False
     with source.open("rb") as file:
         return file.read(4) == b"PAR1"
 

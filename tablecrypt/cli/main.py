@@ -11,10 +11,13 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from tablecrypt.cli import exit_codes
 from tablecrypt.errors import MissingExtraError, TablecryptError
+
+_OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "botocore", "hive_metastore", "thrift")
+"""Packages whose errors are a catalog's, its database's or its server's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -52,7 +55,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _is_of_the_world(error: Exception) -> bool:
     """Whether an error is one of storage, the network or the catalog rather than of this program."""
-    return isinstance(error, OSError) or type(error).__module__.startswith("pyiceberg.")
+    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _OF_CATALOGS
 
 
 def _refuse(message: str, code: int = exit_codes.REFUSED) -> NoReturn:

@@ -68,7 +68,7 @@ def migrate(
             key_id,
             into=into,
             location=location,
-            properties=parse_properties(pairs),
+            properties=parse_properties(pairs, "--set"),
             drop_refs=drop_refs,
             delete_plaintext=not keep_plaintext,
             dry_run=dry_run,

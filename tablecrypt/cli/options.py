@@ -27,11 +27,11 @@ def moment(context: click.Context, parameter: click.Parameter, value: str | None
     if value is None:
         return None
     units = {"d": "days", "h": "hours"}
-    if value[-1:] in units and value[:-1].isdigit():
-        return dt.datetime.now(dt.UTC) - dt.timedelta(**{units[value[-1]]: int(value[:-1])})
     try:
+        if value[-1:] in units and value[:-1].isdecimal():
+            return dt.datetime.now(dt.UTC) - dt.timedelta(**{units[value[-1]]: int(value[:-1])})
         named = dt.datetime.fromisoformat(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         message = f"{value!r} is neither a date such as 2024-02-29T12:00 nor an age such as 30d"
         raise click.BadParameter(message, context, parameter) from None
     return named if named.tzinfo is not None else named.replace(tzinfo=dt.UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -46,7 +47,7 @@ def orphans(
     from tablecrypt.maintenance.orphan_files import remove_orphan_files
 
     loaded = settings.table(table)
-    result = remove_orphan_files(loaded, older_than)
+    result = replace(remove_orphan_files(loaded, older_than), dry_run=dry_run)
     if not dry_run and result.found:
         confirm(f"Delete {len(result.found):,} files ({bytes_shown(result.size)}) under {loaded.location()}?", yes)
         result = remove_orphan_files(loaded, older_than, dry_run=False)

@@ -6,6 +6,7 @@ import click
 
 from tablecrypt.cli.confirm import confirm
 from tablecrypt.cli.options import dry_run_option, json_option, table_argument, yes_option
+from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
@@ -36,4 +37,6 @@ def rescue(settings: Settings, table: str, metadata: tuple[str, ...], expire_los
 
     if expire_lost and not dry_run:
         confirm(f"Snapshots of {table} whose keys are nowhere will be removed. Go on?", yes)
-    show(bring_back(settings.table(table), metadata, expire_lost, dry_run=dry_run), as_json)
+    with progress_shown() as heard:
+        done = bring_back(settings.table(table), metadata, expire_lost, dry_run=dry_run, progress=heard)
+    show(done, as_json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tablecrypt.cli.options import dry_run_option, json_option, table_argument
+from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
@@ -31,4 +32,6 @@ def rewrap(settings: Settings, table: str, from_key_id: str | None, dry_run: boo
     """
     from tablecrypt.maintenance.rewrap import rewrap as wrap_anew
 
-    show(wrap_anew(settings.table(table), from_key_id, dry_run=dry_run), as_json)
+    with progress_shown() as heard:
+        done = wrap_anew(settings.table(table), from_key_id, dry_run=dry_run, progress=heard)
+    show(done, as_json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tablecrypt.cli.options import dry_run_option, json_option, table_argument
+from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
@@ -31,4 +32,6 @@ def rotate_kek(settings: Settings, table: str, dry_run: bool, as_json: bool) -> 
     """
     from tablecrypt.maintenance.rotate_kek import rotate_kek as rotate
 
-    show(rotate(settings.table(table), dry_run=dry_run), as_json)
+    with progress_shown() as heard:
+        done = rotate(settings.table(table), dry_run=dry_run, progress=heard)
+    show(done, as_json)

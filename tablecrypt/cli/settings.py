@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -27,15 +28,40 @@ class Settings:
         """Return the catalog as .pyiceberg.yaml, environment variables and --property describe it.
 
         Raises:
-            ConfigurationError: no encrypting catalog is configured under that name.
+            ConfigurationError: no encrypting catalog is configured under that name, or it cannot be made of its properties.
         """
         from tablecrypt_catalog.configuration import load_catalog
 
-        return load_catalog(self.catalog_name, **cast("dict[str, str | None]", self.properties))
+        self._check_is_configured()
+        try:
+            return load_catalog(self.catalog_name, **cast("dict[str, str | None]", self.properties))
+        except ConfigurationError:
+            raise
+        except (ValueError, TypeError) as wrong:
+            raise ConfigurationError(f"catalog {self.catalog_name or 'default'} cannot be loaded: {wrong}") from wrong
 
     def table(self, name: str) -> Table:
-        """Return a table of the catalog."""
+        """Return a table of the catalog.
+
+        Raises:
+            ConfigurationError: as `catalog` does, or the name has no namespace.
+        """
+        if self.catalog_name is None and Path(name).is_file():
+            raise ConfigurationError(f"{name} is taken for a table: write ./{name} for the file, or --catalog NAME before the verb")
+        if "." not in name:
+            raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name")
         return self.catalog().load_table(name)
+
+    def _check_is_configured(self) -> None:
+        from pyiceberg.catalog import PY_CATALOG_IMPL
+        from pyiceberg.utils.config import Config
+
+        config = Config()
+        name = self.catalog_name or config.get_default_catalog_name()
+        if PY_CATALOG_IMPL in self.properties or config.get_catalog_config(name):
+            return
+        chosen = f"no catalog {name!r} is configured" if self.catalog_name else "name the catalog: --catalog NAME before the verb"
+        raise ConfigurationError(f"{chosen}; .pyiceberg.yaml or PYICEBERG_CATALOG__{name.upper()}__… in the environment describe one")
 
     def kms_properties(self) -> Mapping[str, str]:
         """Return the properties of the key service: those given, before those configured for the catalog where one is named."""
@@ -47,8 +73,12 @@ class Settings:
         return {**{name: str(value) for name, value in configured.items()}, **self.properties}
 
 
-def parse_properties(pairs: tuple[str, ...]) -> dict[str, str]:
+def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict[str, str]:
     """Return name=value pairs as a mapping.
+
+    Args:
+        pairs: what was given.
+        option: the option that took them.
 
     Raises:
         ConfigurationError: one of them has no =.
@@ -57,7 +87,7 @@ def parse_properties(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name:
-            raise ConfigurationError(f"--property {name}: write name=value")
+            raise ConfigurationError(f"{option} {name}: write name=value")
         properties[name] = value
     return properties
 

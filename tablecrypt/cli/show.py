@@ -43,10 +43,19 @@ def plain(value: Any) -> Any:
 
 def _lines(value: Any) -> list[str]:
     if isinstance(value, list):
-        return [_one_line(each) for each in value] or ["none"]
+        return [line for each in value for line in _item_lines(each)] or ["none"]
     if isinstance(value, dict):
         return [f"{name}: {_one_line(each)}" for name, each in value.items()] or ["none"]
     return [_one_line(value)]
+
+
+def _item_lines(value: Any) -> list[str]:
+    """Return a list's item as a line, and what lists of its own have below that."""
+    if not isinstance(value, dict):
+        return [_one_line(value)]
+    below = {name: each for name, each in value.items() if isinstance(each, list) and each and isinstance(each[0], dict)}
+    own = {name: each for name, each in value.items() if name not in below}
+    return [_one_line(own), *(f"  {_one_line(each)}" for items in below.values() for each in items)]
 
 
 def _one_line(value: Any) -> str:
@@ -55,7 +64,7 @@ def _one_line(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_one_line(each)}" for name, each in value.items())
+        return ", ".join(f"{name.replace('_', ' ')}: {_one_line(each)}" for name, each in value.items())
     if isinstance(value, list):
         return ", ".join(map(_one_line, value)) or "none"
     return str(value)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from tablecrypt.cli import exit_codes
 from tablecrypt.cli.confirm import confirm
 from tablecrypt.cli.options import dry_run_option, json_option, table_argument, yes_option
+from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
@@ -20,6 +22,7 @@ from tablecrypt.errors import ConfigurationError
         ("The whole table", "tablecrypt --catalog prod shred db.orders --whole-table db.orders --yes"),
     ],
     needs="Permission to wrap and unwrap with the table's master key, to list, write and delete in its metadata folder, and to commit.",
+    codes={exit_codes.FOUND: "a file of the table still leads to what was shredded: the report says left or still opened"},
 )
 @table_argument
 @click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="A snapshot, in the table or expired; repeatable.")
@@ -33,7 +36,9 @@ from tablecrypt.errors import ConfigurationError
 @dry_run_option
 @json_option
 @pass_settings
+@click.pass_context
 def shred(
+    context: click.Context,
     settings: Settings,
     table: str,
     snapshots: tuple[int, ...],
@@ -56,7 +61,17 @@ def shred(
     if snapshots and whole_table is not None:
         raise ConfigurationError("--snapshot and --whole-table exclude each other")
     if not dry_run:
-        what = f"{len(snapshots)} snapshots of {table}" if snapshots else f"all of {table}"
+        what = f"{len(snapshots)} {'snapshot' if len(snapshots) == 1 else 'snapshots'} of {table}" if snapshots else f"all of {table}"
         confirm(f"The keys of {what} will be destroyed for good. Go on?", yes)
-    found = destroy(settings.table(table), list(snapshots) or None, confirm=whole_table or "", replace_heads=replace_heads, dry_run=dry_run)
-    show(found, as_json)
+    with progress_shown() as heard:
+        done = destroy(
+            settings.table(table),
+            list(snapshots) or None,
+            confirm=whole_table or "",
+            replace_heads=replace_heads,
+            dry_run=dry_run,
+            progress=heard,
+        )
+    show(done, as_json)
+    if not dry_run and not done.is_complete:
+        context.exit(exit_codes.FOUND)

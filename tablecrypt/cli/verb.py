@@ -1,7 +1,7 @@
 """What every verb's help looks like: what it does, its options, examples, what it needs, and what its exit codes mean.
 
 exit code 0    done, and nothing to report
-          1    audit and verify: something was found
+          1    something was found, or could not be done
           2    refused: one line on stderr says what and why; wrong arguments too
           130  interrupted
 """
@@ -15,6 +15,7 @@ import click
 
 from tablecrypt.cli import exit_codes
 
+_BEFORE_VERB: Final = ("--catalog", "--property", "-p")
 _CODES: Final = {
     0: "done",
     exit_codes.REFUSED: "refused, or wrong arguments; stderr says why",
@@ -43,6 +44,17 @@ class Verb(click.Command):
         self.examples = tuple(examples)
         self.needs = needs
         self.codes = dict(sorted({**_CODES, **(codes or {})}.items()))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what follows the verb; an option that belongs before it is told as such."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as wrong:
+            if wrong.option_name not in _BEFORE_VERB:
+                raise
+            raise click.UsageError(
+                f"{wrong.option_name} stands before the verb: tablecrypt {wrong.option_name} … {self.name}", ctx
+            ) from None
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write examples, needs and exit codes after the options."""

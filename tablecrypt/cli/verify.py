@@ -54,7 +54,8 @@ def verify(
 
     Reads every file that any snapshot of TABLE leads to, and authenticates each block of AGS1 files and each module of Parquet files:
     pages, headers, dictionaries, indexes, bloom filters and footers, and their lengths against the metadata. A bad file does not end it:
-    the report names every bad file, and every block or module of it that failed. Nothing is changed.
+    the report names every bad file, and of it the blocks or modules that failed.
+    Nothing is changed.
     """
     from tablecrypt.maintenance.verify import verify as authenticate
 

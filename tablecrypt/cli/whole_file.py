@@ -14,6 +14,20 @@ from tablecrypt.errors import ConfigurationError
 _MODE: Final = 0o600
 
 
+def check_target(source: Path, target: Path) -> None:
+    """Refuse a target that is no file of its own.
+
+    Raises:
+        ConfigurationError: it is -, the source itself, or in a folder that is not there.
+    """
+    if str(target) == "-":
+        raise ConfigurationError("- is no file: name one, or use tablecrypt cat, which prints to stdout")
+    if not target.absolute().parent.is_dir():
+        raise ConfigurationError(f"{target}: there is no folder {target.parent}")
+    if target.exists() and target.samefile(source):
+        raise ConfigurationError(f"{target} is the source, which stays as it is: name another file")
+
+
 @contextmanager
 def whole_file(path: Path, replace: bool) -> Iterator[BinaryIO]:
     """Yield an open file that gets its name when the block ends without an error, and is gone when it does not.

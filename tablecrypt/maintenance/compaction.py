@@ -18,6 +18,7 @@ from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.arguments import check_branch, checked_filter
 from tablecrypt.maintenance.compaction_group import RewriteFacts, group_work, new_files, rewrite_group
 from tablecrypt.maintenance.compaction_plan import CompactionRules, FileGroup, plan_groups, spent_deletes
 from tablecrypt.maintenance.encrypted import encrypted, encrypted_metadata_of, newest, table_io
@@ -118,12 +119,12 @@ class Compaction:
         unknown = [name for name in sort_by if name not in {column.name for column in current.schema().fields}]
         if unknown:
             raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {'.'.join(table.name())} does not have as columns")
+        check_branch(current, branch)
+        row_filter = None if where is None else checked_filter(current, where)
         if branch not in current.metadata.refs:
-            if current.metadata.refs:
-                raise ConfigurationError(f"{'.'.join(table.name())} has no branch {branch!r}")
             return cls(current, branch, None, [], [])
         tasks = _tasks(current, branch, ALWAYS_TRUE)
-        wanted = tasks if where is None else _chosen(tasks, _tasks(current, branch, where))
+        wanted = tasks if row_filter is None else _chosen(tasks, _tasks(current, branch, row_filter))
         snapshot = current.metadata.snapshot_by_name(branch)
         return cls(current, branch, snapshot, tasks, plan_groups(wanted, rules), tuple(sort_by), groups_per_commit)
 

@@ -25,10 +25,12 @@ from pyiceberg.typedef import Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.arguments import check_new_name
 from tablecrypt.maintenance.encrypted import name_of
 from tablecrypt.maintenance.migration import Migration, migration_journal
 from tablecrypt.maintenance.plaintext_left import PlaintextLeft, delete_plaintext_of, plaintext_left
 from tablecrypt.maintenance.progress import ProgressListener, unheard
+from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.maintenance.runner import runner_for
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -49,8 +51,8 @@ class EncryptingCatalog(Protocol):
 
 
 @dataclass(frozen=True)
-class Migrated:
-    """What was done, or with dry_run would be.
+class Migrated(VerbResult):
+    """What `migrate` did. The table is the plain one, also where a new one was made of it.
 
     Attributes:
         files: how many data and delete files.
@@ -100,8 +102,9 @@ def migrate(
         workers: how many files at once, without `spark`.
 
     Raises:
-        ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or has branches or tags.
-        TableAlreadyExistsError: there is a table of the new name.
+        ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or has branches or tags; or
+            `into` or `location` cannot be a table's.
+        TableAlreadyExistsError: there is a table of the new name, and it is not what an earlier run made of this state of the plain one.
         FormatError: a data file is not what its manifest says, or holds equality deletes in ORC.
         KmsError: the KMS refused the key; nothing was written.
         CommitFailedException: other writers were faster, again and again; the next run continues.
@@ -126,13 +129,13 @@ class _Run:
 
     def in_place(self, table: Table, key_id: str, drop_refs: bool, delete_plaintext: bool) -> Migrated:
         """Encrypt, commit, and delete what was plain: all of it, or what an earlier run left to do."""
-        migrated = Migrated(0, 0)
+        migrated = Migrated(name_of(table), self.dry_run, files=0, size=0)
         attempts = 0
         while not isinstance(current := table.catalog.load_table(table.name()), EncryptedTable):
             _refuse_refs(current, drop_refs)
             migration = Migration(current, self._as_encrypted(current), None)
             if self.dry_run:
-                return _planned(migration)
+                return self._planned(table, migration)
             resumed, encrypted = self._encrypted(migration)
             try:
                 snapshot_id = migration.commit_in_place(encrypted)
@@ -141,7 +144,7 @@ class _Run:
                 if attempts == _ATTEMPTS:
                     raise
                 continue
-            migrated = replace(_planned(migration), resumed=resumed, snapshot_id=snapshot_id)
+            migrated = replace(self._planned(table, migration), resumed=resumed, snapshot_id=snapshot_id)
         found = current.metadata.properties.get(names.KEY_ID.name)
         if found != key_id:
             raise ConfigurationError(f"{name_of(table)} is encrypted already, under {found}")
@@ -153,16 +156,30 @@ class _Run:
 
     def into(self, table: Table, identifier: str, location: str) -> Migrated:
         """Encrypt, and register under another name."""
-        if table.catalog.table_exists(identifier):
-            raise TableAlreadyExistsError(f"{identifier} is there already: a migration makes a new table")
+        check_new_name(table.catalog, identifier)
         current = table.catalog.load_table(table.name())
+        if table.catalog.table_exists(identifier):
+            return self._finished(current, table.catalog.load_table(identifier), location)
         migration = Migration(current, self._as_encrypted(current), location)
         if self.dry_run:
-            return _planned(migration)
+            return self._planned(table, migration)
         resumed, encrypted = self._encrypted(migration)
         snapshot_id = migration.register_as(identifier, encrypted)
         migration_journal(migration.table).remove()
-        return replace(_planned(migration), resumed=resumed, snapshot_id=snapshot_id)
+        return replace(self._planned(table, migration), resumed=resumed, snapshot_id=snapshot_id)
+
+    def _finished(self, plain: Table, made: Table, location: str) -> Migrated:
+        """Finish a run that was killed after it had registered the new table."""
+        is_of_this = made.metadata.table_uuid == Migration.uuid_beside(plain, location)
+        if (
+            not isinstance(made, EncryptedTable)
+            or not is_of_this
+            or made.properties[names.KEY_ID.name] != self.properties[names.KEY_ID.name]
+        ):
+            raise TableAlreadyExistsError(f"{name_of(made)} is there already: a migration makes a new table")
+        if not self.dry_run:
+            migration_journal(made).remove()
+        return Migrated(name_of(plain), self.dry_run, files=0, size=0)
 
     def _as_encrypted(self, plain: Table) -> EncryptedTable:
         writes_orc = plain.properties.get(TableProperties.WRITE_FILE_FORMAT, "").lower() == "orc"
@@ -172,9 +189,9 @@ class _Run:
     def _encrypted(self, migration: Migration) -> tuple[int, dict[str, EncryptedDataFile]]:
         return migration.encrypt(runner_for(migration.table, self.spark, self.workers), self.progress)
 
-
-def _planned(migration: Migration) -> Migrated:
-    return Migrated(len(migration.files), sum(file.file_size_in_bytes for file in migration.files.values()))
+    def _planned(self, table: Table, migration: Migration) -> Migrated:
+        size = sum(file.file_size_in_bytes for file in migration.files.values())
+        return Migrated(name_of(table), self.dry_run, len(migration.files), size)
 
 
 def _refuse_refs(table: Table, drop_refs: bool) -> None:

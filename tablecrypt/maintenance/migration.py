@@ -49,6 +49,7 @@ from tablecrypt.table.metadata_file import write_metadata_file
 from tablecrypt.table.updates import EncryptTableUpdate
 
 VERB: Final = "migrate"
+_NAMESPACE: Final = uuid.UUID("0d1c6f57-8a43-5b0e-9c72-4f2ab6e1d935")
 
 
 class Migration:
@@ -67,10 +68,15 @@ class Migration:
         self._metadata = encrypted_metadata_of(table)
         self.table = table
         if location is not None:
-            self._metadata = _beginning_at(self._metadata, location)
+            self._metadata = _beginning_at(self._metadata, location, self.uuid_beside(plain, location))
             self.table = _with_metadata(table, self._metadata)
         self._manifests = [BaseManifest(*each) for each in self._plain_manifests()]
         self.files = self._live_files()
+
+    @staticmethod
+    def uuid_beside(plain: Table, location: str) -> uuid.UUID:
+        """Return the table-uuid of the table beside a plain one: the same for one state of that, so that a finished run is known again."""
+        return uuid.uuid5(_NAMESPACE, f"{plain.metadata.table_uuid} {plain.metadata.current_snapshot_id} {location}")
 
     def encrypt(self, runner: Runner, progress: ProgressListener) -> tuple[int, dict[str, EncryptedDataFile]]:
         """Return how many files earlier runs had done, and for each file of the plain table the one that takes its place.
@@ -158,9 +164,9 @@ def migration_journal(table: EncryptedTable) -> Journal:
     return Journal(table_io(table), table.metadata, (), VERB)
 
 
-def _beginning_at(metadata: EncryptedTableMetadata, location: str) -> EncryptedTableMetadata:
+def _beginning_at(metadata: EncryptedTableMetadata, location: str, table_uuid: uuid.UUID) -> EncryptedTableMetadata:
     """Return the metadata of a table that has no history yet, elsewhere."""
-    return metadata.without_history().model_copy(update={"location": location, "table_uuid": uuid.uuid4()})
+    return metadata.without_history().model_copy(update={"location": location, "table_uuid": table_uuid})
 
 
 def _with_metadata(table: EncryptedTable, metadata: EncryptedTableMetadata) -> EncryptedTable:

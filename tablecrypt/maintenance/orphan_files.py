@@ -23,8 +23,9 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance.encrypted import encrypted, newest, table_io
+from tablecrypt.maintenance.arguments import checked_moment
+from tablecrypt.maintenance.encrypted import encrypted, name_of, newest, table_io
+from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.maintenance.stored_files import StoredFile, canonical, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.table_file_io import TableFileIO
@@ -35,13 +36,18 @@ SAFE_AGE: Final = dt.timedelta(days=3)
 
 
 @dataclass(frozen=True)
-class OrphanFiles:
-    """What was found, and what was done about it."""
+class OrphanFiles(VerbResult):
+    """What was found, and what was done about it.
+
+    Attributes:
+        found: the files.
+        deleted: locations of those that are gone.
+        failed: for each location that could not be deleted, what the store said.
+    """
 
     found: tuple[StoredFile, ...]
     deleted: tuple[str, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
-    """For each location that could not be deleted, what the store said."""
 
     @property
     def size(self) -> int:
@@ -63,15 +69,14 @@ def remove_orphan_files(table: Table, older_than: dt.datetime | None = None, dry
         TamperedFileError, KeyNotFoundError, KmsError: the table's own files cannot be listed; nothing was deleted.
     """
     io = table_io(encrypted(table))
-    limit = older_than or dt.datetime.now(dt.UTC) - SAFE_AGE
-    if limit.tzinfo is None:
-        raise ConfigurationError("older_than has no time zone")
+    limit = dt.datetime.now(dt.UTC) - SAFE_AGE if older_than is None else checked_moment("older_than", older_than)
     location = table.location().rstrip("/")
     listed = list(stored_files(io.inner, location))
     known = {canonical(each) for each in known_locations(newest(table))}
     candidates = [file for file in listed if _is_old(file, limit) and not _is_hidden(file, location)]
     found = tuple(file for file in candidates if canonical(file.location) not in known)
-    return OrphanFiles(found) if dry_run else _deleted(io, found)
+    deleted, failed = ([], {}) if dry_run else _delete(io, found)
+    return OrphanFiles(name_of(table), dry_run, found, tuple(deleted), failed)
 
 
 def known_locations(table: EncryptedTable) -> set[str]:
@@ -93,8 +98,8 @@ def known_locations(table: EncryptedTable) -> set[str]:
     return known
 
 
-def _deleted(io: TableFileIO, found: Iterable[StoredFile]) -> OrphanFiles:
-    found = tuple(found)
+def _delete(io: TableFileIO, found: Iterable[StoredFile]) -> tuple[list[str], dict[str, str]]:
+    """Delete files; return the locations of those that are gone, and why others are not."""
     deleted: list[str] = []
     failed: dict[str, str] = {}
     for file in found:
@@ -106,7 +111,7 @@ def _deleted(io: TableFileIO, found: Iterable[StoredFile]) -> OrphanFiles:
             failed[file.location] = f"{type(error).__name__}: {error}"
             continue
         deleted.append(file.location)
-    return OrphanFiles(found, tuple(deleted), failed)
+    return deleted, failed
 
 
 def _is_old(file: StoredFile, limit: dt.datetime) -> bool:

@@ -1,8 +1,9 @@
 """What a table was before it was encrypted, as far as it is still stored: found through its last plain metadata, deleted, and listed.
 
     deleted   data and delete files, then manifests, then manifest lists, so that a run that is killed finds the rest again
-    listed    files under the table's location that the encrypted table does not name; metadata files of the plain table, which say its
-              schema and the partitions that its snapshots changed; earlier versions of objects in a bucket that keeps them
+    listed    files under the table's location that the encrypted table does not name, but for those that begin as ciphertext; metadata
+              files of the plain table, which say its schema and the partitions that its snapshots changed; earlier versions of objects in
+              a bucket that keeps them
 
 Copies outside the table's location, backups and caches cannot be seen from here.
 """
@@ -17,11 +18,12 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
 from tablecrypt.errors import MissingExtraError
+from tablecrypt.maintenance.audit.heads import Seal, read_heads
 from tablecrypt.maintenance.encrypted import table_io
 from tablecrypt.maintenance.object_versions import object_versions
 from tablecrypt.maintenance.orphan_files import known_locations
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
-from tablecrypt.maintenance.stored_files import canonical, stored_files
+from tablecrypt.maintenance.stored_files import canonical, delete_checksums, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata_file import read_metadata_file
 from tablecrypt.table.table_file_io import TableFileIO
@@ -62,10 +64,16 @@ def plaintext_left(table: EncryptedTable) -> Iterator[PlaintextLeft]:
     location = table.location().rstrip("/")
     plain_metadata = {canonical(each) for each in _plain_metadata_locations(table)}
     known = {canonical(each) for each in known_locations(table)} - plain_metadata
+    unknown = []
     for file in stored_files(io, location):
         if canonical(file.location) in plain_metadata:
             yield PlaintextLeft(file.location, file.size, "metadata of the time before it was encrypted")
         elif canonical(file.location) not in known:
+            unknown.append(file)
+    heads = read_heads(io, (file.location for file in unknown))
+    for file in unknown:
+        seal = heads[file.location].seal
+        if not seal.is_ciphertext and seal != Seal.EMPTY:
             yield PlaintextLeft(file.location, file.size, "a file that the table does not name")
     try:
         for version in object_versions(io, location):
@@ -79,6 +87,8 @@ def _delete(io: TableFileIO, location: str) -> int:
         io.delete(location)
     except FileNotFoundError:
         return 0
+    finally:
+        delete_checksums(io, location)
     return 1
 
 

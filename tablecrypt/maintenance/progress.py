@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
 
 Unit = Literal["files", "bytes", "keys", "snapshots"]
 
@@ -27,6 +29,35 @@ class Progress:
 
 ProgressListener = Callable[[Progress], None]
 """Is called with each step. What it raises stops the verb, as a kill does."""
+
+
+class Counted:
+    """Tells a listener of a phase's steps, one by one.
+
+    A phase that is gone through again, since others committed meanwhile, is told of where it comes further than before.
+
+    Args:
+        verb, unit: as in `Progress`.
+        listener: hears of the steps.
+    """
+
+    def __init__(self, verb: str, unit: Unit, listener: ProgressListener) -> None:
+        self._verb = verb
+        self._unit: Unit = unit
+        self._listener = listener
+        self._furthest = -1
+
+    def over(self, items: Collection[T]) -> Iterator[T]:
+        """Yield each item; it counts as done when the next one is asked for."""
+        self._tell(0, len(items))
+        for done, item in enumerate(items, start=1):
+            yield item
+            self._tell(done, len(items))
+
+    def _tell(self, done: int, total: int) -> None:
+        if done > self._furthest:
+            self._furthest = done
+            self._listener(Progress(self._verb, done, total, self._unit))
 
 
 def unheard(progress: Progress) -> None:

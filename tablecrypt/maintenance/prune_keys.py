@@ -15,6 +15,7 @@ from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
+from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.table.encrypted_table import EncryptedTable
 
@@ -42,7 +43,7 @@ class _Plan:
     updates: tuple[TableUpdate, ...] = field(repr=False)
 
 
-def prune_keys(table: Table, dry_run: bool = False) -> PrunedKeys:
+def prune_keys(table: Table, dry_run: bool = False, progress: ProgressListener = unheard) -> PrunedKeys:
     """Remove the entries of an encrypted table's encryption-keys that no snapshot needs.
 
     For tables that Iceberg Java expires snapshots of; expiry through this package prunes by itself. It does NOT make what the keys opened
@@ -54,12 +55,16 @@ def prune_keys(table: Table, dry_run: bool = False) -> PrunedKeys:
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
         dry_run: only say what would go.
+        progress: hears of all the entries that went at once, since one commit takes them.
 
     Raises:
         ConfigurationError: the table is not encrypted.
         CommitFailedException: others committed too often meanwhile; nothing has changed.
     """
     plan = _plan(newest(table)) if dry_run else commit_keys(table, _plan).plan
+    gone = len(plan.keks) + len(plan.manifest_list_keys)
+    if not dry_run:
+        progress(Progress("prune_keys", gone, gone, "keys"))
     return PrunedKeys(name_of(table), dry_run, plan.keks, plan.manifest_list_keys, plan.kept)
 
 

@@ -5,8 +5,9 @@
 What cannot be opened on the way is told and not raised, so that the rest is still found. A snapshot from before the table was encrypted has
 no key; its plaintext files are found too, and have none either.
 
-Raises KmsError where the key service fails, or refuses every key: then nothing can be said about the files. A refusal of some keys, such as
-those of a disabled key version, is told like anything else that cannot be opened.
+Raises KmsError where the key service fails, ConfigurationError or MissingExtraError where it cannot be asked, KmsAccessDeniedError or
+KeyNotFoundError where it refuses every KEK: then nothing can be said about the files. A refusal of some keys, such as those of a disabled
+key version, is told like anything else that cannot be opened.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import FormatError, KmsAccessDeniedError, KmsError, TablecryptError
+from tablecrypt.errors import (
+    ConfigurationError,
+    FormatError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    KmsError,
+    MissingExtraError,
+    TablecryptError,
+)
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.manifest_reader import read_entries
@@ -103,6 +112,8 @@ class _OpenedList:
     file: ReachableFile
     manifests: tuple[ManifestFile, ...] = ()
     error: Exception | None = None
+    is_refused: bool = False
+    """Whether the key service refused the KEK, or does not know its master key."""
 
 
 def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
@@ -113,12 +124,13 @@ def reachable_files(metadata: TableMetadata, io: FileIO) -> Reachable:
         io: the table's own.
 
     Raises:
-        KmsError: the key service failed, or refused every key.
+        KmsError, KeyNotFoundError: the key service failed, or refused every KEK.
+        ConfigurationError, MissingExtraError: the key service cannot be asked as it is configured.
     """
     found = Reachable()
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-walk") as pool:
         lists = list(pool.map(lambda each: _open_list(metadata, io, each), metadata.snapshots))
-        _refuse_if_all_are_denied(lists)
+        _raise_if_all_are_refused(lists)
         for snapshot, opened in zip(metadata.snapshots, lists, strict=True):
             _add(found, opened.file)
             if opened.error is not None:
@@ -138,23 +150,23 @@ def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _Open
         if isinstance(metadata, EncryptedTableMetadata) and isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None:
             chain = metadata.key_ring.chain(snapshot.key_id)
             kek = chain.kek.key_id
-            key = _manager_io(io).manager.open_manifest_list_key(chain)
+            try:
+                key = _manager_io(io).manager.open_manifest_list_key(chain)
+            except (KmsAccessDeniedError, KeyNotFoundError) as refused:
+                return _OpenedList(_list_file(snapshot, None, kek), error=refused, is_refused=True)
             manifests = snapshot.manifests(io)
         else:
             manifests = _read_plainly(snapshot.manifest_list, lambda: Snapshot.manifests(snapshot, _stored(io)))
-    except KmsError as error:
-        if not isinstance(error, KmsAccessDeniedError):
-            raise
-        return _OpenedList(_list_file(snapshot, key, kek), error=error)
+    except (KmsError, ConfigurationError, MissingExtraError):
+        raise
     except (TablecryptError, OSError) as error:
         return _OpenedList(_list_file(snapshot, key, kek), error=error)
     return _OpenedList(_list_file(snapshot, key, kek), tuple(manifests))
 
 
-def _refuse_if_all_are_denied(lists: list[_OpenedList]) -> None:
-    denied = [each.error for each in lists if isinstance(each.error, KmsAccessDeniedError)]
-    if denied and len(denied) == len(lists):
-        raise denied[0]
+def _raise_if_all_are_refused(lists: list[_OpenedList]) -> None:
+    if lists and all(each.is_refused for each in lists) and lists[0].error is not None:
+        raise lists[0].error
 
 
 def _list_file(snapshot: Snapshot, key: StandardKeyMetadata | None, kek: str | None) -> ReachableFile:

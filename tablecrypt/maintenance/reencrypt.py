@@ -26,14 +26,15 @@ from pyiceberg.table.snapshots import Operation
 
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.arguments import check_branch, checked_filter, checked_moment
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, table_io
 from tablecrypt.maintenance.journal import Journal
 from tablecrypt.maintenance.new_files import in_place_of, make_new_files
 from tablecrypt.maintenance.progress import ProgressListener, unheard
 from tablecrypt.maintenance.reencrypt_file import ReencryptWork, reencrypt_file, reencrypt_work
+from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.maintenance.runner import FileWork, runner_for
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table._pyiceberg.transactions import parse_row_filter
 from tablecrypt.table.content_files import is_deletion_vector, key_metadata_of
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.file_swap import EncryptedFileSwap
@@ -47,8 +48,8 @@ VERB: Final = "reencrypt"
 
 
 @dataclass(frozen=True)
-class Reencrypted:
-    """What was done, or with dry_run would be.
+class Reencrypted(VerbResult):
+    """What `reencrypt` did.
 
     Attributes:
         data_files: how many data files.
@@ -101,16 +102,17 @@ def reencrypt(
     """
     if not isinstance(table, EncryptedTable):
         raise ConfigurationError(f"{name_of(table)} is not an encrypted table: `migrate` makes it one")
-    if older_than is not None and older_than.tzinfo is None:
-        raise ConfigurationError("older_than has no time zone")
+    if older_than is not None:
+        checked_moment("older_than", older_than)
     if data_key_length is not None and data_key_length not in KEY_LENGTHS:
         raise ConfigurationError(f"data_key_length is {data_key_length}; it must be 16, 24 or 32 bytes")
     table.refresh()
+    check_branch(table, branch)
     metadata = encrypted_metadata_of(table)
-    plan = _planned(table, metadata, parse_row_filter(where), older_than, branch)
+    plan = _planned(table, metadata, checked_filter(table, where), older_than, branch)
     size = sum(file.file_size_in_bytes for file in plan.files.values())
     if dry_run or not plan.files:
-        return Reencrypted(plan.data_files, len(plan.files) - plan.data_files, size)
+        return Reencrypted(name_of(table), dry_run, plan.data_files, len(plan.files) - plan.data_files, size)
     io = table_io(table)
     key_length = data_key_length or io.manager.data_key_length
     journal = Journal(io, metadata, metadata.encryption_keys, VERB)
@@ -132,7 +134,17 @@ def reencrypt(
     journal.remove()
     gone = sorted(swaps.keys() - swapped)
     unused.extend(swaps[location].file_path for location in gone)
-    return Reencrypted(plan.data_files, len(plan.files) - plan.data_files, size, resumed, len(gone), snapshot_id, tuple(unused))
+    return Reencrypted(
+        name_of(table),
+        dry_run,
+        data_files=plan.data_files,
+        delete_files=len(plan.files) - plan.data_files,
+        size=size,
+        resumed=resumed,
+        gone=len(gone),
+        snapshot_id=snapshot_id,
+        unused=tuple(unused),
+    )
 
 
 @dataclass(frozen=True)
@@ -148,9 +160,7 @@ def _planned(
 ) -> _Plan:
     snapshot = metadata.snapshot_by_name(branch)
     if snapshot is None:
-        if branch in metadata.refs or branch == MAIN_BRANCH:
-            return _Plan({}, 0)
-        raise ConfigurationError(f"{name_of(table)} has no branch {branch!r}")
+        return _Plan({}, 0)
     manifests = snapshot.manifests(table.io)
     is_old = _age_filter(metadata, older_than)
     planner = ScanPlanner(metadata, table.io, where, options={"include_empty_files": "true"})

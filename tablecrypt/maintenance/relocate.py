@@ -6,13 +6,15 @@
     4  metadata   metadata.json last: before it is there, there is no copy
     5  register   the copy in the table's catalog, where asked for
 
-A run that was killed is continued by calling again. Names of the copy's files follow from the table's state, the new location and the
-arguments, so the next run finds what is done: files that are there with the right content stay, manifests are written over, and a
-metadata.json that is there whole ends it. Nothing of the table itself is changed at any time.
+A run that was killed is continued by calling again. Names of data files and of metadata.json follow from the table's state, the new
+location and the arguments, so the next run finds what is done: files that are there with the right content stay, and a metadata.json that
+is there whole ends it. What is written under fresh DEKs has names of its own in every run, so that two runs at once do not write over
+each other's. Nothing of the table itself is changed at any time.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -25,6 +27,7 @@ from tablecrypt.files.encrypting_file_io import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.maintenance.arguments import check_new_name
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
@@ -108,19 +111,22 @@ def relocate(
         workers: how many files at once, without `spark`.
 
     Raises:
-        ConfigurationError: the table is not encrypted, the new location is inside the table's or holds another table.
+        ConfigurationError: the table is not encrypted, the new location is inside the table's, holds another table or is in no store that
+            the table's FileIO knows, or no table can be registered under the name.
         PlaintextRefusedError: a file of the table is plaintext: nothing is copied.
         TamperedFileError: a manifest or delete file does not authenticate, or a data file has not the length that its manifest says.
         KmsError: the KMS refused the table's master key or the copy's.
         TableAlreadyExistsError: another table is registered under the name; the copy is complete nevertheless.
     """
     copying = _Copying(newest(table), new_location.rstrip("/"), key_id, all_snapshots)
+    if register_as is not None:
+        check_new_name(table.catalog, register_as)
+    copying.check_place_is_free()
     files = copying.find()
     if dry_run:
         return copying.result(files, register_as=None, dry_run=True)
     if copying.is_complete():
         return copying.result(files, copying.register(register_as), found=len(files))
-    copying.check_place_is_free()
     # Asked now, so that a refusal comes before the copying and not after it.
     copying.target.manager.check_usable(KeyRing())
     runner = runner_for(copying.table, spark, workers)
@@ -217,22 +223,24 @@ class _Copying:
 
     def write_metadata(self, new_deletes: dict[str, NewDeletes]) -> int:
         """Write manifests, manifest lists and metadata.json; return how many manifests."""
-        folder, copy_id = f"{self.paths.new}/metadata", self.identity.copy_id
-        copier = ManifestCopier(self.source, self.target, self.paths, new_deletes, f"{folder}/{copy_id}-m", self.metadata.properties)
+        folder, run = f"{self.paths.new}/metadata", uuid.uuid4()
+        copier = ManifestCopier(self.source, self.target, self.paths, new_deletes, f"{folder}/{run}-m", self.metadata.properties)
         ring = self.metadata.key_ring
         keys: list[EncryptedKey] = []
         lists: dict[int, tuple[str, str]] = {}
         for snapshot in self.metadata.snapshots:
             key = self.source.manager.open_manifest_list_key(ring.chain(snapshot.key_id or ""))
             opened = read_manifest_list(self.source, snapshot.manifest_list, key)
-            location = f"{folder}/snap-{snapshot.snapshot_id}-0-{copy_id}.avro"
+            location = f"{folder}/snap-{snapshot.snapshot_id}-0-{run}.avro"
             new_key = copier.write_list(location, opened.header, [copier.row(manifest) for manifest in opened.manifests])
             sealed = self.target.manager.seal_manifest_list_key(new_key, KeyRing(keys))
             keys += sealed.added
             lists[snapshot.snapshot_id] = (location, sealed.key_id)
         copied = copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, keys)
-        with self.target.sealed_output(self.metadata_location).create(overwrite=True) as stream:
-            stream.write(copied.model_dump_json().encode())
+        # Where another run was faster, its metadata stays: the copy may be in use by now.
+        if not self.is_complete():
+            with self.target.sealed_output(self.metadata_location).create(overwrite=True) as stream:
+                stream.write(copied.model_dump_json().encode())
         return copier.count
 
     def register(self, name: str | None) -> str | None:

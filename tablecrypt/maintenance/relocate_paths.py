@@ -18,6 +18,7 @@ from tablecrypt.maintenance.stored_files import store_of
 
 _LOCATION: Final = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?/*(?P<rest>.*)", re.DOTALL)
 _HASH_LENGTH: Final = 12
+_LOCAL: Final = "file"
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,21 @@ class PathMap:
         new: the copy's, without a slash at the end.
 
     Raises:
-        ConfigurationError: one of them lies inside the other: each would count the other's files among its own.
+        ConfigurationError: the new one is no location that can be used, or one of them lies inside the other: each would count the other's
+            files among its own.
     """
 
     old: str
     new: str
 
     def __post_init__(self) -> None:
-        if not _parts(self.new)[1]:
-            raise ConfigurationError(f"{self.new!r} is not a location for a table")
+        scheme, rest = _parts(self.new)
+        if not rest or (scheme == _LOCAL and not self.new.lower().startswith((f"{_LOCAL}:", "/"))):
+            raise ConfigurationError(
+                f"{self.new!r} is not a location for a table: write a whole one, such as s3://bucket/folder or /folder"
+            )
+        if "#" in self.new or "?" in self.new:
+            raise ConfigurationError(f"{self.new!r}: PyIceberg leaves out what follows # or ? in a location: choose another")
         if _below(self.old, self.new) is not None or _below(self.new, self.old) is not None:
             raise ConfigurationError(f"a copy cannot lie inside the table, nor the table inside its copy: {self.old} and {self.new}")
 

@@ -26,6 +26,7 @@ from tablecrypt.keys.key_ring import KeyChain, KeyRing
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.key_commit import added_keys, commit_keys, replaced_key
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
+from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
@@ -67,7 +68,13 @@ class _Plan:
     updates: tuple[TableUpdate, ...] = ()
 
 
-def rescue(table: Table, metadata: str | Sequence[str] | None = None, expire_lost: bool = False, dry_run: bool = False) -> Rescued:
+def rescue(
+    table: Table,
+    metadata: str | Sequence[str] | None = None,
+    expire_lost: bool = False,
+    dry_run: bool = False,
+    progress: ProgressListener = unheard,
+) -> Rescued:
     """Put back the keys that an encrypted table's metadata has lost.
 
     For a table whose metadata another tool wrote and dropped entries of `encryption-keys`. It does NOT help against a lost master key, nor
@@ -81,6 +88,7 @@ def rescue(table: Table, metadata: str | Sequence[str] | None = None, expire_los
         metadata: location of a metadata file that may hold the keys, or several; asked before those that the table left behind.
         expire_lost: whether to remove the snapshots whose keys are nowhere. One that a branch or tag points to is never removed.
         dry_run: only say what would be put back.
+        progress: hears of the snapshots whose keys were tried.
 
     Raises:
         ConfigurationError: the table is not encrypted, or a given file is not metadata of this table.
@@ -90,8 +98,10 @@ def rescue(table: Table, metadata: str | Sequence[str] | None = None, expire_los
     """
     given = [metadata] if isinstance(metadata, str) else list(metadata or ())
 
+    counted = Counted("rescue", "snapshots", progress)
+
     def plan(fresh: EncryptedTable) -> _Plan:
-        return _plan(fresh, given, expire_lost)
+        return _plan(fresh, given, expire_lost, counted)
 
     found = plan(newest(table)) if dry_run else commit_keys(table, plan).plan
     return Rescued(
@@ -106,11 +116,11 @@ def rescue(table: Table, metadata: str | Sequence[str] | None = None, expire_los
     )
 
 
-def _plan(table: EncryptedTable, given: list[str], expire_lost: bool) -> _Plan:
+def _plan(table: EncryptedTable, given: list[str], expire_lost: bool, counted: Counted) -> _Plan:
     current = encrypted_metadata_of(table)
     plan = _Plan()
     opener = _Opener(table)
-    broken = opener.broken()
+    broken = opener.broken(counted)
     candidates, sources = _Candidates(opener, current), _sources(table, given)
     while broken and (source := next(sources, None)) is not None:
         if source.metadata is None:
@@ -149,13 +159,13 @@ class _Opener:
         self._table = table
         self.refusal: KmsError | None = None
 
-    def broken(self) -> list[EncryptedSnapshot]:
+    def broken(self, counted: Counted) -> list[EncryptedSnapshot]:
         """Return the snapshots that have a key-id and whose manifest lists do not open."""
         metadata = encrypted_metadata_of(self._table)
         ring = metadata.key_ring
         snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.key_id is not None]
         read = ExecutorFactory.get_or_create().map(lambda snapshot: self.reads(snapshot, ring), snapshots)
-        return [snapshot for snapshot, is_read in zip(snapshots, read, strict=True) if not is_read]
+        return [snapshot for snapshot, is_read in zip(counted.over(snapshots), read, strict=True) if not is_read]
 
     def reads(self, snapshot: EncryptedSnapshot, ring: KeyRing) -> bool:
         """Whether a snapshot's manifest list opens with these keys, and is this snapshot's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,8 +19,8 @@ class VerbResult:
     table: str
     dry_run: bool
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return all fields as values that JSON has."""
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON's types."""
         return {name: _plain(value) for name, value in asdict(self).items()}
 
 
@@ -28,4 +29,4 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, dict):
         return {str(name): _plain(each) for name, each in value.items()}
-    return value
+    return value.isoformat() if isinstance(value, dt.datetime) else value

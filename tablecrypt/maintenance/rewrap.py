@@ -20,6 +20,7 @@ from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.key_commit import commit_keys, replaced_key
+from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.table.encrypted_table import EncryptedTable
 
@@ -45,7 +46,7 @@ class _Plan:
     updates: tuple[TableUpdate, ...] = field(repr=False)
 
 
-def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False) -> Rewrapped:
+def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, progress: ProgressListener = unheard) -> Rewrapped:
     """Wrap every KEK of an encrypted table anew under the newest version of its master key.
 
     For before an old version of the master key is disabled or destroyed, and after an alias was moved to another key. It does NOT make new
@@ -62,6 +63,7 @@ def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False) 
         table: an encrypted table. Its state in memory is brought up to date.
         from_key_id: the master key that wraps the KEKs now, where an alias was moved: its key id or ARN. Azure: name/version.
         dry_run: only say which KEKs there are; the KMS is not asked.
+        progress: hears of the KEKs that are rewrapped.
 
     Raises:
         ConfigurationError: the table is not encrypted.
@@ -72,7 +74,7 @@ def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False) 
         loaded = newest(table)
         keks = tuple(kek.key_id for kek in encrypted_metadata_of(loaded).key_ring.keks)
         return Rewrapped(name_of(table), True, table_io(loaded).manager.table_key_id, keks)
-    rewrapper = _Rewrapper(from_key_id)
+    rewrapper = _Rewrapper(from_key_id, Counted("rewrap", "keys", progress))
     landed = commit_keys(table, rewrapper.plan)
     return Rewrapped(name_of(table), False, table_io(landed.base).manager.table_key_id, landed.plan.keks)
 
@@ -80,14 +82,15 @@ def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False) 
 class _Rewrapper:
     """Rewraps each KEK once, however often others commit in between."""
 
-    def __init__(self, from_key_id: str | None) -> None:
+    def __init__(self, from_key_id: str | None, counted: Counted) -> None:
         self._from_key_id = from_key_id
+        self._counted = counted
         self._done: dict[tuple[str, str], EncryptedKey] = {}
 
     def plan(self, table: EncryptedTable) -> _Plan:
         """Return the exchange of every KEK of the table."""
         manager = table_io(table).manager
-        keks = [self._rewrapped(manager, kek) for kek in encrypted_metadata_of(table).key_ring.keks]
+        keks = [self._rewrapped(manager, kek) for kek in self._counted.over(encrypted_metadata_of(table).key_ring.keks)]
         return _Plan(tuple(kek.key_id for kek in keks), tuple(update for kek in keks for update in replaced_key(kek)))
 
     def _rewrapped(self, manager: EncryptionManager, kek: EncryptedKey) -> EncryptedKey:

@@ -17,6 +17,7 @@ from pyiceberg.table.update import TableUpdate
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.key_commit import added_keys, commit_keys, removed_keys, replaced_key
+from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.table.commit_rules import check_snapshots_have_keys
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -52,10 +53,15 @@ class Rotation:
 
 
 class Rotator:
-    """Plans rotations of one table under one new KEK, however often others commit in between."""
+    """Plans rotations of one table under one new KEK, however often others commit in between.
 
-    def __init__(self) -> None:
+    Args:
+        progress: hears of the manifest-list keys that are sealed anew.
+    """
+
+    def __init__(self, progress: ProgressListener = unheard) -> None:
         self._new_kek: EncryptedKey | None = None
+        self._counted = Counted("rotate_kek", "keys", progress)
 
     def plan(self, table: EncryptedTable, kept: Iterable[EncryptedSnapshot] | None = None) -> Rotation:
         """Plan the rotation of a table's newest state.
@@ -80,13 +86,13 @@ class Rotator:
         if not needed:
             return Rotation(old_keks, pruned, updates=removed_keys((*pruned, *old_keks)))
         self._new_kek = new_kek = self._new_kek or manager.new_kek()
-        resealed = tuple(manager.reseal_manifest_list_key(ring.chain(key_id), new_kek) for key_id in needed)
+        resealed = tuple(manager.reseal_manifest_list_key(ring.chain(key_id), new_kek) for key_id in self._counted.over(needed))
         replaced = (update for entry in resealed for update in replaced_key(entry))
         updates = (*added_keys([new_kek]), *replaced, *removed_keys((*pruned, *old_keks)))
         return Rotation(old_keks, pruned, resealed, new_kek, updates)
 
 
-def rotate_kek(table: Table, dry_run: bool = False) -> RotatedKek:
+def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener = unheard) -> RotatedKek:
     """Give an encrypted table a new KEK now, and let go of the old ones.
 
     For when a KEK may have become known, when a policy wants KEKs younger than 730 days, or when its length is to follow a changed
@@ -100,6 +106,7 @@ def rotate_kek(table: Table, dry_run: bool = False) -> RotatedKek:
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
         dry_run: only say what would be sealed anew and what would go; the KMS is not asked.
+        progress: hears of the manifest-list keys that are sealed anew.
 
     Raises:
         ConfigurationError: the table is not encrypted.
@@ -115,7 +122,7 @@ def rotate_kek(table: Table, dry_run: bool = False) -> RotatedKek:
         keks = tuple(kek.key_id for kek in metadata.key_ring.keks)
         pruned = len(metadata.encryption_keys) - len(keks) - len(needed)
         return RotatedKek(name_of(table), True, None, keks, len(needed), pruned)
-    plan = commit_keys(table, Rotator().plan).plan
+    plan = commit_keys(table, Rotator(progress).plan).plan
     new_kek = plan.new_kek.key_id if plan.new_kek is not None else None
     return RotatedKek(name_of(table), False, new_kek, plan.old_keks, len(plan.resealed), len(plan.pruned))
 

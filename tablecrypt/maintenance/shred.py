@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from operator import index
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from pyiceberg.table import Table
@@ -26,6 +27,7 @@ from tablecrypt.maintenance.encrypted import encrypted, encrypted_metadata_of, n
 from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance.object_versions import object_versions
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata
+from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.maintenance.rotate_kek import Rotator
 from tablecrypt.maintenance.shred_heads import put_in_place_of_heads, replaced_before
@@ -74,9 +76,18 @@ class Shredded(VerbResult):
         """Whether no file that the table knows still leads to a shredded snapshot."""
         return not self.left and not self.still_opened
 
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields, and whether that is all, as JSON's types."""
+        return {**super().to_json(), "complete": self.is_complete}
+
 
 def shred(
-    table: Table, snapshots: Sequence[int] | None = None, confirm: str = "", replace_heads: bool = False, dry_run: bool = False
+    table: Table,
+    snapshots: Sequence[int] | None = None,
+    confirm: str = "",
+    replace_heads: bool = False,
+    dry_run: bool = False,
+    progress: ProgressListener = unheard,
 ) -> Shredded:
     """Put snapshots of an encrypted table, or all of it, out of reach for good.
 
@@ -98,9 +109,11 @@ def shred(
         replace_heads: whether to put a snapshot of the same rows in the place of each branch's head that holds DEKs of files which it
             deleted, and shred that head too. After rows were deleted or files rewritten, the snapshot that did it is such a head.
         dry_run: only find what would go.
+        progress: hears of the snapshots that were looked into, and of the files that were written over or deleted.
 
     Raises:
-        ConfigurationError: the table is not encrypted, a branch or tag points to a snapshot, or a whole table is not confirmed.
+        ConfigurationError: the table is not encrypted, an id is no number, a branch or tag points to a snapshot, or a whole table is not
+            confirmed.
         KeyNotFoundError, AuthenticationError: a live snapshot cannot be read: nothing has changed; `rescue` may help.
         KmsError: the KMS refused; nothing has changed.
         CommitFailedException: others committed too often meanwhile; nothing has changed.
@@ -108,7 +121,7 @@ def shred(
     name = name_of(encrypted(table))
     if snapshots is None and confirm != name and not dry_run:
         raise ConfigurationError(f"this destroys all of {name} for good: give confirm={name!r}")
-    shredding = _Shredding(table, None if snapshots is None else frozenset(snapshots))
+    shredding = _Shredding(table, None if snapshots is None else _ids(snapshots), progress)
     if replace_heads:
         shredding.take_along(replaced_before(newest(table)))
     found = shredding.find()
@@ -119,6 +132,14 @@ def shred(
     if dry_run:
         return shredding.result(found, Scrubbed(), dry_run=True)
     return shredding.result(found, shredding.destroy(), dry_run=False)
+
+
+def _ids(snapshots: Sequence[int]) -> frozenset[int]:
+    """Return snapshot ids as a set. The name of a tag is none, nor is an id in quotes: nothing would be shredded by it."""
+    try:
+        return frozenset(index(each) for each in snapshots)
+    except TypeError:
+        raise ConfigurationError(f"snapshots is {snapshots!r}; it must be a list of snapshot ids, which are whole numbers") from None
 
 
 @dataclass(frozen=True)
@@ -132,9 +153,10 @@ class _Shredding:
     Args:
         table: the caller's.
         doomed: ids of snapshots; None for all.
+        progress: hears of each step.
     """
 
-    def __init__(self, table: Table, doomed: frozenset[int] | None) -> None:
+    def __init__(self, table: Table, doomed: frozenset[int] | None, progress: ProgressListener) -> None:
         self._table = table
         self._doomed = doomed
         self._dead: set[str] = set()
@@ -142,6 +164,8 @@ class _Shredding:
         self._asked: tuple[int, ...] = ()
         self._expired_before: tuple[int, ...] = ()
         self._rotator = Rotator()
+        self._looked_into = Counted("shred: snapshots", "snapshots", progress)
+        self._scrubbed = Counted("shred: metadata files", "files", progress)
 
     def take_along(self, snapshot_ids: frozenset[int]) -> None:
         """Shred further snapshots, too."""
@@ -160,7 +184,7 @@ class _Shredding:
         self._dead = dead_keks(current, older)
         if self._must_rotate(current, older):
             self._dead |= {kek.key_id for kek in current.key_ring.keks}
-        inventory = InventoryTaker(table_io(table)).take(doomed.values(), self._live(current))
+        inventory = InventoryTaker(table_io(table), self._looked_into).take(list(doomed.values()), self._live(current))
         inventory.unknown += tuple(sorted(asked - doomed.keys()))
         return inventory
 
@@ -172,7 +196,8 @@ class _Shredding:
             # What comes into a table that was shredded whole is new, and stays.
             self._doomed = frozenset(self._gone) if self._doomed is None else self._doomed
             fresh = newest(self._table)
-            again = scrub(fresh, self._dead - {kek.key_id for kek in encrypted_metadata_of(fresh).key_ring.keks})
+            gone = self._dead - {kek.key_id for kek in encrypted_metadata_of(fresh).key_ring.keks}
+            again = scrub(fresh, gone, self._scrubbed)
             scrubbed.rewritten += [each for each in again.rewritten if each not in scrubbed.rewritten]
             scrubbed.deleted += again.deleted
             scrubbed.left = again.left

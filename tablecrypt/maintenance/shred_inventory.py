@@ -10,14 +10,16 @@ Snapshots whose keys are gone already cannot be looked into: what they alone hel
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsError, PlaintextRefusedError
+from tablecrypt.maintenance.progress import Counted
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.manifests.manifest_reader import read_entries
 from tablecrypt.table.metadata import EncryptedSnapshot
@@ -51,13 +53,19 @@ class Inventory:
 
 
 class InventoryTaker:
-    """Reads the manifests of snapshots, each manifest once."""
+    """Reads the manifests of snapshots, each manifest once.
 
-    def __init__(self, io: TableFileIO) -> None:
+    Args:
+        io: the table's.
+        counted: tells of the snapshots that were looked into.
+    """
+
+    def __init__(self, io: TableFileIO, counted: Counted) -> None:
         self._io = io
+        self._counted = counted
         self._entries: dict[str, list[ManifestEntry]] = {}
 
-    def take(self, doomed: Iterable[EncryptedSnapshot], live: Iterable[EncryptedSnapshot]) -> Inventory:
+    def take(self, doomed: Collection[EncryptedSnapshot], live: Collection[EncryptedSnapshot]) -> Inventory:
         """Return what becomes of the files of doomed snapshots.
 
         Args:
@@ -70,7 +78,8 @@ class InventoryTaker:
         """
         of_live: set[str] = set()
         of_deleted: dict[str, set[int]] = {}
-        for snapshot in live:
+        snapshots = self._counted.over([*live, *doomed])
+        for snapshot in islice(snapshots, len(live)):
             for entry in self._entries_of(snapshot):
                 if entry.status != ManifestEntryStatus.DELETED:
                     of_live.add(entry.data_file.file_path)
@@ -78,7 +87,7 @@ class InventoryTaker:
                     of_deleted.setdefault(entry.data_file.file_path, set()).add(snapshot.snapshot_id)
         of_doomed: dict[str, None] = {}
         unknown: list[int] = []
-        for snapshot in doomed:
+        for snapshot in snapshots:
             try:
                 entries = self._entries_of(snapshot)
             except _OUT_OF_REACH:

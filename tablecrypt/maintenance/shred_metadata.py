@@ -26,7 +26,8 @@ from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.key_commit import commit_keys
 from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata
-from tablecrypt.maintenance.stored_files import canonical, stored_files
+from tablecrypt.maintenance.progress import Counted
+from tablecrypt.maintenance.stored_files import canonical, delete_checksums, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.updates import ForgetMetadataFilesUpdate
@@ -75,15 +76,16 @@ def holders(table: EncryptedTable, dead: Collection[str]) -> Iterator[OlderMetad
                 yield OlderMetadata(stored.location, problem="a journal")
 
 
-def scrub(table: EncryptedTable, dead: Collection[str]) -> Scrubbed:
+def scrub(table: EncryptedTable, dead: Collection[str], counted: Counted) -> Scrubbed:
     """Take dead KEKs, and the keys that they wrap, out of every file beside the current metadata.
 
     Args:
         table: as the catalog has it now, after the dead KEKs left it.
         dead: ids of KEKs that are in no current metadata.
+        counted: tells of the files.
     """
     done = Scrubbed()
-    for file in list(holders(table, dead)):
+    for file in counted.over(list(holders(table, dead))):
         if file.metadata is None or file.file is None:
             _delete(table, file.location, done)
             continue
@@ -123,6 +125,7 @@ def _rewrite(table: EncryptedTable, file: OlderMetadata) -> None:
     content = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
     with table_io(table).sealed_output(file.location).create(overwrite=True) as stream:
         stream.write(Compressor.get_compressor(file.location).bytes_compressor()(content))
+    delete_checksums(table.io, file.location)
 
 
 def _kept_entries(current: EncryptedTableMetadata, older: EncryptedTableMetadata) -> list[EncryptedKey]:
@@ -134,6 +137,7 @@ def _kept_entries(current: EncryptedTableMetadata, older: EncryptedTableMetadata
 def _delete(table: EncryptedTable, location: str, done: Scrubbed, because: Exception | None = None) -> None:
     try:
         table.io.delete(location)
+        delete_checksums(table.io, location)
     except FileNotFoundError:
         done.deleted.append(location)
     except Exception as error:  # noqa: BLE001  as above; the result tells of it

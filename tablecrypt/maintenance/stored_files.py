@@ -3,13 +3,14 @@
     PyArrowFileIO    local, S3, GCS, HDFS, Azure    pyarrow's FileSystem
     FsspecFileIO     local, S3, GCS, Azure          fsspec's
 
-Raises ConfigurationError for another FileIO. What the store raises is passed on.
+Raises ConfigurationError for another FileIO, and for a store that it does not know. What the store raises is passed on.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -21,7 +22,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt.errors import ConfigurationError
 
-_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "": "file", "abfss": "abfs", "wasbs": "wasb"}
+_LOCAL: Final = "file"
+_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "": _LOCAL, "abfss": "abfs", "wasbs": "wasb"}
 _MODIFIED: Final = ("LastModified", "last_modified", "mtime", "updated")
 
 
@@ -65,10 +67,26 @@ def store_of(scheme: str) -> str:
     return _SAME_STORE.get(scheme, scheme)
 
 
+def delete_checksums(io: FileIO, location: str) -> None:
+    """Delete the checksums that Hadoop keeps of a file on a local disk, in .<name>.crc beside it: the file is another one now, or gone.
+
+    Java would take them for those of the new content, and they tell something about the old one.
+    """
+    if store_of(urlsplit(location).scheme) != _LOCAL:
+        return
+    folder, _, name = location.rpartition("/")
+    with suppress(FileNotFoundError):
+        io.delete(f"{folder}/.{name}.crc")
+
+
 def _of_pyarrow(io: PyArrowFileIO, location: str) -> Iterator[StoredFile]:
     scheme, netloc, path = PyArrowFileIO.parse_location(location)
+    try:
+        file_system = io.fs_by_scheme(scheme, netloc)
+    except ValueError as unknown:
+        raise ConfigurationError(f"files under {location} cannot be listed: {unknown}") from unknown
     selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
-    for info in io.fs_by_scheme(scheme, netloc).get_file_info(selector):
+    for info in file_system.get_file_info(selector):
         if info.type == pafs.FileType.File:
             yield StoredFile(location + _below(info.path, path), info.size, info.mtime)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -170,6 +172,43 @@ def test_a_file_that_is_there_is_kept_without_force(stream: Path, keys: tuple[st
     assert target.read_bytes() == before
     assert run("encrypt-file", str(stream), str(target), *keys, "--force").code == 0
     assert target.read_bytes() != before
+
+
+def test_what_comes_through_a_pipe_comes_back_whole(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    pipe, target, back = (tmp_path / name for name in ("pipe", "sealed", "back"))
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(pipe.write_bytes, stream.read_bytes())
+        done = run("encrypt-file", str(pipe), str(target), *keys)
+        written.result()
+
+    assert done.code == 0, done.stderr
+    assert run("decrypt-file", str(target), str(back), *keys).code == 0
+    assert back.read_bytes() == stream.read_bytes()
+
+
+def test_a_pipe_is_not_read_as_parquet(keys: tuple[str, ...], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    assert "is a pipe" in refused(run("encrypt-file", str(tmp_path / "pipe"), str(tmp_path / "sealed"), "--format", "parquet", *keys))
+
+
+@pytest.mark.parametrize("verb", ["encrypt-file", "decrypt-file"])
+def test_a_target_that_is_no_file_of_its_own_is_refused(stream: Path, keys: tuple[str, ...], verb: str) -> None:
+    source = encrypted(stream, keys) if verb == "decrypt-file" else stream
+    content = source.read_bytes()
+
+    assert "is the source" in refused(run(verb, str(source), str(source), "--force", *keys))
+    assert "is no file" in refused(run(verb, str(source), "-", *keys))
+    assert "there is no folder" in refused(run(verb, str(source), str(source.parent / "nowhere" / "x"), *keys))
+    assert source.read_bytes() == content
+
+
+def test_inspect_has_a_line_for_each_module(parquet: Path, keys: tuple[str, ...]) -> None:
+    lines = run("inspect", str(encrypted(parquet, keys)), *keys).stdout.splitlines()
+
+    assert sum("type: dictionary page header" in line for line in lines) == 3
+    assert all(line.count("offset:") <= 1 for line in lines)
 
 
 def test_a_dry_run_writes_nothing(stream: Path, keys: tuple[str, ...], tmp_path: Path) -> None:

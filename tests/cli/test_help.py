@@ -12,7 +12,7 @@ import pytest
 from tablecrypt.cli.command import command
 from tablecrypt.cli.group import FILE_VERBS, TABLE_VERBS, VERBS
 from tablecrypt.cli.verb import Verb
-from tests.support.command import run, run_process
+from tests.support.command import Command, run, run_process
 
 FOLDER = Path(sys.modules["tablecrypt.cli"].__file__ or "").parent
 CHANGING = sorted(set(TABLE_VERBS) - {"audit", "verify", "inspect", "cat"})
@@ -128,8 +128,61 @@ def test_a_property_without_a_value_is_refused() -> None:
     assert (done.code, done.stderr) == (2, "tablecrypt: --property uri: write name=value\n")
 
 
-def test_a_catalog_that_would_not_encrypt_is_refused() -> None:
-    done = run("--catalog", "nowhere", "audit")
+def test_a_catalog_that_would_not_encrypt_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__BARE__URI", "sqlite://")
+    done = run("--catalog", "bare", "audit")
 
     assert done.code == 2
     assert "py-catalog-impl" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--catalog", "nowhere", "audit"), "no catalog 'nowhere' is configured"),
+        (("audit",), "name the catalog: --catalog NAME"),
+        (("--property", "py-catalog-impl=nowhere.Catalog", "audit", "db.t"), "cannot be loaded"),
+        (("--catalog", "nowhere", "verify", "orders"), "write namespace.name"),
+    ],
+)
+def test_a_catalog_or_a_name_that_cannot_be_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+    done = run(*arguments)
+
+    assert (done.code, done.stdout) == (2, "")
+    assert said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+    properties = {"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", "uri": f"sqlite:///{tmp_path}/nowhere/catalog.db"}
+    done = Command(properties).run("audit")
+
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "unable to open database file" in done.stderr
+
+
+def test_a_file_is_told_from_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.parquet").touch()
+    done = run("inspect", "rows.parquet")
+
+    assert done.code == 2
+    assert "write ./rows.parquet" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--catalog", "--property", "-p"])
+def test_an_option_that_belongs_before_the_verb_is_told_as_such(option: str) -> None:
+    done = run("audit", option, "prod", "db.orders")
+
+    assert done.code == 2
+    assert f"{option} stands before the verb" in done.stderr
+    assert "No such option" in run("audit", "--nothing").stderr
+
+
+@pytest.mark.parametrize("age", ["99999999999d", "\u00b2d", "30x", "2023-02-30"])
+def test_an_age_that_is_none_is_refused(age: str) -> None:
+    done = run("reencrypt", "db.t", "--older-than", age)
+
+    assert done.code == 2
+    assert "neither a date" in done.stderr

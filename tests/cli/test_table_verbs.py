@@ -115,6 +115,38 @@ def test_shred_asks_and_needs_a_target(command: Command, table: Table) -> None:
     assert first not in {str(snapshot.snapshot_id) for snapshot in table.refresh().metadata.snapshots}
 
 
+def test_a_shredding_that_leaves_something_readable_is_code_1(command: Command, table: Table) -> None:
+    """The head, which deleted a file, holds its DEK until another takes its place."""
+    table.delete("id >= 100")
+    doomed = [part for each in table.snapshots()[:-1] for part in ("--snapshot", str(each.snapshot_id))]
+
+    assert command.run("shred", "db.rows", *doomed, "--dry-run").code == 0
+    left = command.run("shred", "db.rows", *doomed, "--yes", "--json")
+    assert left.code == 1
+    assert json.loads(left.stdout)["complete"] is False
+    assert result_of(command.run("shred", "db.rows", *doomed, "--replace-heads", "--yes", "--json"))["complete"] is True
+
+
+@pytest.mark.parametrize("verb", ["reencrypt", "compact"])
+def test_a_filter_that_does_not_fit_is_one_line(command: Command, table: Table, verb: str) -> None:
+    for where in ("", "(((", "nobody = 3", "id = 'north'"):
+        done = command.run(verb, "db.rows", "--where", where)
+        assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+
+
+def test_a_wrong_property_is_told_by_its_own_option(command: Command, table: Table) -> None:
+    done = command.run("migrate", "db.rows", "--key-id", MASTER_KEY, "--set", "nothing", "--yes")
+
+    assert (done.code, done.stderr) == (2, "tablecrypt: --set nothing: write name=value\n")
+
+
+def test_a_page_that_cannot_be_written_is_told_before_the_audit(command: Command, table: Table, tmp_path: Path) -> None:
+    done = command.run("audit", "db.rows", "--html", str(tmp_path / "nowhere" / "page.html"))
+
+    assert (done.code, done.stderr.count("\n")) == (2, 1)
+    assert "there is no folder" in done.stderr
+
+
 def test_orphans_lists_asks_and_removes(command: Command, table: Table) -> None:
     left = folder_of(table) / "data" / "left.parquet"
     left.write_bytes(b"left over")
@@ -124,8 +156,9 @@ def test_orphans_lists_asks_and_removes(command: Command, table: Table) -> None:
     refused = command.run("orphans", "db.rows", "--older-than", "2999-01-01")
     assert (refused.code, "--yes" in refused.stderr, left.exists()) == (2, True, True)
     removed = result_of(command.run("orphans", "db.rows", "--older-than", "2999-01-01", "--yes", "--json"))
-    assert removed["deleted"] == [f"file://{left}"]
+    assert (removed["deleted"], removed["dry_run"]) == ([f"file://{left}"], False)
     assert not left.exists()
+    assert result_of(command.run("orphans", "db.rows", "--yes", "--json"))["dry_run"] is False
 
 
 def test_on_a_terminal_the_answer_decides(command: Command, table: Table) -> None:

@@ -18,7 +18,8 @@ from pyiceberg.types import LongType, NestedField
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import KmsAccessDeniedError
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, TablecryptError
+from tablecrypt.kms.key_file import create_key_file
 from tablecrypt.maintenance import audit, migrate, reencrypt, rotate_kek, verify
 from tablecrypt.maintenance.audit import Audit, Finding, FindingKind, Severity
 from tablecrypt.maintenance.audit.keys import file_key_findings
@@ -480,6 +481,37 @@ def test_a_key_service_that_refuses_every_kek_is_no_finding(warehouse: Path, mon
         audit(table)
     with pytest.raises(KmsAccessDeniedError):
         verify(table)
+
+
+@pytest.mark.parametrize(("key_file", "kind"), [("nowhere.keys", ConfigurationError), ("others.keys", KeyNotFoundError)])
+def test_a_key_service_without_the_key_is_not_taken_for_bad_files(warehouse: Path, key_file: str, kind: type[TablecryptError]) -> None:
+    create_key_file(warehouse / "orders.keys", "orders")
+    create_key_file(warehouse / "others.keys", "people")
+    properties = {"uri": f"sqlite:///{warehouse}/catalog.db", "warehouse": f"file://{warehouse}", "encryption.kms-type": "local"}
+    catalog = EncryptedSqlCatalog("prod", **properties, **{"kms.local.key-file": f"{warehouse}/orders.keys"})
+    catalog.create_namespace("db")
+    maintained_table(catalog, properties={"encryption.key-id": "orders"})
+
+    without_key = EncryptedSqlCatalog("prod", **properties, **{"kms.local.key-file": f"{warehouse}/{key_file}"})
+
+    for look in (audit, verify):
+        with pytest.raises(kind):
+            look(without_key.load_table("db.rows"))
+
+
+def test_of_a_catalog_a_table_whose_key_is_refused_is_told_and_the_others_are_audited(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, keks = table_of_three_keks(warehouse)
+    table.catalog.create_table("db.empty", SCHEMA, properties={"encryption.key-id": "master"})
+    monkeypatch.setattr(denying_kms.DenyingKeyManagementClient, "denied", set(keks))
+
+    found = audit(table.catalog)
+
+    assert [(each.kind, each.where) for each in found.findings if each.severity >= Severity.ERROR] == [
+        (FindingKind.KEY_REFUSED, ".".join(table.name()))
+    ]
+    assert {each.table for each in found.tables} == {"db.empty", ".".join(table.name())}
 
 
 def test_a_catalog_is_audited_whole(aws: AwsServer, unwatched_warehouse: Path) -> None:

@@ -506,7 +506,7 @@ def test_the_result_is_plain_values(new_table: NewTable) -> None:
 
     done = compact(table)
 
-    assert done.as_dict() == {
+    assert done.to_json() == {
         "table": "db.rows",
         "dry_run": False,
         "groups": 2,

@@ -17,6 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
 from tablecrypt.maintenance import Migrated, migrate
+from tablecrypt.maintenance.journal import Journal
 from tablecrypt.maintenance.progress import Progress
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -68,6 +69,16 @@ def assert_nothing_plain(table: Table) -> None:
 @pytest.fixture
 def catalog(warehouse: Path, aws: AwsServer) -> Catalog:
     return encrypted_sql_catalog(warehouse, aws)
+
+
+@pytest.fixture
+def catalog_of_both(unwatched_warehouse: Path, aws: AwsServer) -> Catalog:
+    """A catalog in which plaintext is left on purpose."""
+    return encrypted_sql_catalog(unwatched_warehouse, aws)
+
+
+def killed(journal: Journal) -> None:
+    raise Killed
 
 
 @pytest.mark.parametrize("format_version", ["1", "2"])
@@ -179,9 +190,22 @@ def test_orphans_of_the_plain_table_are_listed(catalog: Catalog) -> None:
     plain = plain_table(catalog)
     orphan = Path(plain.location().removeprefix("file://")) / "data" / "orphan.parquet"
     orphan.write_bytes(b"PAR1 left by a failed write")
+    orphan.with_name("sealed.parquet").write_bytes(b"PARE left by a migration that was killed")
+    orphan.with_name("begun.parquet").touch()
     result = migrate(plain, MASTER_KEY)
     assert [(each.location, each.size) for each in result.left if "does not name" in each.what] == [(f"file://{orphan}", 27)]
     orphan.unlink()
+
+
+def test_checksums_that_hadoop_kept_of_plaintext_go_with_it(catalog: Catalog) -> None:
+    plain = plain_table(catalog)
+    files = [Path(task.file.file_path.removeprefix("file://")) for task in plain.scan().plan_files()]
+    checksums = [path.with_name(f".{path.name}.crc") for path in files]
+    for path in checksums:
+        path.write_bytes(b"crc\0 of the rows")
+    result = migrate(plain, MASTER_KEY)
+    assert checksums and not any(path.exists() for path in checksums)
+    assert not any("does not name" in each.what for each in result.left)
 
 
 def test_plaintext_can_be_kept_for_a_while_and_deleted_later(unwatched_warehouse: Path, aws: AwsServer) -> None:
@@ -210,8 +234,45 @@ def test_into_a_new_table_beside_the_plain_one(unwatched_warehouse: Path, aws: A
     assert_nothing_plain(table)
     table.append(rows(300).rename_columns(["id", "team", "remark"]))
     assert len(contents(table)) == 58
+
+
+def test_a_finished_migration_into_a_new_table_is_known_again_until_the_plain_one_changes(catalog_of_both: Catalog) -> None:
+    plain = plain_table(catalog_of_both)
+    migrate(plain, MASTER_KEY, into="db.sealed")
+    location = catalog_of_both.load_table("db.sealed").metadata_location
+    again = migrate(plain, MASTER_KEY, into="db.sealed")
+    assert (again.files, catalog_of_both.load_table("db.sealed").metadata_location) == (0, location)
+    with pytest.raises(TableAlreadyExistsError):
+        migrate(plain, "alias/people", into="db.sealed")
+    plain.append(rows(300).rename_columns(["id", "team", "remark"]))
     with pytest.raises(TableAlreadyExistsError):
         migrate(plain, MASTER_KEY, into="db.sealed")
+    with pytest.raises(TableAlreadyExistsError):
+        migrate(plain, MASTER_KEY, into="db.rows")
+
+
+def test_a_run_killed_after_it_registered_the_new_table_is_finished_by_the_next(
+    catalog_of_both: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = plain_table(catalog_of_both)
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "remove", killed)
+        with pytest.raises(Killed):
+            migrate(plain, MASTER_KEY, into="db.sealed")
+    table = catalog_of_both.load_table("db.sealed")
+    assert any("tablecrypt-migrate" in name for name in stored(table))
+    migrate(plain, MASTER_KEY, into="db.sealed")
+    assert not any("tablecrypt-migrate" in name for name in stored(table))
+    assert contents(table) == contents(plain)
+
+
+@pytest.mark.parametrize("name", ["sealed", "nowhere.sealed"])
+def test_a_name_that_no_table_can_get_is_refused_before_a_file_is_encrypted(catalog_of_both: Catalog, name: str) -> None:
+    plain = plain_table(catalog_of_both)
+    heard: list[Progress] = []
+    with pytest.raises(ConfigurationError, match="sealed"):
+        migrate(plain, MASTER_KEY, into=name, progress=heard.append)
+    assert not heard
 
 
 def test_a_migration_into_a_new_table_is_continued(unwatched_warehouse: Path, aws: AwsServer) -> None:

@@ -18,7 +18,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.maintenance import relocate
+from tablecrypt.maintenance import Relocated, relocate, verify
 from tablecrypt.maintenance.progress import Progress
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tests.support.aws import AwsServer
@@ -58,7 +58,7 @@ def test_the_copy_has_every_snapshot_branch_and_row_and_row_id(table: Table, pla
     assert (result.snapshots, result.files, result.found) == (4, 4, 0)
     assert result.metadata_location == copy.metadata_location
     assert table.refresh().metadata_location == location
-    assert json.loads(json.dumps(result.as_dict()))["registered_as"] == "db.copy"
+    assert json.loads(json.dumps(result.to_json()))["registered_as"] == "db.copy"
 
 
 def test_nothing_of_the_copy_names_a_place_of_the_original(table: Table, place: str) -> None:
@@ -240,6 +240,21 @@ def test_a_file_that_is_there_with_other_content_is_not_taken_for_copied(table: 
 
     assert again.found == 2
     assert damaged.read_bytes() == whole
+
+
+def test_a_run_that_another_one_overtakes_leaves_the_others_copy_as_it_is(table: Table, place: str) -> None:
+    overtaking: list[Relocated] = []
+
+    def overtake(step: Progress) -> None:
+        if step.verb == "relocate: files" and step.done == step.total and not overtaking:
+            overtaking.append(relocate(table.catalog.load_table("db.t"), place, register_as="db.copy"))
+
+    overtaken = relocate(table, place, register_as="db.copy", progress=overtake)
+
+    assert overtaken.metadata_location == overtaking[0].metadata_location
+    copy = table.catalog.load_table("db.copy")
+    assert state(copy) == state(table)
+    assert verify(copy).is_good
 
 
 def test_a_dry_run_writes_nothing(table: Table, place: str) -> None:

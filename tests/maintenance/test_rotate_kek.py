@@ -42,7 +42,7 @@ def test_every_snapshot_reads_under_the_new_kek_and_the_old_one_is_gone(table: T
     assert result.new_kek == new.key_id
     assert result.old_keks == (old[0].key_id,)
     assert (result.manifest_list_keys, result.pruned) == (4, 0)
-    assert json.loads(json.dumps(result.as_dict()))["table"] == "db.t"
+    assert json.loads(json.dumps(result.to_json()))["table"] == "db.t"
 
 
 def test_only_one_metadata_file_is_written(table: Table) -> None:

@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from moto.kms.models import kms_backends
@@ -61,7 +62,7 @@ def test_live_snapshots_read_on_and_shredded_ones_are_gone(table: Table) -> None
     assert len(manifest_list_keys(table)) == 2
     assert result.is_complete
     assert not result.left
-    assert json.loads(json.dumps(result.as_dict()))["dry_run"] is False
+    assert json.loads(json.dumps(result.to_json()))["dry_run"] is False
     table.append(rows(900))
 
 
@@ -195,11 +196,11 @@ def test_what_comes_into_a_table_that_was_shredded_whole_stays(table: Table, mon
     scrub, other = shred_metadata.scrub, table.catalog.load_table("db.t")
     came_in: list[Table] = []
 
-    def overtaken(fresh: object, dead: object) -> object:
+    def overtaken(*arguments: Any) -> object:
         if not came_in:
             came_in.append(other.refresh())
             other.append(rows(300))
-        return scrub(fresh, dead)  # type: ignore[arg-type]
+        return scrub(*arguments)
 
     monkeypatch.setitem(shred_verb.__globals__, "scrub", overtaken)
 
@@ -353,6 +354,20 @@ def test_compressed_metadata_files_are_written_over_as_such(tmp_path: Path, aws:
     texts = dict(metadata_texts(table))
     assert any(".gz." in path.name for path in texts)
     assert not [path for path, text in texts.items() if kek.encrypted_key_metadata in text]
+
+
+def test_checksums_that_hadoop_kept_of_a_file_go_when_it_is_written_over(table: Table) -> None:
+    """Java would compare the new content with them."""
+    older = [Path(entry.metadata_file.removeprefix("file://")) for entry in table.metadata.metadata_log]
+    checksums = [path.with_name(f".{path.name}.crc") for path in older]
+    for path in checksums:
+        path.write_bytes(b"crc\0 of the old content")
+
+    result = shred(table, old_snapshots(table))
+
+    written = {Path(location.removeprefix("file://")) for location in result.rewritten}
+    assert written
+    assert {path for path, kept in zip(older, checksums, strict=True) if not kept.exists()} == written & set(older)
 
 
 def test_half_written_files_and_journals_with_a_dead_key_are_deleted_and_others_stay(table: Table) -> None:

@@ -60,6 +60,12 @@ class FindingKind(Enum):
     REFUSED_TABLE = _Meaning(
         "refused-table", Severity.ERROR, "Table cannot be loaded", "The message says what contradicts what was seen before."
     )
+    KEY_REFUSED = _Meaning(
+        "key-refused",
+        Severity.ERROR,
+        "The key service refuses the table's key",
+        "Grant the permission or enable the key; if the key is gone for good, so is the table.",
+    )
     UNOPENED = _Meaning("unopened", Severity.ERROR, "Metadata cannot be opened", "Verify the table; restore the file or rescue the key.")
     MISSING_KEY = _Meaning(
         "missing-key", Severity.ERROR, "Snapshot whose key is gone", "Rescue the key from an older metadata file, or expire the snapshot."

@@ -22,6 +22,7 @@ from typing import Final
 from pyiceberg.io import FileIO
 
 from tablecrypt.crypto import ags1
+from tablecrypt.maintenance.progress import Counted
 from tablecrypt.parquet import uniform
 
 THREADS: Final = 32
@@ -75,11 +76,12 @@ def head_of(data: bytes) -> Head:
     return Head(Seal.UNKNOWN, "begins as no format that is known here")
 
 
-def read_heads(io: FileIO, locations: Iterable[str]) -> dict[str, Head]:
+def read_heads(io: FileIO, locations: Iterable[str], counted: Counted | None = None) -> dict[str, Head]:
     """Read how files begin.
 
     Args:
         io: the store's own FileIO.
+        counted: tells of the files.
         locations: of the files. One that is not there is MISSING, one that may not be read UNREADABLE; other errors are raised.
     """
     wanted = list(dict.fromkeys(locations))
@@ -94,4 +96,4 @@ def read_heads(io: FileIO, locations: Iterable[str]) -> dict[str, Head]:
             return Head(Seal.UNREADABLE, f"may not be read: {error}")
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-heads") as pool:
-        return dict(zip(wanted, pool.map(read, wanted), strict=True))
+        return dict(zip(wanted if counted is None else counted.over(wanted), pool.map(read, wanted), strict=True))

@@ -22,11 +22,12 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
-from tablecrypt.errors import KmsError, TablecryptError
+from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, KmsError, TablecryptError
+from tablecrypt.maintenance.arguments import checked_moment
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.audit.result import Audit, TableAudit
 from tablecrypt.maintenance.audit.table_audit import audit_table
-from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
+from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +50,11 @@ def audit(target: Table | Catalog, *, now: dt.datetime | None = None, progress: 
         progress: told how many files were looked at.
 
     Raises:
-        KmsError: the key service refused or failed: without it nothing below the metadata can be seen.
+        ConfigurationError: `now` has no time zone, or the key service cannot be asked as it is configured.
+        KmsError, KeyNotFoundError: the key service failed, or refused every KEK of the table: without it nothing below the metadata can be
+            seen. Of a catalog, a table that it refuses is a finding.
     """
-    moment = now or dt.datetime.now(dt.UTC)
+    moment = dt.datetime.now(dt.UTC) if now is None else checked_moment("now", now)
     if isinstance(target, Table):
         return Audit(moment, (_audited(target, moment, progress),))
     tables = [_of_catalog(target, identifier, moment, progress) for identifier in _identifiers(target)]
@@ -59,10 +62,7 @@ def audit(target: Table | Catalog, *, now: dt.datetime | None = None, progress: 
 
 
 def _audited(table: Table, moment: dt.datetime, progress: ProgressListener) -> TableAudit:
-    def heard(done: int, total: int) -> None:
-        progress(Progress("audit", done, total, "files"))
-
-    return audit_table(table, moment, _pins_findings(table), heard)
+    return audit_table(table, moment, _pins_findings(table), Counted("audit", "files", progress))
 
 
 def _of_catalog(catalog: Catalog, identifier: Identifier, moment: dt.datetime, progress: ProgressListener) -> TableAudit | None:
@@ -74,10 +74,17 @@ def _of_catalog(catalog: Catalog, identifier: Identifier, moment: dt.datetime, p
     except KmsError:
         raise
     except (TablecryptError, FileNotFoundError) as error:
-        name = ".".join(identifier)
-        finding = Finding(FindingKind.REFUSED_TABLE, name, f"{type(error).__name__}: {error}")
-        return TableAudit(name, "", "", None, None, 0, (), (), (), (finding,))
-    return _audited(table, moment, progress)
+        return _unseen(identifier, FindingKind.REFUSED_TABLE, error)
+    try:
+        return _audited(table, moment, progress)
+    except (KmsAccessDeniedError, KeyNotFoundError) as error:
+        return _unseen(identifier, FindingKind.KEY_REFUSED, error)
+
+
+def _unseen(identifier: Identifier, kind: FindingKind, error: Exception) -> TableAudit:
+    """Return the audit of a table that could not be looked into."""
+    name = ".".join(identifier)
+    return TableAudit(name, "", "", None, None, 0, (), (), (), (Finding(kind, name, f"{type(error).__name__}: {error}"),))
 
 
 def _identifiers(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Identifier]:

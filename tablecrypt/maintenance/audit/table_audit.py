@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pyiceberg.manifest import FileFormat
@@ -22,6 +22,7 @@ from tablecrypt.maintenance.audit.folder import Folder, is_metadata_file, list_f
 from tablecrypt.maintenance.audit.heads import Head, Seal, read_heads
 from tablecrypt.maintenance.audit.metadata_files import look_at_older
 from tablecrypt.maintenance.audit.result import AuditedFile, AuditedKek, Coverage, TableAudit, by_severity
+from tablecrypt.maintenance.progress import Counted
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, reachable_files
 from tablecrypt.maintenance.stored_files import canonical
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -31,23 +32,23 @@ _METADATA_KINDS: Final = (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def audit_table(table: Table, now: dt.datetime, pins: tuple[Finding, ...], heard: Callable[[int, int], None]) -> TableAudit:
+def audit_table(table: Table, now: dt.datetime, pins: tuple[Finding, ...], counted: Counted) -> TableAudit:
     """Audit one table.
 
     Args:
         table: encrypted or plain.
         now: the moment to tell ages at.
         pins: what was found about its pins.
-        heard: told how many files were looked at, and of how many.
+        counted: tells of the files that were looked at.
 
     Raises:
         KmsError: the key service refused or failed.
     """
-    return _TableAudit(table, now, heard).result(pins)
+    return _TableAudit(table, now, counted).result(pins)
 
 
 class _TableAudit:
-    def __init__(self, table: Table, now: dt.datetime, heard: Callable[[int, int], None]) -> None:
+    def __init__(self, table: Table, now: dt.datetime, counted: Counted) -> None:
         self._table = table
         self._metadata = table.metadata
         self._now = now
@@ -66,9 +67,7 @@ class _TableAudit:
         older = (log | {file.location for file in unknown if is_metadata_file(file)}) - {table.metadata_location}
         self._older = look_at_older(table.metadata, older, self._store)
         wanted = [*self._found.files, *self._statistics, *(file.location for file in self._orphans), *self._from_older()]
-        heard(0, len(wanted))
-        self._heads: dict[str, Head] = read_heads(self._store, wanted)
-        heard(len(wanted), len(wanted))
+        self._heads: dict[str, Head] = read_heads(self._store, wanted, counted)
         self._written = dict(self._times())
 
     def result(self, pins: tuple[Finding, ...]) -> TableAudit:

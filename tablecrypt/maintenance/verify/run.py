@@ -58,8 +58,8 @@ def verify(
             Only files below the table's location can be passed over by a run that goes on.
 
     Raises:
-        ConfigurationError: the table is not encrypted, or `resume_from` is not a state file of this table.
-        KmsError: the key service refused or failed.
+        ConfigurationError: the table is not encrypted, `resume_from` is not a state file of this table, or the key service cannot be asked.
+        KmsError, KeyNotFoundError: the key service refused every KEK, or failed.
         OSError: the store failed. With `resume_from`, the next run goes on from there.
     """
     if not isinstance(table, EncryptedTable):

@@ -1,0 +1,61 @@
+"""Arguments that several verbs take, looked at before any work begins: a filter, a moment, a branch, a name for a new table.
+
+Each raises ConfigurationError, which says what is allowed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyparsing import ParseBaseException
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.encrypted import name_of
+from tablecrypt.table._pyiceberg.transactions import parse_row_filter
+
+
+def checked_filter(table: Table, where: str | BooleanExpression) -> BooleanExpression:
+    """Return a filter that fits the table's columns."""
+    try:
+        parsed = parse_row_filter(where)
+    except ParseBaseException as wrong:
+        raise ConfigurationError(f"where={where!r} is no filter; one is: region = 'north' and total > 3") from wrong
+    if not isinstance(parsed, BooleanExpression):
+        raise ConfigurationError(f"where is a {type(where).__name__}; it must be a filter such as \"region = 'north'\", or an expression")
+    try:
+        bind(table.schema(), parsed, case_sensitive=True)
+    except (ValueError, TypeError) as wrong:
+        raise ConfigurationError(f"where does not fit {name_of(table)}: {wrong}") from wrong
+    return parsed
+
+
+def checked_moment(name: str, moment: dt.datetime) -> dt.datetime:
+    """Return a moment that has a time zone."""
+    if not isinstance(moment, dt.datetime):
+        raise ConfigurationError(f"{name} is a {type(moment).__name__}; it must be a datetime with a time zone")
+    if moment.tzinfo is None:
+        raise ConfigurationError(f"{name} has no time zone")
+    return moment
+
+
+def check_branch(table: Table, branch: str) -> None:
+    """Refuse a name that no branch has. The main branch counts as there before its first snapshot."""
+    ref = table.metadata.refs.get(branch)
+    if ref is None and branch != MAIN_BRANCH:
+        raise ConfigurationError(f"{name_of(table)} has no branch {branch!r}")
+    if ref is not None and ref.snapshot_ref_type == SnapshotRefType.TAG:
+        raise ConfigurationError(f"{branch!r} is a tag of {name_of(table)}, which never changes: name a branch")
+
+
+def check_new_name(catalog: Catalog, name: str) -> None:
+    """Refuse a name that no table of the catalog can get: without a namespace, or in one that is not there."""
+    namespace = name.rpartition(".")[0]
+    if not namespace:
+        raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name")
+    if not catalog.namespace_exists(namespace):
+        raise ConfigurationError(f"there is no namespace {namespace} for {name}: create it first")

@@ -1,0 +1,107 @@
+"""Arguments that a verb cannot use are refused before any work, with an error that says what is allowed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyiceberg.expressions import EqualTo
+from pyiceberg.table import Table
+
+from tablecrypt import maintenance as m
+from tablecrypt.errors import ConfigurationError
+from tests.support.aws import AwsServer
+from tests.support.catalogs import encrypted_sql_catalog
+from tests.support.key_tables import table_with_history
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory, aws: AwsServer) -> Table:
+    made = table_with_history(encrypted_sql_catalog(tmp_path_factory.mktemp("arguments"), aws), "db.t")
+    made.manage_snapshots().create_tag(made.snapshots()[0].snapshot_id, "first").commit()
+    return made.refresh()
+
+
+def files_of(table: Table) -> set[Path]:
+    return {path for path in Path(table.location().removeprefix("file://")).rglob("*") if path.is_file()}
+
+
+@pytest.fixture(autouse=True)
+def nothing_changes(table: Table) -> Any:
+    before, location = files_of(table), table.metadata_location
+    yield
+    assert files_of(table) == before
+    assert table.refresh().metadata_location == location
+
+
+@pytest.mark.parametrize("verb", [m.reencrypt, m.compact])
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("", "is no filter"),
+        ("(((", "is no filter"),
+        ("id ==== 3", "is no filter"),
+        ("nobody = 3", "Could not find field"),
+        ("id = 'north'", "Could not convert"),
+        (EqualTo("nobody", 3), "Could not find field"),
+        (3, "must be a filter"),
+    ],
+)
+def test_a_filter_that_does_not_fit_the_table(table: Table, verb: Callable[..., Any], where: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        verb(table, where=where)
+
+
+@pytest.mark.parametrize("moment", [dt.datetime(2024, 1, 1), dt.date(2024, 1, 1), dt.timedelta(days=730), "2024-01-01"])
+def test_a_moment_that_is_none_or_has_no_time_zone(table: Table, moment: Any) -> None:
+    for verb in (m.reencrypt, m.remove_orphan_files):
+        with pytest.raises(ConfigurationError, match=r"older_than .* time zone"):
+            verb(table, older_than=moment)
+    with pytest.raises(ConfigurationError, match=r"now .* time zone"):
+        m.audit(table, now=moment)
+
+
+@pytest.mark.parametrize("verb", [m.reencrypt, m.compact])
+@pytest.mark.parametrize(("branch", "said"), [("nobody", "has no branch 'nobody'"), ("first", "'first' is a tag")])
+def test_a_branch_that_is_none(table: Table, verb: Callable[..., Any], branch: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        verb(table, branch=branch)
+
+
+@pytest.mark.parametrize("snapshots", [["first"], ["4358109269873137077"], [1.5], "first", 71])
+def test_what_is_no_snapshot_id_is_not_taken_for_a_shredded_one(table: Table, snapshots: Any) -> None:
+    with pytest.raises(ConfigurationError, match="snapshot id"):
+        m.shred(table, snapshots)
+
+
+def test_snapshot_ids_of_numpy_are_ids(table: Table) -> None:
+    first = np.int64(table.snapshots()[1].snapshot_id)
+
+    assert m.shred(table, [first], dry_run=True).snapshots == (int(first),)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("copies/t", "write a whole one"),
+        ("t", "write a whole one"),
+        ("filed/t", "write a whole one"),
+        ("s3://bucket/t#1", "another"),
+        ("nostore://bucket/t", "nostore"),
+    ],
+)
+def test_a_place_in_no_store_and_one_that_is_not_whole(table: Table, place: str, said: str, dry_run: bool) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        m.relocate(table, place, dry_run=dry_run)
+
+
+@pytest.mark.parametrize("name", ["copy", "nowhere.copy"])
+def test_a_name_that_no_copy_can_get_is_refused_before_a_file_is_copied(table: Table, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="copy"):
+        m.relocate(table, f"file://{tmp_path}/copy", register_as=name)
+    assert not (tmp_path / "copy").exists()

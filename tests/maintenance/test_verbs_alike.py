@@ -1,0 +1,86 @@
+"""What all verbs have in common: a dry run that changes nothing, progress that grows to the whole, results that are JSON without a key."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyiceberg.table import Table
+
+from tablecrypt import maintenance as m
+from tablecrypt.maintenance.progress import Counted, Progress, ProgressListener, unheard
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.key_tables import SCHEMA, rows, table_with_history
+
+Verb = Callable[[Table, bool, ProgressListener], Any]
+
+VERBS: Final[dict[str, Verb]] = {
+    "rotate_kek": lambda table, dry_run, heard: m.rotate_kek(table, dry_run=dry_run, progress=heard),
+    "rewrap": lambda table, dry_run, heard: m.rewrap(table, dry_run=dry_run, progress=heard),
+    "prune_keys": lambda table, dry_run, heard: m.prune_keys(table, dry_run=dry_run, progress=heard),
+    "reencrypt": lambda table, dry_run, heard: m.reencrypt(table, dry_run=dry_run, progress=heard),
+    "compact": lambda table, dry_run, heard: m.compact(table, rewrite_all=True, dry_run=dry_run, progress=heard),
+    "rescue": lambda table, dry_run, heard: m.rescue(table, dry_run=dry_run, progress=heard),
+    "relocate": lambda table, dry_run, heard: m.relocate(table, f"{table.location()}-copy", dry_run=dry_run, progress=heard),
+    "shred": lambda table, dry_run, heard: m.shred(table, [first_of(table)], dry_run=dry_run, progress=heard),
+}
+
+
+def first_of(table: Table) -> int:
+    return table.snapshots()[0].snapshot_id
+
+
+def stored(folder: Path) -> dict[Path, tuple[int, bytes]]:
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def table(tmp_path: Path, aws: AwsServer) -> Table:
+    return table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_dry_run_changes_no_byte_of_storage_and_catalog_and_says_that_it_was_one(table: Table, tmp_path: Path, verb: str) -> None:
+    before = stored(tmp_path)
+    result = VERBS[verb](table, True, unheard)
+    assert stored(tmp_path) == before
+    assert (result.table, result.dry_run) == ("db.t", True)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_progress_grows_to_the_whole_and_the_result_is_json_without_a_key(table: Table, verb: str) -> None:
+    heard: list[Progress] = []
+    result = VERBS[verb](table, False, heard.append)
+    phases = {step.verb for step in heard}
+    assert phases
+    for phase in phases:
+        steps = [step for step in heard if step.verb == phase]
+        assert [step.done for step in steps] == sorted(step.done for step in steps)
+        assert steps[-1].done == steps[-1].total
+    assert json.loads(json.dumps(result.to_json()))["dry_run"] is False
+    assert pickle.loads(pickle.dumps(result)) == result
+    wrapped = [key.encrypted_key_metadata for key in table.metadata.encryption_keys]  # type: ignore[attr-defined]
+    assert not any(each in repr(result) or each in json.dumps(result.to_json()) for each in wrapped)
+
+
+def test_migrations_and_orphans_have_results_of_the_same_kind(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    plain = encrypted_sql_catalog(unwatched_warehouse, aws).create_table("db.plain", SCHEMA)
+    plain.append(rows(0))
+    planned, done = m.migrate(plain, MASTER_KEY, dry_run=True), m.migrate(plain, MASTER_KEY)
+    assert (planned.table, planned.dry_run, done.dry_run) == ("db.plain", True, False)
+    assert json.loads(json.dumps(done.to_json()))["left"][0]["what"]
+    found = m.remove_orphan_files(plain.catalog.load_table("db.plain"))
+    assert json.loads(json.dumps(found.to_json())) == {"table": "db.plain", "dry_run": True, "found": [], "deleted": [], "failed": {}}
+
+
+def test_a_phase_that_begins_anew_is_told_of_where_it_comes_further() -> None:
+    heard: list[Progress] = []
+    counted = Counted("rotate_kek", "keys", heard.append)
+    for keys in (["a", "b"], ["a", "b", "c"]):
+        list(counted.over(keys))
+    assert [(step.done, step.total) for step in heard] == [(0, 2), (1, 2), (2, 2), (3, 3)]
