@@ -24,10 +24,11 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 
 from tablecrypt import properties
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.keys.key_settings import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
 
-DEFAULT_DATA_KEY_LENGTH: Final = 16
 _HASH_LENGTH: Final = 32
+_WHOLE_NUMBER: Final = re.compile("[0-9]{1,9}")
 _VERSION: Final = re.compile(r"(?:.*/)?(\d+)-[^/]*\.metadata\.json(?:\.gz)?", re.DOTALL)
 
 
@@ -194,4 +195,4 @@ class TrustedTable:
 def _length(value: object) -> int:
     """A length that is no number counts as none: opening the table says what is wrong with it."""
     text = str(DEFAULT_DATA_KEY_LENGTH if value is None else value)
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if _WHOLE_NUMBER.fullmatch(text) else 0

@@ -297,7 +297,8 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             session.commit()
         except DBAPIError as error:
             raise CommitStateUnknownException(
-                f"{'.'.join(self.names(identifier))}: the database did not confirm the commit of {seen.metadata_location}: {error}"
+                f"{'.'.join(self.names(identifier))}: the database did not confirm the commit of {seen.metadata_location}, which may have "
+                f"landed: load the table and look before you write again. No file was deleted. {error}"
             ) from error
 
     def _check_new_name(self, session: Session, old: tuple[str, str], new: tuple[str, str]) -> None:

@@ -19,7 +19,8 @@ from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properti
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
-from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
+from tablecrypt.keys.key_settings import KeySettings
+from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -142,11 +143,12 @@ def encryption_manager(catalog_properties: Properties, table_properties: Mapping
     Raises:
         ConfigurationError: a property cannot be used.
     """
+    settings = KeySettings.of(table_properties)
     return EncryptionManager(
         shared_kms(cast("Mapping[str, str]", catalog_properties)),
         str(table_properties[names.KEY_ID.name]),
-        data_key_length=_whole_number(table_properties, names.DATA_KEY_LENGTH.name, 16),
-        kek_lifespan_ms=_whole_number(table_properties, names.KEK_LIFESPAN_MS.name, DEFAULT_KEK_LIFESPAN_MS),
+        data_key_length=settings.data_key_length,
+        kek_lifespan_ms=settings.kek_lifespan_ms,
     )
 
 
@@ -181,10 +183,3 @@ def refuse_key_id_without_encryption(identifier: Identifier, metadata: TableMeta
             f"table {'.'.join(identifier)} has {names.KEY_ID.name} but is not encrypted (format version {metadata.format_version}); "
             "setting the property does not encrypt what is there: migrate the table",
         )
-
-
-def _whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
-    value = str(properties.get(name, default))
-    if not (value.isascii() and value.isdigit()):
-        raise ConfigurationError(f"{name} is {value!r}; it must be a whole number")
-    return int(value)

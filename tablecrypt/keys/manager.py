@@ -17,17 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, AesGcm
+from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError
 from tablecrypt.keys.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from tablecrypt.keys.key_ring import KeyChain, KeyRing
+from tablecrypt.keys.key_settings import DEFAULT_DATA_KEY_LENGTH, DEFAULT_KEK_LIFESPAN_MS, KeySettings
 from tablecrypt.kms.client import KeyManagementClient, rewrap_key
 
 KEY_ID_LENGTH: Final = 16
-DEFAULT_KEK_LIFESPAN_MS: Final = 730 * 24 * 60 * 60 * 1000
-"""NIST SP 800-57 part 1, section 5.3.6: two years is the upper bound for a symmetric key-wrapping key's originator period."""
 
 
 def _now_ms() -> int:
@@ -61,23 +60,18 @@ class EncryptionManager:
         kms: KeyManagementClient,
         table_key_id: str,
         *,
-        data_key_length: int = 16,
+        data_key_length: int = DEFAULT_DATA_KEY_LENGTH,
         kek_lifespan_ms: int = DEFAULT_KEK_LIFESPAN_MS,
         now_ms: Callable[[], int] = _now_ms,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         if not table_key_id:
             raise ConfigurationError("encryption.key-id is empty: name the master key in the KMS")
-        if data_key_length not in KEY_LENGTHS:
-            raise ConfigurationError(f"encryption.data-key-length is {data_key_length}; it must be 16, 24 or 32 bytes")
-        if not 0 < kek_lifespan_ms <= DEFAULT_KEK_LIFESPAN_MS:
-            raise ConfigurationError(
-                f"encryption.kek-lifespan-ms is {kek_lifespan_ms}; it must be between 1 and {DEFAULT_KEK_LIFESPAN_MS} (730 days)"
-            )
+        settings = KeySettings(data_key_length, kek_lifespan_ms)
         self.kms = kms
         self.table_key_id = table_key_id
-        self.data_key_length = data_key_length
-        self.kek_lifespan_ms = kek_lifespan_ms
+        self.data_key_length = settings.data_key_length
+        self.kek_lifespan_ms = settings.kek_lifespan_ms
         self._now_ms = now_ms
         self._random = random
         self._unused = KeyRing()

@@ -102,7 +102,7 @@ def _constructor(properties: Mapping[str, str]) -> Callable[[Mapping[str, str]],
     if kms_type and impl:
         raise ConfigurationError(f"{KMS_TYPE.name} ({kms_type}) and {KMS_IMPL.name} ({impl}) are both set: keep one of them")
     if kms_type:
-        return _built_in(kms_type.lower())
+        return _built_in(str(kms_type).lower())
     if not impl:
         raise ConfigurationError(
             f"no key management service is named: set the catalog property {KMS_TYPE.name} to one of {', '.join(_SERVICES)}, "

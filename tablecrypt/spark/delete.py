@@ -28,6 +28,7 @@ from tablecrypt.spark.row_change import RowChange, is_merge_on_read, numbered, s
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
 from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.table.delete_filter import certain
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import ROW_ID
 from tablecrypt.table.plan import EncryptedFileScanTask
@@ -90,7 +91,8 @@ def delete_where(
 
 def located_change(spark: SparkSession, located: LocatedTable, row_filter: str | BooleanExpression, branch: str) -> RowChange:
     """Find the rows that match a filter, in a job of its own."""
-    scan = located.scan(row_filter, branch)
+    asked = located.scan(row_filter, branch).row_filter
+    scan = located.scan(certain(asked, located.table.metadata.schema()), branch)
     whole, rest = split_whole_files(cast("list[EncryptedFileScanTask]", list(scan.plan_files())))
     change = RowChange(branch=branch, conflicts_with=scan.row_filter, dropped=whole)
     if not rest:

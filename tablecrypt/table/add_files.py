@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_f
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import PlaintextRefusedError
+from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
@@ -26,6 +26,7 @@ def encrypted_files_to_data_files(
 
     Raises:
         PlaintextRefusedError: a path has no key metadata, or the file is plaintext.
+        FormatError: a file's key metadata is not StandardKeyMetadata version 1.
         TamperedFileError: a file does not open with its key, or has another length than its key metadata says.
         ValueError: a file's schema does not fit the table's.
     """
@@ -33,7 +34,16 @@ def encrypted_files_to_data_files(
         given = key_metadata.get(path)
         if given is None:
             raise PlaintextRefusedError(path, "add_files takes only encrypted files: give its key in key_metadata={path: ...}")
-        yield _data_file(metadata, io, path, given if isinstance(given, StandardKeyMetadata) else StandardKeyMetadata.decode(given))
+        yield _data_file(metadata, io, path, _decoded(path, given))
+
+
+def _decoded(path: str, given: StandardKeyMetadata | bytes) -> StandardKeyMetadata:
+    if isinstance(given, StandardKeyMetadata):
+        return given
+    try:
+        return StandardKeyMetadata.decode(given)
+    except FormatError as error:
+        raise FormatError(f"{path}: its key metadata: {error}") from error
 
 
 def _data_file(metadata: EncryptedTableMetadata, io: EncryptingFileIO, path: str, key_metadata: StandardKeyMetadata) -> DataFile:

@@ -5,8 +5,9 @@ Rules:
     2. The format version stays 3.
     3. Every snapshot names a manifest-list key, and that key and its KEK are in the metadata being committed.
     4. No statistics file is added: those that exist are plaintext.
+    5. The properties that say which keys to make can be used: with others the table would not load again.
 
-A commit that makes a plain table an encrypted one leaves nothing of the plain one behind: rules 3 and 4 hold for all that it has then.
+A commit that makes a plain table an encrypted one leaves nothing of the plain one behind: rules 3 to 5 hold for all that it has then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
+from tablecrypt.keys.key_settings import KeySettings
 from tablecrypt.table.metadata import EncryptedTableMetadata
 
 
@@ -36,13 +38,24 @@ def check_properties_keep_key_id(before: Mapping[str, str], after: Mapping[str, 
     )
 
 
+def check_table_properties(before: Mapping[str, str], after: Mapping[str, object]) -> None:
+    """Rules 1 and 5 on table properties.
+
+    Raises:
+        KeyIdChangedError: encryption.key-id differs or is gone.
+        ConfigurationError: another property of encryption cannot be used.
+    """
+    check_properties_keep_key_id(before, after)
+    KeySettings.of(after)
+
+
 def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     """Check the metadata that a commit would write against the metadata that it is based on.
 
     Raises:
-        KeyIdChangedError, ConfigurationError, KeyNotFoundError, PlaintextRefusedError: rules 1, 2, 3 and 4 in that order.
+        KeyIdChangedError, ConfigurationError, KeyNotFoundError, PlaintextRefusedError: a rule does not hold.
     """
-    check_properties_keep_key_id(before.properties, after.properties)
+    check_table_properties(before.properties, after.properties)
     if not isinstance(after, EncryptedTableMetadata):
         raise ConfigurationError(f"an encrypted table has format version 3, the commit would make it {after.format_version}")
     check_snapshots_have_keys(after)
@@ -59,6 +72,7 @@ def check_migration(after: TableMetadata) -> None:
     """
     if not isinstance(after, EncryptedTableMetadata) or not after.properties.get(properties.KEY_ID.name):
         raise ConfigurationError(f"a table becomes an encrypted one in format version 3 and with {properties.KEY_ID.name}, or not at all")
+    KeySettings.of(after.properties)
     check_snapshots_have_keys(after)
     if after.statistics or after.partition_statistics:
         raise PlaintextRefusedError(after.location, "statistics files of the time before it was encrypted would stay beside the table")

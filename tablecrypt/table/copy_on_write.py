@@ -9,10 +9,9 @@ import itertools
 import uuid
 from typing import cast
 
-from pyiceberg.expressions.visitors import bind
 from pyiceberg.manifest import DataFile
 
-from tablecrypt.table._pyiceberg.arrow import expression_to_complementary_pyarrow
+from tablecrypt.table.delete_filter import DeleteFilter
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.write import write_data_files
@@ -33,12 +32,12 @@ def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Repl
     """
     metadata = scan.table_metadata
     io = cast(TableFileIO, scan.io)
-    remaining = expression_to_complementary_pyarrow(bind(metadata.schema(), scan.row_filter, scan.case_sensitive), metadata.schema())
+    delete = DeleteFilter(metadata.schema(), scan.row_filter, scan.case_sensitive)
     counter = itertools.count(0)
     replaced: list[Replaced] = []
     for task in scan.plan_files():
         rows = scan.rows_with_lineage(task)
-        kept = rows.filter(remaining)
+        kept = delete.remaining(rows)
         if kept.num_rows == rows.num_rows:
             continue
         new = list(write_data_files(metadata, kept, io, io.manager, write_uuid, counter)) if kept.num_rows else []

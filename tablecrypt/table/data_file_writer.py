@@ -38,6 +38,7 @@ from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.data_keys import DataKeySource
+from tablecrypt.table.dictionary_choice import dictionary_columns
 from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, lineage_columns, with_lineage, without_lineage
 from tablecrypt.table.parquet_properties import parquet_writer_options, row_group_limit
@@ -180,7 +181,8 @@ class UnfinishedDataFile:
         """Add rows as one row group, or as many as the table's limit makes of them."""
         table = pa.Table.from_batches([self._writer.as_stored(batch) for batch in batches])
         if self._parquet is None:
-            self._parquet = UniformParquetWriter(self._sink, table.schema, self._key_metadata, **self._writer.options)
+            options = {**self._writer.options, "use_dictionary": dictionary_columns(table)}
+            self._parquet = UniformParquetWriter(self._sink, table.schema, self._key_metadata, **options)
         self._parquet.write(table, self._writer.row_group_size)
 
     def finish(self) -> DataFile:

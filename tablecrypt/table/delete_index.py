@@ -12,10 +12,11 @@ Iceberg table spec, "Scan Planning", "Deletion Vectors" and "Delete Formats".
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile, DataFileContent, ManifestEntry
 from pyiceberg.typedef import Record
@@ -127,8 +128,12 @@ def _partition(file: DataFile) -> _Partition:
 
 
 def partition_values(partition: Record | None) -> tuple[Hashable, ...]:
-    """Return a partition as a key that, unlike a Record, tells values of different types apart."""
-    return () if not partition else tuple(partition[position] for position in range(len(partition)))
+    """Return a partition as a key that, unlike a Record, tells values of different types apart, and in which NaN equals NaN."""
+    return () if not partition else tuple(_comparable(partition[position]) for position in range(len(partition)))
+
+
+def _comparable(value: Any) -> Hashable:
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:

@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from tablecrypt.errors import ConfigurationError
+
 ROW_ID: Final = NestedField(2147483540, "_row_id", LongType(), required=False, doc="Implicit row ID that is automatically assigned")
 LAST_UPDATED: Final = NestedField(
     2147483539,
@@ -43,7 +45,17 @@ def without_lineage(arrow_schema: pa.Schema, fields: tuple[NestedField, ...]) ->
 
 
 def with_lineage(schema: Schema, fields: tuple[NestedField, ...] = LINEAGE_FIELDS) -> Schema:
-    """Return the schema with lineage fields after its own."""
+    """Return the schema with lineage fields after its own.
+
+    Raises:
+        ConfigurationError: a column of the schema has the name of one of them.
+    """
+    for field in fields:
+        if field.name in schema.column_names:
+            raise ConfigurationError(
+                f"the table has a column {field.name}, a name that row lineage takes: rename it with "
+                f'table.update_schema().rename_column("{field.name}", …).commit()'
+            )
     return Schema(*schema.fields, *fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 

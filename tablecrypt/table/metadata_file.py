@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pydantic_core import from_json
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO, InputFile
 from pyiceberg.serializers import Compressor
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -42,14 +43,14 @@ class MetadataFile:
         """Return version 3 metadata with everything that encryption needs, other versions as PyIceberg reads them.
 
         Raises:
-            FormatError: the bytes are not JSON, or version 3 metadata is malformed.
+            FormatError: the bytes are not JSON, or not table metadata of a known version.
         """
         try:
             if self._is_version_3():
                 return EncryptedTableMetadata.model_validate_json(self.content)
-        except ValueError as error:
+            return TableMetadataUtil.parse_raw(self.content.decode())
+        except (ValueError, ValidationError) as error:
             raise FormatError(f"{self.location}: not readable as table metadata: {error}") from error
-        return TableMetadataUtil.parse_raw(self.content.decode())
 
     def _is_version_3(self) -> bool:
         # The usual spelling spares parsing the JSON twice, which is most of what loading a table with a long history costs.

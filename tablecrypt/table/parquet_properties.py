@@ -69,8 +69,8 @@ def _check_page_version(properties: Properties) -> None:
     version = properties.get(PAGE_VERSION, "v1")
     if version.lower() not in _PAGE_VERSION_1:
         raise ConfigurationError(
-            f"{PAGE_VERSION} is {version!r}; encrypted files are written with data pages of version 1, because in version 2 "
-            "Arrow leaves repetition and definition levels unencrypted and Java cannot read the result"
+            f"{PAGE_VERSION} is {version!r}; encrypted files are written with data pages of version 1, because parquet-java "
+            "cannot read Arrow's encrypted pages of version 2: set v1, or remove the property"
         )
 
 

@@ -22,9 +22,9 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionKey
 
-from tablecrypt.table._pyiceberg.arrow import determine_partitions
 from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.delete_index import partition_values
+from tablecrypt.table.partitions import rows_by_partition
 
 ROW_GROUP_BYTES: Final = 24 * 1024 * 1024
 OPEN_FILES: Final = 16
@@ -108,9 +108,9 @@ def _by_partition(writer: DataFileWriter, chunk: _Rows) -> Iterator[_Rows]:
         yield chunk
         return
     table = pa.Table.from_batches(chunk.batches)
-    for each in determine_partitions(spec=spec, schema=writer.table_metadata.schema(), arrow_table=table):
-        part = _Rows(each.partition_key)
-        for batch in each.arrow_table_partition.to_batches():
+    for partition_key, rows in rows_by_partition(spec, writer.table_metadata.schema(), table):
+        part = _Rows(partition_key)
+        for batch in rows.to_batches():
             part.add(batch)
         yield part
 

@@ -17,18 +17,21 @@ from functools import partial
 from typing import Final, TypeAlias
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DataScan, FileScanTask, IncrementalAppendScan
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanSeam
+from tablecrypt.table.delete_index import partition_values
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
+from tablecrypt.table.nanoseconds import with_nanoseconds
 from tablecrypt.table.plan import ScanPlanner
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.task_reader import MatchingPositions, TaskReader
@@ -41,7 +44,24 @@ _READ_AHEAD: Final = 64 * 1024 * 1024
 """A stream reads this many files at once, of each this many bytes ahead (or one row group), and keeps this many batches of each waiting."""
 
 
-class EncryptedDataScan(DataScan):
+class _FilterOfNanoseconds:
+    """The filter of a scan, given as PyIceberg takes it, compares columns of nanoseconds with nanoseconds when it is used."""
+
+    table_metadata: TableMetadata
+    case_sensitive: bool
+    _row_filter: BooleanExpression
+
+    @property
+    def row_filter(self) -> BooleanExpression:
+        """Which rows the scan is for, unbound."""
+        return with_nanoseconds(self._row_filter, self.table_metadata.schema(), self.case_sensitive)
+
+    @row_filter.setter
+    def row_filter(self, row_filter: BooleanExpression) -> None:
+        self._row_filter = row_filter
+
+
+class EncryptedDataScan(_FilterOfNanoseconds, DataScan):
     """A scan of one snapshot of an encrypted table."""
 
     def projection(self) -> Schema:
@@ -67,7 +87,7 @@ class EncryptedDataScan(DataScan):
         return _stream(self, with_lineage(self.table_metadata.schema()), self.plan_files(), ())
 
     def matching_positions(self, task: FileScanTask) -> MatchingPositions:
-        """Return where matching rows lie in one data file. Only the filter's columns are read."""
+        """Return where the rows lie in one data file that a delete by the filter takes. Only the filter's columns are read."""
         return _reader(self, Schema(ROW_ID), (), None).matching_positions(task)
 
     def plan_files(self) -> Iterable[FileScanTask]:
@@ -90,15 +110,20 @@ class EncryptedDataScan(DataScan):
     def count(self) -> int:
         """Return the number of rows. Files that match as a whole and have no deletes are counted by their manifest entry."""
         tasks = list(self.plan_files())
-        whole = [task for task in tasks if isinstance(task.residual, AlwaysTrue) and not task.delete_files]
-        known = sum(task.file.record_count for task in whole)
-        rest = [task for task in tasks if not (isinstance(task.residual, AlwaysTrue) and not task.delete_files)]
+        whole = [task for task in tasks if self._counts_whole(task)]
+        rest = [task for task in tasks if not self._counts_whole(task)]
         reader = _reader(self, Schema(), (), None)
         counts = ExecutorFactory.get_or_create().map(lambda task: sum(len(batch) for batch in reader.batches(task)), rest)
-        return known + sum(counts)
+        return sum(task.file.record_count for task in whole) + sum(counts)
+
+    def _counts_whole(self, task: FileScanTask) -> bool:
+        if task.delete_files or not isinstance(task.residual, AlwaysTrue):
+            return False
+        # Of a partition that is null, PyIceberg's residual says that it differs from any value; reading says that this is not known.
+        return isinstance(self.row_filter, AlwaysTrue) or None not in partition_values(task.file.partition)
 
 
-class EncryptedIncrementalAppendScan(IncrementalAppendScanSeam):
+class EncryptedIncrementalAppendScan(_FilterOfNanoseconds, IncrementalAppendScanSeam):
     """A scan of the rows that append snapshots added between two snapshots of an encrypted table."""
 
     def plan_files(self) -> Iterable[FileScanTask]:

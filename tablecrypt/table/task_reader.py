@@ -3,7 +3,8 @@
     opened file ──▶ stored columns ──deletes──▶ ──row filter──▶ ──projection by field id──▶ ──row lineage──▶ batch
 
 Where nothing needs the position of a row in its file, the filter is handed to Arrow with the read. Deletes and _row_id need positions:
-then every row of the row groups that the filter leaves is read, and the filter follows the deletes.
+then every row of the row groups that the filter leaves is read, and the filter follows the deletes. A filter that NaN can pass leaves
+all of them (see row_group_pruning.py).
 
 Columns, defaults, promotions and renames are resolved by PyIceberg's own projection, through field ids.
 
@@ -31,14 +32,18 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
+from tablecrypt.table.delete_filter import DeleteFilter
 from tablecrypt.table.deleted_positions import DeletedPositions
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
+from tablecrypt.table.evaluable import check_evaluable
 from tablecrypt.table.file_parts import FilePart
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.opened_file import OpenedFile, opened_file
 from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.row_group_pruning import may_prune_row_groups
 
 FORMAT_VERSION: Final = 3
+_POSITION: Final = "__tablecrypt_position"
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class _Projection:
 
 @dataclass(frozen=True)
 class MatchingPositions:
-    """The positions, in one data file, of the rows that are deleted already and of the living rows that a filter matches."""
+    """The positions, in one data file, of the rows that are deleted already and of the living rows that a delete by a filter takes."""
 
     deleted: DeletedPositions | None
     matching: pa.ChunkedArray
@@ -87,7 +92,11 @@ class TaskReader:
         self._table_metadata = table_metadata
         self._io = io
         self._projected = projected
+        self._row_filter = row_filter
         self._bound_filter = bind(table_metadata.schema(), row_filter, case_sensitive=case_sensitive)
+        if not isinstance(self._bound_filter, AlwaysTrue):
+            check_evaluable(table_metadata.schema(), expression_to_pyarrow(self._bound_filter, table_metadata.schema()))
+        self._may_prune = may_prune_row_groups(self._bound_filter)
         self._case_sensitive = case_sensitive
         self._dictionary_columns = dictionary_columns
         self._read_ahead = read_ahead
@@ -123,18 +132,32 @@ class TaskReader:
         return self._deletes.deletes_of(task).positions
 
     def matching_positions(self, task: FileScanTask) -> MatchingPositions:
-        """Return where a task's rows lie in their data file. The reader must project _row_id, which makes positions known.
+        """Return where those of a task's rows lie in their data file that a delete by the filter takes, which may be fewer than match it.
+
+        Only the columns of the filter are read. The reader must project _row_id, which makes positions known.
 
         Raises:
             As `batches`.
         """
         deletes = self._deletes.deletes_of(task)
-        matching = [positions for positions, _ in self._living_rows(task, deletes) if positions is not None]
+        delete = DeleteFilter(self._table_metadata.schema(), self._row_filter, self._case_sensitive)
+        matching: list[pa.Array] = []
+        for positions, rows in self._living_rows(task, deletes, delete.columns):
+            if positions is not None:
+                at = pa.table([positions, *rows.columns], names=[_POSITION, *rows.schema.names])
+                matching += delete.deleted(at).column(_POSITION).chunks
         return MatchingPositions(deletes.positions, pa.chunked_array(matching, pa.int64()))
 
-    def _living_rows(self, task: FileScanTask, deletes: TaskDeletes) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
-        """Yield a task's rows without the deleted ones, with their positions where these are known."""
-        wanted = self._with_equality_columns(task)
+    def _living_rows(
+        self, task: FileScanTask, deletes: TaskDeletes, projected: Schema | None = None
+    ) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
+        """Yield a task's rows without the deleted ones, with their positions where these are known.
+
+        Args:
+            projected: the columns of the rows; None for the reader's own.
+        """
+        projected = self._projected if projected is None else projected
+        wanted = self._with_equality_columns(task, projected)
         with opened_file(self._io, task.file, self._dictionary_columns) as opened:
             projection = self._projection(opened, task.file, wanted)
             part = task.part if isinstance(task, EncryptedFileScanTask) else None
@@ -144,17 +167,18 @@ class TaskReader:
                 rows = self._projected_rows(task, wanted, projection, stored_positions, batch)
                 positions, rows = _without_equal(stored_positions, rows, deletes)
                 if rows.num_rows:
-                    yield positions, rows.select(list(range(len(self._projected.fields))))
+                    yield positions, rows.select(list(range(len(projected.fields))))
 
     def _rows(
         self, opened: OpenedFile, projection: _Projection, deletes: TaskDeletes, part: FilePart | None
     ) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
         """Yield stored rows that are not deleted by position and pass the filter, with positions where they are needed."""
-        if deletes.positions is None and ROW_ID.field_id not in self._projected.field_ids:
+        if self._may_prune and deletes.positions is None and ROW_ID.field_id not in self._projected.field_ids:
             for batch in opened.batches(projection.columns, projection.row_filter, self._read_ahead, part):
                 yield None, batch
             return
-        for positioned in opened.positioned_batches(projection.columns, projection.row_filter, self._read_ahead, part):
+        prune_by = projection.row_filter if self._may_prune else None
+        for positioned in opened.positioned_batches(projection.columns, prune_by, self._read_ahead, part):
             yield _filtered(positioned, deletes, projection.row_filter)
 
     def _projected_rows(
@@ -170,12 +194,14 @@ class TaskReader:
             projected_missing_fields=projection.missing,
             allow_timestamp_tz_mismatch=True,
         )
-        if not LINEAGE_FIELD_IDS & self._projected.field_ids:
+        if not LINEAGE_FIELD_IDS & wanted.field_ids:
             return rows
-        return self._with_inherited_lineage(task, positions, rows)
+        return self._with_inherited_lineage(task, wanted, positions, rows)
 
-    def _with_inherited_lineage(self, task: FileScanTask, positions: pa.Array | None, rows: pa.RecordBatch) -> pa.RecordBatch:
-        for at, field in enumerate(self._projected.fields):
+    def _with_inherited_lineage(
+        self, task: FileScanTask, wanted: Schema, positions: pa.Array | None, rows: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        for at, field in enumerate(wanted.fields):
             if field.field_id == ROW_ID.field_id and positions is not None:
                 column = inherit_row_ids(rows.column(at), positions, EncryptedDataFile.of(task.file).first_row_id)
             elif field.field_id == LAST_UPDATED.field_id:
@@ -186,10 +212,10 @@ class TaskReader:
             rows = rows.set_column(at, rows.schema.field(at), column)
         return rows
 
-    def _with_equality_columns(self, task: FileScanTask) -> Schema:
-        known = {field.field_id for field in self._projected.fields}
+    def _with_equality_columns(self, task: FileScanTask, projected: Schema) -> Schema:
+        known = {field.field_id for field in projected.fields}
         compared = self._deletes.equality_fields_of(task).fields
-        return Schema(*self._projected.fields, *(field for field in compared if field.field_id not in known))
+        return Schema(*projected.fields, *(field for field in compared if field.field_id not in known))
 
     def _projection(self, opened: OpenedFile, file: DataFile, wanted: Schema) -> _Projection:
         stored = self._stored_schema(opened.schema)

@@ -11,6 +11,7 @@ import itertools
 import uuid
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.typedef import EMPTY_DICT, Properties, TableVersion
+from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.config import Config
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -32,12 +33,15 @@ from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionSeam, TransactionSeam, parse_row_filter
 from tablecrypt.table.add_files import encrypted_files_to_data_files
-from tablecrypt.table.commit_rules import check_properties_keep_key_id
+from tablecrypt.table.commit_rules import check_properties_keep_key_id, check_table_properties
 from tablecrypt.table.copy_on_write import rewrite_without
+from tablecrypt.table.delete_filter import certain
 from tablecrypt.table.delete_modes import RowDelete, upsert_mode
 from tablecrypt.table.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table.merge_on_read import mark_deleted
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.nanoseconds import with_nanoseconds
+from tablecrypt.table.partition_filter import partitions_filter
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedUpdateSnapshot
 from tablecrypt.table.table_file_io import TableFileIO
@@ -143,7 +147,8 @@ class EncryptedTransaction(TransactionSeam):
         `_last_updated_sequence_number`. merge-on-read marks the rows in deletion vectors.
         """
         mode = self.table_metadata.properties.get(TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT)
-        self._delete(RowDelete(parse_row_filter(delete_filter), case_sensitive, branch, mode), snapshot_properties, _isolation_operation)
+        predicate = with_nanoseconds(parse_row_filter(delete_filter), self.table_metadata.schema(), case_sensitive)
+        self._delete(RowDelete(predicate, case_sensitive, branch, mode), snapshot_properties, _isolation_operation)
 
     def upsert(
         self,
@@ -212,8 +217,9 @@ class EncryptedTransaction(TransactionSeam):
 
         Raises:
             KeyIdChangedError: encryption.key-id is among them with another value.
+            ConfigurationError: another property of encryption is among them with a value that cannot be used.
         """
-        check_properties_keep_key_id(self.table_metadata.properties, {**self.table_metadata.properties, **properties, **kwargs})
+        check_table_properties(self.table_metadata.properties, {**self.table_metadata.properties, **properties, **kwargs})
         return super().set_properties(properties, **kwargs)
 
     def remove_properties(self, *removals: str) -> Transaction:
@@ -242,11 +248,16 @@ class EncryptedTransaction(TransactionSeam):
         """Return a scan of the table as this transaction has staged it."""
         return EncryptedDataScan(table_metadata=self.table_metadata, io=self.table.io, row_filter=row_filter, case_sensitive=case_sensitive)
 
+    def partition_predicate(self, partitions: set[Record], fields: list[str]) -> BooleanExpression:
+        """Return a filter that matches exactly these partitions."""
+        return partitions_filter(partitions, fields)
+
     def belongs_to_attempt(self, update: TableUpdate) -> bool:
         """Key entries of an abandoned attempt must not reach the metadata."""
         return isinstance(update, AddEncryptionKeyUpdate)
 
     def _delete(self, delete: RowDelete, snapshot_properties: dict[str, str], isolation: Operation | None) -> None:
+        delete = replace(delete, predicate=certain(delete.predicate, self.table_metadata.schema(), delete.case_sensitive))
         whole_files = self.update_snapshot(snapshot_properties, delete.branch).delete()
         if isolation is not None:
             whole_files.isolate_as(isolation)

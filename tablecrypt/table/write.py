@@ -3,7 +3,7 @@
     Table    partitioned, packed to write.target-file-size-bytes of Arrow memory as PyIceberg packs ──▶ files written side by side
     stream   row groups written as they fill up, files ended at write.target-file-size-bytes of stored bytes (see rolling_files.py)
 
-Partitioning, statistics and locations are PyIceberg's. Each file has a DEK of its own (see data_file_writer.py). Nothing is registered
+Transforms, statistics and locations are PyIceberg's. Each file has a DEK of its own (see data_file_writer.py). Nothing is registered
 here: the caller commits the entries. If any file fails, those already written are deleted and the error is raised.
 """
 
@@ -24,10 +24,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.table._pyiceberg.arrow import determine_partitions
 from tablecrypt.table.data_file_writer import DataFileWriter
 from tablecrypt.table.data_keys import DataKeySource
 from tablecrypt.table.parquet_properties import target_file_size
+from tablecrypt.table.partitions import rows_by_partition
 from tablecrypt.table.rolling_files import write_stream
 
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
@@ -75,7 +75,7 @@ def _writes(writer: DataFileWriter, table: pa.Table, size: int) -> Iterator[Call
     for partition_key, rows in _partitions_of(writer.table_metadata, table):
         if rows.num_rows == 0:
             continue
-        for batches in bin_pack_arrow_table(rows, size):
+        for batches in bin_pack_arrow_table(rows, size) if rows.nbytes else [rows.to_batches()]:
             yield partial(writer.write, next(writer.counter), partition_key, batches)
 
 
@@ -84,8 +84,7 @@ def _partitions_of(table_metadata: TableMetadata, table: pa.Table) -> Iterator[t
     if spec.is_unpartitioned():
         yield None, table
         return
-    for partition in determine_partitions(spec=spec, schema=table_metadata.schema(), arrow_table=table):
-        yield partition.partition_key, partition.arrow_table_partition
+    yield from rows_by_partition(spec, table_metadata.schema(), table)
 
 
 def _run_all(writes: Iterable[Callable[[], DataFile]]) -> list[DataFile]:

@@ -77,6 +77,7 @@ def test_a_class_path_is_constructed_with_the_properties(separator: str) -> None
     [
         ({}, r"set the catalog property encryption.kms-type to one of aws, gcp, azure, vault, local, memory"),
         ({"encryption.kms-type": ""}, r"set the catalog property"),
+        ({"encryption.kms-type": 1}, r"'1' is not known: use one of aws, gcp"),
         ({"encryption.kms-type": "hsm"}, r"'hsm' is not known: use one of aws, gcp"),
         ({"encryption.kms-type": "aws", "encryption.kms-impl": "a.B"}, r"both set"),
         ({"encryption.kms-impl": "org.apache.iceberg.aws.Other"}, r"Java class; those known here are org.apache.iceberg.aws.Aws"),

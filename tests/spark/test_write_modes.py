@@ -236,6 +236,18 @@ def test_a_delete_removes_matching_rows_and_nothing_else(spark: SparkSession, la
     assert len(table.refresh().snapshots()) == 5
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_delete_leaves_rows_of_which_the_filter_is_not_true(spark: SparkSession, lake: Lake, name: str, mode: str) -> None:
+    """A comparison with null is neither true nor false, also where a partition's value alone decides it."""
+    table = lake.catalog.create_table("db.rows", SCHEMA, partition_spec=BY_REGION, properties=properties(mode))
+    regions = ["r0", "r1", None]
+    table.append(pa.table({"id": range(3), "region": regions, "note": [CANARY] * 3}, schema=table.schema().as_arrow()))
+
+    tcs.delete_where(spark, name, "region != 'r0'", catalog_properties=lake.properties)
+
+    assert rows_of(table) == {0: CANARY, 2: CANARY}
+
+
 def test_a_branch_gets_its_rows_alone_and_must_exist(spark: SparkSession, lake: Lake, write: Any, name: str) -> None:
     table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
     write(frame(spark, 0, 10))

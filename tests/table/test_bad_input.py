@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.table.update.snapshot import UpdateSnapshot
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -199,7 +200,18 @@ def test_a_snapshot_that_points_to_anothers_list_is_refused(catalog: EncryptedSq
     assert_unreadable(edited(catalog, table, point_back), TamperedFileError, "snapshot-id")
 
 
-def test_metadata_that_is_no_metadata_is_a_format_error(catalog: EncryptedSqlCatalog, table: Table) -> None:
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "null", "{}", '{"format-version": 3}', '{"format-version": 4}', '{"format-version": "x"}']
+)
+def test_metadata_that_is_no_metadata_is_a_format_error(catalog: EncryptedSqlCatalog, table: Table, content: str) -> None:
+    path(table.metadata_location).write_text(content)
+    with pytest.raises(FormatError, match=r"metadata\.json"):
+        catalog.load_table("db.t")
+    with pytest.raises(FormatError, match=r"metadata\.json"):
+        table.append(ROWS)
+
+
+def test_keys_that_are_no_keys_are_a_format_error(catalog: EncryptedSqlCatalog, table: Table) -> None:
     def break_keys(metadata: dict[str, Any]) -> None:
         metadata["encryption-keys"] = [{"key-id": 7}]
 
@@ -264,6 +276,17 @@ def test_the_master_key_id_is_neither_changed_nor_removed(catalog: EncryptedSqlC
     assert catalog.load_table("db.t").properties["encryption.key-id"] == MASTER_KEY
 
 
+@pytest.mark.parametrize(("name", "value"), [("encryption.data-key-length", "33"), ("encryption.kek-lifespan-ms", "63072000001")])
+def test_properties_with_which_the_table_would_not_load_again_are_not_committed(
+    catalog: EncryptedSqlCatalog, table: Table, name: str, value: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=name), table.transaction() as transaction:
+        transaction.set_properties({name: value})
+    with pytest.raises(ConfigurationError, match=name):
+        catalog.commit_table(table, (), (SetPropertiesUpdate(updates={name: value}),))
+    assert catalog.load_table("db.t").scan().count() == 2 * ROWS.num_rows
+
+
 def test_a_plaintext_table_does_not_become_encrypted_by_a_property(catalog: EncryptedSqlCatalog) -> None:
     plain = catalog.create_table("db.plain", ROWS.schema)
     plain.append(ROWS)
@@ -299,6 +322,8 @@ def test_files_are_added_only_with_the_key_that_opens_them(catalog: EncryptedSql
     wrong = StandardKeyMetadata(key.encryption_key, b"another prefix!!")
     with pytest.raises(TamperedFileError, match=r"copy\.parquet"):
         table.add_files([f"file://{copy}"], key_metadata={f"file://{copy}": wrong})
+    with pytest.raises(FormatError, match=r"copy\.parquet.*version 7"):
+        table.add_files([f"file://{copy}"], key_metadata={f"file://{copy}": b"\x07" + key.encode()[1:]})
     assert len(catalog.load_table("db.t").snapshots()) == 2
     table.add_files([f"file://{copy}"], key_metadata={f"file://{copy}": without_length.encode()})
     assert table.scan().to_arrow().num_rows == 3 * ROWS.num_rows

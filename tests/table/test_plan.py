@@ -18,6 +18,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile
+from tablecrypt.table.delete_index import partition_values
 from tablecrypt.table.plan import EncryptedFileScanTask, ScanPlanner
 from tests.support.plaintext import CANARY
 from tests.support.table_files import PATH_ID, TableFiles
@@ -207,3 +208,9 @@ def test_planning_reads_manifests_and_no_data_file(files: TableFiles, tmp_path: 
     manifests = files.manifests((1, one))
     PyArrowFileIO().delete(one.file_path)
     assert plan(files, manifests).keys() == {one.file_path}
+
+
+def test_partitions_of_nan_are_one_partition() -> None:
+    first, second = (partition_values(Record(1, float("nan"))) for _ in range(2))
+    assert first == second and hash(first) == hash(second)
+    assert first != partition_values(Record(1, 0.0))

@@ -52,11 +52,11 @@ def ids_of(files: TableFiles, written: list[DataFile]) -> list[int]:
 
 def test_a_file_ends_at_the_target_size_in_stored_bytes(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, SCHEMA, properties={"write.target-file-size-bytes": "40000"})
-    batches = [batch(list(range(start, start + 100)), [0] * 100) for start in range(0, 10_000, 100)]
+    batches = [batch(list(range(start, start + 100)), [0] * 100) for start in range(0, 20_000, 100)]
 
     written = list(write_data_files(files.metadata, stream(batches), files.io, Keys()))
 
-    assert ids_of(files, written) == list(range(10_000))
+    assert ids_of(files, written) == list(range(20_000))
     assert len(written) > 2
     assert all(40_000 <= file.file_size_in_bytes < 80_000 for file in written[:-1])
     assert [file.file_size_in_bytes for file in written] == [Path(file.file_path).stat().st_size for file in written]

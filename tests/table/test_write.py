@@ -160,8 +160,8 @@ def test_uncompressed_is_a_codec(tmp_path: Path) -> None:
     [
         ("write.format.default", "avro", "parquet only"),
         ("write.format.default", "orc", "parquet only"),
-        ("write.parquet.page-version", "v2", "unencrypted"),
-        ("write.parquet.page-version", "2.0", "unencrypted"),
+        ("write.parquet.page-version", "v2", "parquet-java"),
+        ("write.parquet.page-version", "2.0", "parquet-java"),
         ("write.parquet.bloom-filter-enabled.column.text", "true", "bloom"),
         ("write.target-file-size-bytes", "0", "positive"),
         ("write.parquet.row-group-limit", "-1", "positive"),

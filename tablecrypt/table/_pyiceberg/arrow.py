@@ -2,9 +2,9 @@
 
 ArrowProjectionVisitor: _cast_if_needed, _construct_field
 _check_pyarrow_schema_compatible                     what PyIceberg accepts as a DataFrame, we accept
-_expression_to_complementary_pyarrow                 the rows that a delete leaves
 _get_column_projection_values                        identity-partition columns
-_determine_partitions, _get_parquet_writer_kwargs    the same partitions and write.parquet.* options as PyIceberg's writer
+_get_field_from_arrow_table                          partition columns inside of structs, and with dots in their names
+_get_parquet_writer_kwargs                           the same write.parquet.* options as PyIceberg's writer
 _InclusiveMetricsEvaluator                           which data files a filter's statistics rule out
 _read_deletes                                        what a plain table's position deletes say, when it is migrated
 """
@@ -19,9 +19,8 @@ from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as Inclusi
 from pyiceberg.io.fileformat import FileFormatModel
 from pyiceberg.io.pyarrow import ArrowAccessor, ArrowProjectionVisitor
 from pyiceberg.io.pyarrow import _check_pyarrow_schema_compatible as check_pyarrow_schema_compatible
-from pyiceberg.io.pyarrow import _determine_partitions as determine_partitions
-from pyiceberg.io.pyarrow import _expression_to_complementary_pyarrow as expression_to_complementary_pyarrow
 from pyiceberg.io.pyarrow import _get_column_projection_values as column_projection_values
+from pyiceberg.io.pyarrow import _get_field_from_arrow_table as field_of_arrow_table
 from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs as parquet_writer_kwargs
 from pyiceberg.io.pyarrow import _read_deletes as read_plain_deletes
 from pyiceberg.schema import Schema, visit_with_partner
@@ -32,8 +31,7 @@ __all__ = [
     "InclusiveMetricsEvaluator",
     "check_pyarrow_schema_compatible",
     "column_projection_values",
-    "determine_partitions",
-    "expression_to_complementary_pyarrow",
+    "field_of_arrow_table",
     "parquet_writer_kwargs",
     "read_plain_deletes",
     "to_requested_schema",

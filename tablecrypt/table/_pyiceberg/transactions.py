@@ -74,9 +74,12 @@ class TransactionSeam(Transaction):
         """Return a fast or a merge append, as the table's properties say."""
         return self._append_snapshot_producer(snapshot_properties, branch=branch)
 
+    @abstractmethod
     def partition_predicate(self, partitions: set[Record], fields: list[str]) -> BooleanExpression:
         """Return a filter that matches exactly these partitions."""
-        return self._build_partition_predicate(partition_records=partitions, partition_fields=fields)
+
+    def _build_partition_predicate(self, partition_records: set[Record], partition_fields: list[str]) -> BooleanExpression:
+        return self.partition_predicate(partition_records, partition_fields)
 
     def already_referenced(self, file_paths: list[str]) -> list[str]:
         """Return those of the paths that the current snapshot references."""

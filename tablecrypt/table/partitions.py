@@ -1,0 +1,125 @@
+"""Rows by partition: Arrow data in, one part for each partition of the spec out, every row in exactly one of them.
+
+    source column ──transform──▶ partition value ──as a manifest holds it──▶ grouped by its bits ──▶ (partition key, its rows)
+
+    date, time, timestamps   int: days, microseconds, nanoseconds since 1970 or midnight
+    float, double            grouped as integers of the same bits, so that NaN is a partition and -0.0 another one than 0.0
+    uuid                     16 bytes
+
+Rows are compared by what is stored and never by Python values, which cannot hold every one of them: nanoseconds for one, and NaN equals
+nothing, so such rows would match no partition and be lost.
+
+Iceberg table spec, "Partition Transforms", "Partition Values".
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionFieldValue, PartitionKey, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform, VoidTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType, NestedField, TimestampNanoType, TimestampType, TimestamptzNanoType, UUIDType
+
+from tablecrypt.table._pyiceberg.arrow import field_of_arrow_table
+
+_BITS: Final = {pa.float32(): pa.int32(), pa.float64(): pa.int64(), pa.date32(): pa.int32()}
+_SMALL: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+
+
+@dataclass(frozen=True)
+class StoredPartitionKey(PartitionKey):
+    """A partition key whose field values are already what manifests hold."""
+
+    @functools.cached_property
+    def partition(self) -> Record:
+        """The partition's values."""
+        return Record(*(each.value for each in self.field_values))
+
+
+def rows_by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
+    """Yield each partition that occurs in the rows, with its rows in one chunk.
+
+    Args:
+        spec: a spec with at least one field.
+        schema: the table's, for the types of the source columns.
+        rows: with the source columns by name, or without them.
+    """
+    values = [_partition_values(field, schema, rows) for field in spec.fields]
+    bits = [_bits(column) for column in values]
+    names = [str(position) for position in range(len(bits))]
+    groups = pa.table(bits, names=names).group_by(names, use_threads=False).aggregate([])
+    for at in range(groups.num_rows):
+        group = [groups.column(name)[at] for name in names]
+        belongs = functools.reduce(pc.and_, (_equals(column, value) for column, value in zip(bits, group, strict=True)))
+        stored = [
+            PartitionFieldValue(field, _stored(value, column.type)) for field, value, column in zip(spec.fields, group, values, strict=True)
+        ]
+        yield StoredPartitionKey(stored, spec, schema), rows.filter(belongs).combine_chunks()
+
+
+def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
+    name, source_type = schema.find_column_name(field.source_id), schema.find_type(field.source_id)
+    if name is None:
+        raise ValueError(f"Could not find column name for field ID: {field.source_id}")
+    source = _as_typed(_source(rows, name, schema.find_field(field.source_id)), source_type)
+    if _is_nano(source_type) and not isinstance(field.transform, (IdentityTransform, VoidTransform)):
+        source, source_type = _microseconds(source), TimestampType()
+    values = field.transform.pyarrow_transform(source_type)(source)
+    return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+
+
+def _source(rows: pa.Table, name: str, field: NestedField) -> pa.ChunkedArray:
+    """Return a source column; where the rows come without it, what is stored for them: its write-default, or null."""
+    if {name, name.partition(".")[0]}.isdisjoint(rows.column_names):
+        value = pa.scalar(field.write_default, schema_to_pyarrow(field.field_type))
+        return pa.chunked_array([pa.repeat(value, rows.num_rows)])
+    return field_of_arrow_table(rows, name)
+
+
+def _as_typed(source: pa.ChunkedArray, source_type: IcebergType) -> pa.ChunkedArray:
+    """Return a column that may be narrower, coarser or encoded otherwise than the table's in the type of the table."""
+    if pa.types.is_timestamp(source.type) and source.type.unit == "ns" and not _is_nano(source_type):
+        return _microseconds(source)
+    typed = schema_to_pyarrow(source_type)
+    same = source.type in (typed, _SMALL.get(typed)) or isinstance(source_type, UUIDType)
+    return source if same else source.cast(typed)
+
+
+def _is_nano(source_type: IcebergType) -> bool:
+    return isinstance(source_type, (TimestampNanoType, TimestamptzNanoType))
+
+
+def _microseconds(nanoseconds: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the microsecond that each nanosecond lies in, of which every transform but identity takes nothing more."""
+    return pc.floor_temporal(nanoseconds.cast(pa.timestamp("ns")), unit="microsecond").cast(pa.timestamp("us"))
+
+
+def _bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if isinstance(values.type, pa.BaseExtensionType):
+        storage = [chunk.storage for chunk in values.chunks]
+        return pa.chunked_array(storage, values.type.storage_type)
+    if pa.types.is_timestamp(values.type) or pa.types.is_time64(values.type):
+        return _viewed(values, pa.int64())
+    return _viewed(values, _BITS[values.type]) if values.type in _BITS else values
+
+
+def _viewed(values: pa.ChunkedArray, as_type: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk.view(as_type) for chunk in values.chunks], as_type)
+
+
+def _equals(column: pa.ChunkedArray, value: pa.Scalar) -> pa.ChunkedArray:
+    return pc.equal(column, value).fill_null(False) if value.is_valid else column.is_null()
+
+
+def _stored(bits: pa.Scalar, value_type: pa.DataType) -> Any:
+    if pa.types.is_floating(value_type):
+        return pa.array([bits.as_py()], bits.type).view(value_type)[0].as_py()
+    return bits.as_py()

@@ -1,0 +1,129 @@
+"""A delete by a filter takes the rows of which the filter is true, and the same rows in every delete mode."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.types import IntegerType, StringType
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.catalogs import CANARY
+
+MODES = ("copy-on-write", "merge-on-read")
+ROWS = pa.table(
+    {
+        "id": [1, 2, 3, None, 5],
+        "text": ["a", None, "bb", "abc", CANARY],
+        "ratio": [1.0, math.nan, None, -0.0, 3.5],
+        "pair": pa.array([{"a": 1}, {"a": None}, None, {"a": 4}, {"a": 5}], pa.struct([("a", pa.int64())])),
+    }
+)
+
+
+@pytest.fixture
+def catalog(warehouse: Path) -> Catalog:
+    MemoryKeyManagementClient({"kms.memory.name": "deleting"}, keys={"master": b"m" * 32})
+    properties = {"encryption.kms-type": "memory", "kms.memory.name": "deleting"}
+    made = EncryptedInMemoryCatalog("deleting", warehouse=f"file://{warehouse}", **properties)
+    made.create_namespace("db")
+    return made
+
+
+def table_in(catalog: Catalog, mode: str, *appended: pa.Table) -> Table:
+    properties = {"encryption.key-id": "master", "write.delete.mode": mode}
+    table = catalog.create_table("db.t", appended[0].schema, properties=properties)
+    for rows in appended:
+        table.append(rows)
+    return table
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("row_filter", "remaining"),
+    [
+        ("id not in (1, 3)", [1, 3, None]),
+        ("id != 1", [1, None]),
+        ("not (id = 1)", [1, None]),
+        ("text not like 'a%'", [1, 2, None]),
+        ("ratio is nan", [1, 3, None, 5]),
+        ("ratio != 1.0", [1, 2, 3]),
+        ("pair.a is null", [1, None, 5]),
+        ("id is null or ratio is nan", [1, 3, 5]),
+        ("id = 1 and (id is null or text = 'a')", [2, 3, None, 5]),
+        ("id != 1 and (id is null or text = 'abc')", [1, 2, 3, None, 5]),
+        ("not (id = 1 and text is null)", []),
+        ("id = 3 or text = 'a'", [2, None, 5]),
+        ("id = 2 or text = 'none'", [1, 3, None, 5]),
+        ("ratio > 0", [2, 3, None]),
+        ("ratio not in (3.5)", [2, 3, 5]),
+        ("ratio != 3.5 or ratio is nan", [3, 5]),
+        ("later != 7", [1, 2, 3, None, 5]),
+        ("later is null", []),
+        ("other = 'x'", []),
+        ("other != 'x'", [1, 2, 3, None, 5]),
+    ],
+)
+def test_rows_go_of_which_the_filter_is_true(catalog: Catalog, mode: str, row_filter: str, remaining: list[int | None]) -> None:
+    table = table_in(catalog, mode, ROWS)
+    with table.update_schema() as update:
+        update.add_column("later", IntegerType())
+        update.add_column("other", StringType(), default_value="x")
+    table.delete(row_filter)
+    assert table.scan().to_arrow().column("id").to_pylist() == remaining
+    assert table.scan().count() == len(remaining)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "row_filter", ["id != 1", "not id in (1, 2)", "ratio != 1.0", "ratio is not nan", "text not like 'a%'", "ratio > 5"]
+)
+def test_rows_go_or_stay_whatever_other_rows_their_file_holds(catalog: Catalog, mode: str, row_filter: str) -> None:
+    unknown = ROWS.slice(3, 1).set_column(1, "text", pa.nulls(1, pa.string())).set_column(2, "ratio", pa.nulls(1, pa.float64()))
+    mixed = pa.concat_tables([ROWS, unknown, ROWS.slice(4).set_column(2, "ratio", [[7.0]]), ROWS.slice(1, 1)])
+    together = table_in(catalog, mode, mixed)
+    together.delete(row_filter)
+    expected = sorted(map(str, together.scan().to_arrow().to_pylist()))
+    catalog.drop_table("db.t")
+    apart = table_in(catalog, mode, *(mixed.slice(row, 1) for row in range(6)), mixed.slice(6))
+    apart.delete(row_filter)
+    assert sorted(map(str, apart.scan().to_arrow().to_pylist())) == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nan_is_found_beside_values_that_are_all_the_same(catalog: Catalog, mode: str) -> None:
+    table = table_in(catalog, mode, pa.table({"ratio": [1.0, math.nan], "text": [CANARY] * 2}))
+    for row_filter in ("ratio is nan", "ratio != 1.0", "ratio not in (1.0, 2.0)", "not ratio = 1.0"):
+        assert table.scan(row_filter=row_filter).count() == 1, row_filter
+    assert table.scan(row_filter="ratio = 1.0").count() == 1
+    table.delete("ratio is nan")
+    assert table.scan().to_arrow().column("ratio").to_pylist() == [1.0]
+
+
+def test_a_filter_that_arrow_cannot_evaluate_is_not_called_tampering(catalog: Catalog) -> None:
+    known = uuid.UUID(int=2**127)
+    ids = pa.array([known.bytes, None], pa.uuid())
+    table = table_in(catalog, "copy-on-write", pa.table({"id": ids, "text": [CANARY] * 2}))
+    with pytest.raises(ConfigurationError, match="Arrow cannot evaluate the filter"):
+        table.scan(row_filter=f"id = '{known}'").to_arrow()
+    with pytest.raises(ConfigurationError, match="Arrow cannot evaluate the filter"):
+        table.delete(f"id = '{known}'")
+    table.delete("id is null")
+    assert table.scan().to_arrow().column("id").to_pylist() == [known]
+    assert table.scan(row_filter="id is null").to_arrow().num_rows == 0
+
+
+def test_a_column_that_has_a_name_of_row_lineage_is_named_before_rows_are_rewritten(catalog: Catalog) -> None:
+    table = table_in(catalog, "copy-on-write", pa.table({"_row_id": [1, 2], "text": [CANARY] * 2}))
+    with pytest.raises(ConfigurationError, match="rename_column"):
+        table.delete("text = 'x' or _row_id = 1")
+    table.update_schema().rename_column("_row_id", "number").commit()
+    table.delete("number = 1")
+    assert table.scan(selected_fields=("number", "_row_id")).to_arrow().to_pylist() == [{"number": 2, "_row_id": 1}]

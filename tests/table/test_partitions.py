@@ -1,0 +1,212 @@
+"""Rows by partition: each row is in one partition and none is lost, whatever its partition value is."""
+
+from __future__ import annotations
+
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+)
+
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.table.partitions import rows_by_partition
+from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.catalogs import CANARY
+
+DAY_NS = 86_400_000_000_000
+NANOSECONDS = [1, -1, -1000, 10**18 + 7, None, DAY_NS, -DAY_NS]
+
+
+def partitioned(
+    source_type: IcebergType, transform: Transform[Any, Any], values: pa.Array | pa.ChunkedArray
+) -> list[tuple[Record, list[int]]]:
+    """Return each partition with the positions of its rows."""
+    schema = Schema(NestedField(1, "value", source_type), NestedField(2, "row", LongType()))
+    spec = PartitionSpec(PartitionField(1, 1000, transform, "part"))
+    rows = pa.table({"value": values, "row": pa.array(range(len(values)), pa.int64())})
+    return [(key.partition, part.column("row").to_pylist()) for key, part in rows_by_partition(spec, schema, rows)]
+
+
+def groups(source_type: IcebergType, transform: Transform[Any, Any], values: pa.Array | pa.ChunkedArray) -> dict[Any, list[int]]:
+    return {partition[0]: rows for partition, rows in partitioned(source_type, transform, values)}
+
+
+@given(st.lists(st.none() | st.floats(width=64) | st.sampled_from([0.0, -0.0, math.nan, -math.nan])))
+def test_each_float_is_in_one_partition_whose_value_has_its_bits(values: list[float | None]) -> None:
+    found = partitioned(DoubleType(), IdentityTransform(), pa.array(values, pa.float64(), from_pandas=False))
+    assert sorted(row for _, rows in found for row in rows) == list(range(len(values)))
+    for partition, rows in found:
+        assert {_bits(values[row]) for row in rows} == {_bits(partition[0])}
+
+
+def _bits(value: float | None) -> bytes | None:
+    return None if value is None else struct.pack("<d", value)
+
+
+def test_floats_of_single_precision_keep_their_value() -> None:
+    (partition, rows), *others = partitioned(FloatType(), IdentityTransform(), pa.array([1.5, math.nan, None], pa.float32()))
+    assert (partition[0], rows) == (1.5, [0])
+    assert [rows for _, rows in others] == [[1], [2]]
+
+
+@pytest.mark.parametrize(("source_type", "zone"), [(TimestampNanoType(), None), (TimestamptzNanoType(), "UTC")])
+def test_nanoseconds_are_told_apart(source_type: IcebergType, zone: str | None) -> None:
+    values = pa.array([*NANOSECONDS, 1], pa.timestamp("ns", tz=zone))
+    expected = {value: [row] for row, value in enumerate(NANOSECONDS)} | {1: [0, 7]}
+    assert groups(source_type, IdentityTransform(), values) == expected
+    assert groups(source_type, VoidTransform(), values) == {None: list(range(8))}
+
+
+@pytest.mark.parametrize("transform", [YearTransform(), MonthTransform(), DayTransform(), HourTransform(), BucketTransform(7)])
+@pytest.mark.parametrize(("source_type", "zone"), [(TimestampNanoType(), None), (TimestamptzNanoType(), "UTC")])
+def test_transforms_of_nanoseconds_give_what_filters_look_for(
+    transform: Transform[Any, Any], source_type: IcebergType, zone: str | None
+) -> None:
+    found = groups(source_type, transform, pa.array(NANOSECONDS, pa.timestamp("ns", tz=zone)))
+    looked_for = transform.transform(source_type)
+    assert {row: value for value, rows in found.items() for row in rows} == {
+        row: looked_for(value) for row, value in enumerate(NANOSECONDS)
+    }
+
+
+def test_columns_of_a_coarser_or_narrower_type_have_the_partitions_of_the_tables_type() -> None:
+    assert groups(TimestampType(), IdentityTransform(), pa.array([-3, None, 1], pa.timestamp("ms"))) == {-3000: [0], None: [1], 1000: [2]}
+    assert groups(TimestampType(), HourTransform(), pa.array([-3, 3600], pa.timestamp("s"))) == {-1: [0], 1: [1]}
+    assert groups(TimestampType(), IdentityTransform(), pa.array([-1, 1], pa.timestamp("ns"))) == {-1: [0], 0: [1]}
+    assert groups(LongType(), BucketTransform(9), pa.array([34], pa.int32())) == {BucketTransform(9).transform(LongType())(34): [0]}
+    assert groups(StringType(), TruncateTransform(1), pa.array(["ab", "ac"]).dictionary_encode()) == {"a": [0, 1]}
+
+
+def test_values_are_those_of_a_manifest() -> None:
+    assert groups(TimeType(), IdentityTransform(), pa.array([1_000_000], pa.time64("us"))) == {1_000_000: [0]}
+    assert set(groups(TimeType(), BucketTransform(4), pa.array([1_000_000], pa.time64("us")))) <= {0, 1, 2, 3}
+    assert groups(UUIDType(), IdentityTransform(), pa.array([b"u" * 16, None], pa.uuid())) == {b"u" * 16: [0], None: [1]}
+
+
+def test_chunks_that_are_slices_are_cut_by_their_own_values() -> None:
+    times = pa.array([1, 2, 3, 2], pa.timestamp("us"))
+    values = pa.chunked_array([times.slice(1, 2), times.slice(3), times.slice(0, 0)])
+    assert groups(TimestampType(), IdentityTransform(), values) == {2: [0, 2], 3: [1]}
+
+
+SCHEMA = Schema(NestedField(1, "at", TimestampNanoType()), NestedField(2, "ratio", DoubleType()), NestedField(3, "text", StringType()))
+SPEC = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "at"), PartitionField(2, 1001, IdentityTransform(), "ratio"))
+ROWS = pa.table(
+    {
+        "at": pa.array([1, 1, -5, None], pa.timestamp("ns")),
+        "ratio": [math.nan, -0.0, 0.0, math.nan],
+        "text": [f"{CANARY} {number}" for number in range(4)],
+    }
+)
+
+
+@pytest.fixture
+def catalog(warehouse: Path) -> Catalog:
+    MemoryKeyManagementClient({"kms.memory.name": "partitions"}, keys={"master": b"m" * 32})
+    properties = {"encryption.kms-type": "memory", "kms.memory.name": "partitions"}
+    made = EncryptedInMemoryCatalog("partitions", warehouse=f"file://{warehouse}", **properties)
+    made.create_namespace("db")
+    return made
+
+
+def table_in(catalog: Catalog, schema: Schema = SCHEMA, spec: PartitionSpec = SPEC, mode: str = "copy-on-write") -> Table:
+    properties = {"encryption.key-id": "master", "write.delete.mode": mode}
+    return catalog.create_table("db.t", schema, partition_spec=spec, properties=properties)
+
+
+def texts(table: Table) -> list[str]:
+    return sorted(text.removeprefix(CANARY).strip() for text in table.scan().to_arrow().column("text").to_pylist())
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_every_appended_row_is_in_the_table(catalog: Catalog, streamed: bool) -> None:
+    table = table_in(catalog)
+    table.append(ROWS.to_reader() if streamed else ROWS)
+    assert table.scan().count() == 4
+    assert sorted(map(str, table.scan().to_arrow().to_pylist())) == sorted(map(str, ROWS.to_pylist()))
+    assert table.scan(row_filter="ratio is nan").to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_rows_of_any_partition_are_deleted(catalog: Catalog, mode: str) -> None:
+    table = table_in(catalog, mode=mode)
+    table.append(ROWS)
+    table.append(ROWS)
+    table.delete(f"text = '{CANARY} 0'")
+    table.delete("ratio is nan")
+    assert texts(table) == ["1", "1", "2", "2"]
+    table.delete("at is not null")
+    assert texts(table) == []
+
+
+@pytest.mark.parametrize(
+    "row_filter", ["ratio != 1.0", "ratio not in (1.0, 2.0)", "not ratio = 0", "ratio is null", "ratio is nan", "true"]
+)
+def test_as_many_rows_are_counted_as_are_read(catalog: Catalog, row_filter: str) -> None:
+    table = table_in(catalog)
+    table.append(pa.concat_tables([ROWS, ROWS.slice(0, 1).set_column(1, "ratio", pa.nulls(1, pa.float64()))]))
+    scan = table.scan(row_filter=row_filter)
+    assert scan.count() == scan.to_arrow().num_rows
+
+
+def test_partitions_of_any_value_are_overwritten(catalog: Catalog) -> None:
+    table = table_in(catalog)
+    table.append(ROWS)
+    table.dynamic_partition_overwrite(ROWS.slice(0, 1).set_column(2, "text", [[f"{CANARY} new"]]))
+    assert texts(table) == ["1", "2", "3", "new"]
+    table.dynamic_partition_overwrite(ROWS.slice(3).set_column(2, "text", [[f"{CANARY} newer"]]))
+    assert texts(table) == ["1", "2", "new", "newer"]
+
+
+def test_rows_without_a_partition_column_are_in_the_partition_of_its_default(catalog: Catalog) -> None:
+    schema = Schema(NestedField(1, "text", StringType()), NestedField(2, "pair", StructType(NestedField(3, "left", LongType()))))
+    table = table_in(catalog, schema, PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "left")))
+    with table.update_schema() as update:
+        update.add_column("region", StringType(), default_value="north")
+    with table.update_spec() as update_spec:
+        update_spec.add_identity("region")
+    table.append(pa.table({"text": [CANARY]}))
+    (task,) = table.scan(row_filter="region = 'north' and pair.left is null").plan_files()
+    assert task.file.partition == Record(None, "north")
+    assert table.scan().to_arrow().to_pylist() == [{"text": CANARY, "pair": None, "region": "north"}]
+
+
+def test_rows_of_no_size_are_written(catalog: Catalog) -> None:
+    table = table_in(catalog, Schema(NestedField(1, "nothing", UnknownType())), PartitionSpec())
+    table.append(pa.table({"nothing": pa.nulls(2)}))
+    assert table.scan().count() == table.scan().to_arrow().num_rows == 2
