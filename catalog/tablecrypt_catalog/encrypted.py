@@ -8,7 +8,8 @@ in force: what is exchanged is only the metadata that it swaps in.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, cast
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -224,8 +225,11 @@ class EncryptionMixin(MetastoreCatalogSeam):
         )
 
 
+@cache
 def encrypted(catalog_class: type[MetastoreCatalog]) -> type[MetastoreCatalog]:
     """Return the encrypting version of a PyIceberg catalog class that commits through MetastoreCatalog's own staging.
+
+    Its catalogs pickle if those of `catalog_class` do. The same class is returned for the same class.
 
     Raises:
         ConfigurationError: the class does not commit that way.
@@ -235,7 +239,22 @@ def encrypted(catalog_class: type[MetastoreCatalog]) -> type[MetastoreCatalog]:
             f"{catalog_class.__qualname__} does not derive from pyiceberg.catalog.MetastoreCatalog: it needs an adapter of its own"
         )
     name = f"Encrypted{catalog_class.__name__}"
-    return cast(
-        "type[MetastoreCatalog]",
-        type(name, (EncryptionMixin, catalog_class), {"__doc__": f"{catalog_class.__name__} with encrypted tables."}),
-    )
+    described = {"__doc__": f"{catalog_class.__name__} with encrypted tables."}
+    return cast("type[MetastoreCatalog]", type(name, (_MadeOf, EncryptionMixin, catalog_class), {**described, "made_of": catalog_class}))
+
+
+class _MadeOf:
+    """A class made by `encrypted` has no module in which pickle would find it, but the one that it was made of has."""
+
+    made_of: ClassVar[type[MetastoreCatalog]]
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        own_class: type = type(self)
+        if own_class is not encrypted(self.made_of):
+            return super().__reduce_ex__(protocol)
+        return _unfilled, (self.made_of,), self.__getstate__()
+
+
+def _unfilled(catalog_class: type[MetastoreCatalog]) -> MetastoreCatalog:
+    made = encrypted(catalog_class)
+    return made.__new__(made)
