@@ -16,7 +16,7 @@ lowest and the highest. With `--memory-rows` it measures instead how much memory
 
 Needs Java 17 or newer, and fetches Iceberg's jars the first time.
 
-Run: python benchmarks/spark_vs_java.py [--rows 1000000] [--rounds 4] [--tasks 4]
+Run: python benchmarks/spark_vs_java.py [--rows 1000000] [--rounds 4] [--tasks 4] [--setting NAME=VALUE]
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def main() -> None:
     server = AwsServer()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        spark = _session(folder, server, options.tasks)
+        spark = _session(folder, server, options.tasks, options.setting)
         properties = {
             "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
             "uri": f"sqlite:///{folder}/catalog.db",
@@ -249,13 +249,14 @@ def main() -> None:
         print(markdown(rounds[1:], [side.name for side in sides]))
 
 
-def _session(folder: Path, server: AwsServer, tasks: int) -> SparkSession:
+def _session(folder: Path, server: AwsServer, tasks: int, settings: list[str]) -> SparkSession:
     more = {
         "spark.driver.memory": "3g",
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dderby.stream.error.file={folder}/derby.log",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(tasks),
         "spark.ui.showConsoleProgress": "false",
+        **dict(setting.split("=", 1) for setting in settings),
     }
     return start_session(folder, server.endpoint, REGION, [], None, more)
 
@@ -276,6 +277,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--tasks", type=int, default=4, help="partitions of the DataFrame that is written")
     parser.add_argument("--memory-rows", type=int, default=0, help="measure a worker's memory for one partition of so many rows instead")
+    parser.add_argument("--setting", action="append", default=[], help="a further setting of the session, NAME=VALUE; may be repeated")
     return parser.parse_args()
 
 

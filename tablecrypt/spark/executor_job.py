@@ -26,6 +26,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatErr
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.attempt_locations import with_attempt_names
 from tablecrypt.spark.positions import FilePositions, decode_positions, encode_positions
+from tablecrypt.spark.python_worker import spare_worker
 from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, Role
 from tablecrypt.spark.tables import TableAccess
 from tablecrypt.table.data_keys import DataKeySource, FreshKeys
@@ -67,6 +68,7 @@ class WritingTask:
         context = TaskContext.get()
         if context is None:
             raise ConfigurationError("an encrypted partition is written inside a Spark task only")
+        spare_worker()
         job_key = ticket.redeem()
         shared = pickle.loads(job_key.open(Role.SHARED, 0, sealed_shared))
         access: TableAccess = shared if isinstance(shared, TableAccess) else shared.access

@@ -43,6 +43,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results
 from tablecrypt.spark.positions import FileNumber, merge_positions, positions_by_file
+from tablecrypt.spark.python_worker import spare_worker
 from tablecrypt.spark.row_change import RowChange, numbered
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
@@ -136,6 +137,7 @@ def read_keys(
     ticket: JobTicket, sealed_content: bytes, sealed_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the keys of a task's rows and where the rows are. Runs on an executor."""
+    spare_worker()
     job_key = ticket.redeem()
     content: KeysContent = pickle.loads(job_key.open(Role.SHARED, 0, sealed_content))
     metadata = content.access.metadata()

@@ -25,6 +25,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_spark
 from tablecrypt.spark.jvm.reader import jvm_rows
 from tablecrypt.spark.planned_read import PlannedRead
+from tablecrypt.spark.python_worker import spare_worker
 from tablecrypt.spark.requirements import check_session
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
@@ -124,6 +125,7 @@ def read_partitions(
         AuthenticationError: a task was changed or swapped, or a file does not open.
         KmsError: this executor may not unwrap the job key.
     """
+    spare_worker()
     job_key = ticket.redeem()
     shared: SharedReadContent = pickle.loads(job_key.open(Role.SHARED, 0, sealed_shared))
     metadata = shared.access.metadata()

@@ -33,6 +33,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, KmsError,
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, completed
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, answer_batch, collected
+from tablecrypt.spark.python_worker import spare_worker
 from tablecrypt.spark.requirements import check_session
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sealed_work import WorkItem, decode_items, encode_items
@@ -131,6 +132,7 @@ def run_parts(
     asked = [first + number for batch in numbers for number in batch.column(0).to_pylist()]
     if not asked:
         return
+    spare_worker()
     job_key = ticket.redeem()
     shared: SharedWorkContent = pickle.loads(job_key.open(Role.SHARED, 0, sealed_shared))
     io = EncryptingFileIO(cast(FileIO, pickle.loads(shared.inner_io)))

@@ -29,6 +29,7 @@ from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results, removing_on_error
 from tablecrypt.spark.layout import partition_texts
+from tablecrypt.spark.python_worker import spare_worker
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
 from tablecrypt.spark.tables import LocatedTable, TableAccess
@@ -85,6 +86,7 @@ def read_rows(
     ticket: JobTicket, sealed_access: bytes, sealed_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the living rows of a task's files, with their identity and partition. Runs on an executor."""
+    spare_worker()
     job_key = ticket.redeem()
     access: TableAccess = pickle.loads(job_key.open(Role.SHARED, 0, sealed_access))
     metadata = access.metadata()

@@ -1,5 +1,6 @@
 package tablecrypt.jvm;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.lang.ref.WeakReference;
 import java.security.KeyPair;
 import java.security.KeyPairGenerator;
@@ -23,6 +24,7 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 import scala.None$;
 import scala.Option;
@@ -116,6 +118,20 @@ public class KeyBroker implements RpcEndpoint {
             spark);
     Dataset rows = spark.baseRelationToDataFrame(relation);
     return withDeletes ? rows.filter(isLiving(read, numberColumn, position)).drop(position) : rows;
+  }
+
+  /**
+   * Columns under other names, and without metadata.
+   *
+   * @param names a JSON array with an array for each column: what to select, quoted, and the name to give it
+   */
+  public Dataset named(Dataset rows, String names) throws Exception {
+    String[][] pairs = (String[][]) new ObjectMapper().readValue(names, String[][].class);
+    Column[] columns = new Column[pairs.length];
+    for (int index = 0; index < columns.length; index++) {
+      columns[index] = functions.col(pairs[index][0]).as(pairs[index][1], Metadata.empty());
+    }
+    return rows.select(scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(columns));
   }
 
   private Column isLiving(String read, String numberColumn, String position) {
