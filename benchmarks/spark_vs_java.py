@@ -138,6 +138,9 @@ def run_round(sides: list[Side], df: DataFrame, count: int, number: int) -> dict
     """Run each job on each side once; return seconds by job and side."""
     took: dict[tuple[str, str], float] = {}
     order = [sides[(number + offset) % len(sides)] for offset in range(len(sides))]
+    if number % 2:
+        # Or each side would always follow the same other one, and pay for what that left behind.
+        order.reverse()
     tables = {side.name: f"t{number}_{sides.index(side)}" for side in sides}
     for side in order:
         side.create(tables[side.name])
