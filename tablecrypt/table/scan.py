@@ -109,18 +109,16 @@ class EncryptedDataScan(_FilterOfNanoseconds, DataScan):
 
     def count(self) -> int:
         """Return the number of rows. Files that match as a whole and have no deletes are counted by their manifest entry."""
-        tasks = list(self.plan_files())
-        whole = [task for task in tasks if self._counts_whole(task)]
-        rest = [task for task in tasks if not self._counts_whole(task)]
+        unfiltered = isinstance(self.row_filter, AlwaysTrue)
+        known, rest = 0, list[FileScanTask]()
+        for task in self.plan_files():
+            if _counts_whole(task, unfiltered):
+                known += task.file.record_count
+            else:
+                rest.append(task)
         reader = _reader(self, Schema(), (), None)
         counts = ExecutorFactory.get_or_create().map(lambda task: sum(len(batch) for batch in reader.batches(task)), rest)
-        return sum(task.file.record_count for task in whole) + sum(counts)
-
-    def _counts_whole(self, task: FileScanTask) -> bool:
-        if task.delete_files or not isinstance(task.residual, AlwaysTrue):
-            return False
-        # Of a partition that is null, PyIceberg's residual says that it differs from any value; reading says that this is not known.
-        return isinstance(self.row_filter, AlwaysTrue) or None not in partition_values(task.file.partition)
+        return known + sum(counts)
 
 
 class EncryptedIncrementalAppendScan(_FilterOfNanoseconds, IncrementalAppendScanSeam):
@@ -180,6 +178,14 @@ def read_stream(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: t
         batches = itertools.chain([first], batches)
         schema = pa.schema([first.schema.field(field.name) if field.name in dictionary_columns else field for field in schema])
     return pa.RecordBatchReader.from_batches(schema, batches).cast(schema)
+
+
+def _counts_whole(task: FileScanTask, unfiltered: bool) -> bool:
+    """Whether every row of a task's file counts, so that none has to be read."""
+    if task.delete_files or not isinstance(task.residual, AlwaysTrue):
+        return False
+    # Of a partition that is null, PyIceberg's residual says that it differs from any value; reading says that this is not known.
+    return unfiltered or None not in partition_values(task.file.partition)
 
 
 def _stream(scan: Scan, projected: Schema, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

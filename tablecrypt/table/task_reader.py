@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -140,13 +141,17 @@ class TaskReader:
             As `batches`.
         """
         deletes = self._deletes.deletes_of(task)
-        delete = DeleteFilter(self._table_metadata.schema(), self._row_filter, self._case_sensitive)
+        delete = self._delete_filter
         matching: list[pa.Array] = []
         for positions, rows in self._living_rows(task, deletes, delete.columns):
             if positions is not None:
                 at = pa.table([positions, *rows.columns], names=[_POSITION, *rows.schema.names])
                 matching += delete.deleted(at).column(_POSITION).chunks
         return MatchingPositions(deletes.positions, pa.chunked_array(matching, pa.int64()))
+
+    @cached_property
+    def _delete_filter(self) -> DeleteFilter:
+        return DeleteFilter(self._table_metadata.schema(), self._row_filter, self._case_sensitive)
 
     def _living_rows(
         self, task: FileScanTask, deletes: TaskDeletes, projected: Schema | None = None

@@ -57,10 +57,8 @@ def kms_bridge(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture
 def bridge(kms_bridge: Bridge) -> Iterator[Bridge]:
     """The bridge, where Hive's user may use both keys."""
-    before = kms_bridge.allow_file.read_text()
-    yield kms_bridge
-    kms_bridge.allow_file.write_text(before)
-    kms_bridge.down = False
+    with kms_bridge.restored() as restored:
+        yield restored
 
 
 @pytest.fixture(scope="module")

@@ -45,10 +45,8 @@ def kms_bridge(aws: AwsServer, spark: SparkSession, tmp_path_factory: pytest.Tem
 @pytest.fixture
 def bridge(kms_bridge: Bridge) -> Iterator[Bridge]:
     """The bridge, where the session's user may use both keys."""
-    before = kms_bridge.allow_file.read_text()
-    yield kms_bridge
-    kms_bridge.allow_file.write_text(before)
-    kms_bridge.down = False
+    with kms_bridge.restored() as restored:
+        yield restored
 
 
 @pytest.fixture

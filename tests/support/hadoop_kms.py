@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -72,6 +73,14 @@ class Bridge:
         """Stop and wait until every request is answered. Calling twice is harmless."""
         self.server.stop()
         self._thread.join()
+
+    @contextmanager
+    def restored(self) -> Iterator[Bridge]:
+        """What is changed meanwhile, of rights and of being there, is changed back."""
+        allowed = self.allow_file.read_text()
+        yield self
+        self.allow_file.write_text(allowed)
+        self.down = False
 
     def __enter__(self) -> Self:
         return self

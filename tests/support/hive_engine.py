@@ -13,6 +13,7 @@ from typing import Final
 from tests.support.java import JavaError
 from tests.support.java_version import java_executable
 from tests.support.maven_jars import fetched_jars, pyspark_jars
+from tests.support.server_process import end_of_input
 
 _SOURCE: Final = Path(__file__).with_name("java_src") / "HiveEngine.java"
 _IVY_FILE: Final = Path(__file__).with_name("hive_engine_ivy.xml")
@@ -81,15 +82,7 @@ class HiveEngine:
         return self._log.read_text(errors="replace")
 
     def stop(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+        end_of_input(self._process)
 
     def _exchange(self, line: str | None) -> list[str]:
         assert self._process.stdin is not None

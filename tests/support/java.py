@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.support.aws import CREDENTIALS, REGION
+from tests.support.server_process import end_of_input
 
 BUCKETS: Final = ("golden-shared", "java-vectors", "java-judge")
 LINEAGE_COLUMNS: Final = ("_row_id", "_last_updated_sequence_number")
@@ -158,15 +159,7 @@ class JavaJudge:
 
     def stop(self) -> None:
         """End the process and its JVM."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+        end_of_input(self._process)
 
     def __enter__(self) -> JavaJudge:
         return self

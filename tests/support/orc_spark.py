@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.support.java import JavaError
+from tests.support.server_process import end_of_input
 
 _WORKER: Final = Path(__file__).with_name("orc_spark_worker.py")
 _TIMEOUT: Final = 300.0
@@ -78,15 +79,7 @@ class OrcSpark:
         return found
 
     def stop(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+        end_of_input(self._process)
 
     def _ask(self, operation: str, **arguments: Any) -> Any:
         return self._exchange({"op": operation, **arguments})

@@ -18,6 +18,7 @@ from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.kms.client import GeneratedKey
 from tablecrypt.parquet import FileKeys
 from tests.support.java_version import java_executable
+from tests.support.server_process import end_of_input
 
 _PEER: Final = Path(__file__).with_name("java_src") / "ParquetPeer.java"
 _FACTORY_OPTIONS: Final = ("--add-opens", "java.base/javax.security.auth=ALL-UNNAMED")
@@ -105,14 +106,7 @@ class ParquetJava:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+        end_of_input(self._process)
 
 
 def _pairs(properties: Mapping[str, str]) -> list[str]:

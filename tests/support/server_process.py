@@ -65,6 +65,19 @@ class ServerProcess:
             time.sleep(0.1)
 
 
+def end_of_input(process: subprocess.Popen[str], patience: float = 60) -> None:
+    """Close the input of a program that ends with it, and see that it does."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    try:
+        process.wait(timeout=patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+
+
 def free_port() -> int:
     """A port that nothing listens on now, and that no outgoing connection is given until the server has started."""
     for port in _RANDOM.sample(_PORTS, k=100):
