@@ -9,7 +9,7 @@ FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast lint bench fuzz clean
+.PHONY: help setup demo demo-spark test test-fast campaign lint bench fuzz clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -17,6 +17,7 @@ help:
 	@echo "make demo-spark the same from PySpark, and a pipeline  (needs Java 17 or newer)"
 	@echo "make test       lint and all tests"
 	@echo "make test-fast  the tests that need neither Java nor patience"
+	@echo "make campaign   the long tests: attacks, kills, faults and load  (about an hour; needs Java 17 or newer)"
 	@echo "make lint       ruff, mypy and the import contracts"
 	@echo "make bench      the benchmarks"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
@@ -40,10 +41,13 @@ demo-spark: setup
 
 # Tests marked java form one group, so that only one worker holds a JVM.
 test: lint
-	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not campaign"
 
 test-fast: setup
-	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not slow and not java"
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not slow and not java and not campaign"
+
+campaign: setup
+	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m campaign
 
 lint: setup
 	$(BIN)/ruff check .
