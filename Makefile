@@ -1,15 +1,19 @@
-# Everything runs in .venv, which `make setup` fills from pyproject.toml. Needs Python 3.11+ and, for Spark, Java 17+.
+# Everything runs in .venv, which `make setup` fills with exactly what requirements/ locks. Needs Python 3.11+ and, for Spark, Java 17+.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 FUZZ_SECONDS ?= 60
+RUNTIME_EXTRAS := aws gcp azure vault lzo spark cli adlfs duckdb gcsfs glue hive pandas polars s3fs sql-postgres
 FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
 PYTEST := $(BIN)/python -m pytest
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --python-version 3.11 \
+	--custom-compile-command 'make lock' pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast campaign lint bench fuzz clean
+.PHONY: help setup demo demo-spark test test-fast campaign lint bench fuzz lock wheel sbom clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -21,14 +25,18 @@ help:
 	@echo "make lint       ruff, mypy and the import contracts"
 	@echo "make bench      the benchmarks"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
+	@echo "make lock       resolve requirements/ again from pyproject.toml"
+	@echo "make wheel      the wheel in dist/, the same bytes wherever it is built"
+	@echo "make sbom       dist/tablecrypt.cdx.json: every package that an installation can bring, with its hashes (CycloneDX)"
 	@echo "make clean      remove what the targets above made, $(VENV) included"
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("tablecrypt needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Try: make setup PYTHON=python3.12" % sys.version_info[:2])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: setup
@@ -60,8 +68,22 @@ bench: setup
 
 # Installs atheris by itself: nothing else needs it.
 fuzz: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	$(PIP) install --require-hashes -r requirements/fuzz.txt
 	@for target in $(FUZZ_TARGETS); do echo "== $$target"; PYTHONPATH=.:catalog $(BIN)/python $$target -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+# Installs uv by itself: nothing else needs it.
+lock: setup
+	$(PIP) install uv
+	$(LOCK) --output-file requirements/dev.txt --extra dev
+	$(LOCK) --constraint requirements/dev.txt --output-file requirements/runtime.txt $(RUNTIME_EXTRAS:%=--extra %)
+	$(LOCK) --constraint requirements/dev.txt --output-file requirements/fuzz.txt --extra fuzz
+
+wheel: setup
+	$(BIN)/hatchling build --target wheel
+
+sbom: setup
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/tablecrypt.cdx.json
 
 clean:
 	rm -rf $(VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings

@@ -1,0 +1,125 @@
+"""What an installation brings is named and hashed, and the wheel is the same bytes wherever it is built."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT: Final = Path(__file__).parents[2]
+PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: Final[dict[str, list[str]]] = PROJECT["optional-dependencies"]
+NOT_FOR_USERS: Final = {"dev", "fuzz"}
+
+
+def _locked(file: str) -> dict[str, list[tuple[str, list[str]]]]:
+    """Every locked package of a file: its versions (several where platforms differ), each with its hashes."""
+    found: dict[str, list[tuple[str, list[str]]]] = {}
+    text = (ROOT / "requirements" / file).read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            requirement = Requirement(line.partition("--hash")[0].strip())
+            pinned = re.fullmatch(r"==([^,*]+)", str(requirement.specifier))
+            assert pinned, f"{line} is not pinned to one version"
+            hashes = re.findall(r"--hash=(sha256:[0-9a-f]{64})", line)
+            found.setdefault(canonicalize_name(requirement.name), []).append((pinned.group(1), hashes))
+    return found
+
+
+def _required(extras: set[str]) -> list[Requirement]:
+    """What pyproject.toml asks for with these extras, its own extras in each other resolved."""
+    texts = list(PROJECT["dependencies"])
+    for extra in extras:
+        for text in EXTRAS[extra]:
+            requirement = Requirement(text)
+            texts += [str(each) for each in _required(requirement.extras)] if requirement.name == "tablecrypt" else [text]
+    return [Requirement(text) for text in texts]
+
+
+LOCKS: Final = {"runtime.txt": set(EXTRAS) - NOT_FOR_USERS, "dev.txt": {"dev"}, "fuzz.txt": {"fuzz"}}
+
+
+@pytest.mark.parametrize("file", LOCKS)
+def test_every_locked_package_has_one_version_a_platform_and_its_hashes(file: str) -> None:
+    locked = _locked(file)
+
+    assert locked
+    assert not [name for name, versions in locked.items() for _, hashes in versions if not hashes]
+
+
+@pytest.mark.parametrize(("file", "extras"), LOCKS.items())
+def test_the_lock_satisfies_what_the_project_asks_for(file: str, extras: set[str]) -> None:
+    locked = _locked(file)
+    missing = [
+        str(requirement)
+        for requirement in _required(extras)
+        if not any(requirement.specifier.contains(version) for version, _ in locked.get(canonicalize_name(requirement.name), []))
+    ]
+
+    assert missing == [], "run `make lock`"
+
+
+def test_what_is_tested_is_what_users_are_told_to_install() -> None:
+    tested, offered = _locked("dev.txt"), _locked("runtime.txt")
+
+    assert not [name for name in tested.keys() & offered.keys() if {v for v, _ in tested[name]} != {v for v, _ in offered[name]}]
+
+
+def test_locks_name_no_server() -> None:
+    assert not [file for file in LOCKS if re.search(r"https?://|--(extra-)?index-url|@ ", (ROOT / "requirements" / file).read_text())]
+
+
+@pytest.mark.slow
+def test_the_wheel_is_the_same_bytes_from_another_folder_at_another_time(tmp_path: Path) -> None:
+    first = _wheel(tmp_path / "one", modified=1_000_000_000, umask=0o022)
+    second = _wheel(tmp_path / "another" / "deeper", modified=1_700_000_000, umask=0o077)
+
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
+    with zipfile.ZipFile(first) as wheel:
+        tops = {name.partition("/")[0] for name in wheel.namelist()}
+    assert tops == {"tablecrypt", "tablecrypt_catalog", f"tablecrypt-{PROJECT['version']}.dist-info"}
+
+
+def _wheel(folder: Path, modified: int, umask: int) -> Path:
+    """A wheel built from a copy of the sources whose files have this time of modification."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    for name in filter(None, listed):
+        if name.startswith(("tablecrypt/", "catalog/")) or "/" not in name:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / name)
+            os.utime(folder / name, (modified, modified))
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    subprocess.run(build, cwd=folder, env=environment, check=True, capture_output=True, umask=umask)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return wheel
+
+
+@pytest.mark.slow
+def test_the_bill_of_materials_lists_every_locked_package_with_its_hashes(tmp_path: Path) -> None:
+    target = tmp_path / "tablecrypt.cdx.json"
+    arguments = ["requirements", "requirements/runtime.txt", "--pyproject", "pyproject.toml", "--output-reproducible", "-o", str(target)]
+    subprocess.run([sys.executable, "-m", "cyclonedx_py", *arguments], cwd=ROOT, check=True, capture_output=True)
+
+    components = json.loads(target.read_text(encoding="utf-8"))["components"]
+    listed = {
+        (canonicalize_name(each["name"]), each["version"]): {
+            digest["content"] for reference in each["externalReferences"] for digest in reference["hashes"]
+        }
+        for each in components
+    }
+    for name, versions in _locked("runtime.txt").items():
+        for version, hashes in versions:
+            assert listed[name, version] == {each.removeprefix("sha256:") for each in hashes}
