@@ -145,7 +145,7 @@ def _delete_one(io: EncryptingFileIO, location: str) -> tuple[str, str] | None:
 def _may_exist(io: EncryptingFileIO, location: str) -> bool:
     """Whether a file whose delete failed is there. Most that fail in a second purge were deleted in the first."""
     try:
-        return io.sealed_input(location).exists()
+        return io.raw_input(location).exists()
     except Exception as error:  # noqa: BLE001
         logger.debug("%s: whether it exists is not known: %s", location, error)
         return True

@@ -70,7 +70,7 @@ def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, An
     file = reachable_files(table.metadata, table.io).files.get(location)
     if file is None:
         raise ConfigurationError(f"no snapshot of {name} leads to {location}")
-    with table.io.sealed_input(location).open() as raw:
+    with table.io.raw_input(location).open() as raw:
         return {"kind": file.kind.value, "partition": file.partition, "keks": sorted(file.keks), **_file(raw, location, file.key)}
 
 

@@ -2,7 +2,9 @@
 
     who asks                       what is allowed                                     through
     this package, AGS1 files       read and write with the file's own key metadata     decrypting_input, encrypting_output
-    this package, Parquet files    the bytes of a file that encrypts itself            sealed_input, sealed_output
+    this package, Parquet files    write a file that encrypts itself, checked to be so  raw_output (see raw_output.py)
+    this package                   read stored bytes, of which nothing is promised     raw_input
+    this package, migration        read a plaintext file, to encrypt it                plaintext_input
     anyone                         read the table's metadata JSON, delete              new_input, delete
     anyone                         anything else: PlaintextRefusedError                new_input, new_output
 
@@ -22,8 +24,9 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.ags1_reader import Ags1InputStream
 from tablecrypt.files.ags1_writer import Ags1OutputStream
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent, RawOutputFile
 
-TABLE_METADATA_SUFFIXES: Final = (".metadata.json", ".metadata.json.gz", ".gz.metadata.json")
+_ENCRYPTED_MAGICS: Final = (b"PARE", ags1.MAGIC)
 
 
 class DecryptingInputFile(InputFile):
@@ -96,6 +99,33 @@ class EncryptingOutputFile(OutputFile):
         return DecryptingInputFile(self._inner.to_input_file(), self.key_metadata)
 
 
+class PlaintextInputFile(InputFile):
+    """A file in the clear: the source of an encryption."""
+
+    def __init__(self, inner: InputFile) -> None:
+        super().__init__(inner.location)
+        self._inner = inner
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def exists(self) -> bool:
+        return self._inner.exists()
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """Open the file, always seekable. ConfigurationError where it is encrypted already."""
+        stream = self._inner.open(seekable=True)
+        try:
+            magic = bytes(stream.read(len(ags1.MAGIC)))
+            if magic in _ENCRYPTED_MAGICS:
+                raise ConfigurationError(f"{self.location}: is encrypted already (it begins with {magic!r}), so it is not encrypted again")
+            stream.seek(0)
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+
 class EncryptingFileIO(FileIO):
     """See the module. `inner` does the storing; `properties` are its properties."""
 
@@ -135,13 +165,17 @@ class EncryptingFileIO(FileIO):
         """A new AGS1 file, under key metadata that no other file has."""
         return EncryptingOutputFile(self.inner.new_output(location), key_metadata)
 
-    def sealed_input(self, location: str) -> InputFile:
-        """The stored bytes of a file whose format decrypts itself (Parquet). They are ciphertext: nothing is checked here."""
+    def raw_input(self, location: str) -> InputFile:
+        """The stored bytes, whatever they are: the reader checks them."""
         return self.inner.new_input(location)
 
-    def sealed_output(self, location: str) -> OutputFile:
-        """Where such a format writes what it has encrypted."""
-        return self.inner.new_output(location)
+    def raw_output(self, location: str, content: RawContent) -> RawOutputFile:
+        """A file that is stored as it is given, checked to be of this kind. PlaintextRefusedError for a name that such a file has not."""
+        return RawOutputFile(self.inner, location, content)
+
+    def plaintext_input(self, location: str) -> PlaintextInputFile:
+        """A plaintext file, which somebody is about to encrypt. Opening an encrypted one is a ConfigurationError."""
+        return PlaintextInputFile(self.inner.new_input(location))
 
 
 def _stored_length(raw: InputStream) -> int:

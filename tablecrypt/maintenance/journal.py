@@ -27,6 +27,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import FormatError
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.maintenance.stored_files import stored_files
@@ -104,7 +105,7 @@ class Journal:
         chain = KeyRing([*self._keys, *sealed.added]).chain(sealed.key_id)
         self._keys = [chain.kek]
         keys = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in (chain.kek, chain.manifest_list_key)]
-        with self._io.sealed_output(part + _KEYS_SUFFIX).create() as stored:
+        with self._io.raw_output(part + _KEYS_SUFFIX, RawContent.JOURNAL_KEYS).create() as stored:
             stored.write(json.dumps({_ENCRYPTION_KEYS: keys, _KEY_ID: sealed.key_id}).encode())
 
     def remove(self) -> None:
@@ -116,11 +117,11 @@ class Journal:
 
     def _is_stored(self, file: DataFile) -> bool:
         # A run that rests for days may find its files taken for orphans.
-        stored = self._io.sealed_input(file.file_path)
+        stored = self._io.raw_input(file.file_path)
         return stored.exists() and len(stored) == file.file_size_in_bytes
 
     def _read(self, location: str) -> Iterable[tuple[str, DataFile]]:
-        with self._io.sealed_input(location).open() as stored:
+        with self._io.raw_input(location).open() as stored:
             keys = _keys(stored.read())
         if keys is None:
             logger.warning("%s: half written by a run that was killed: what it stood for is done again", location)

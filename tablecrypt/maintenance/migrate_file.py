@@ -17,6 +17,7 @@ from pyiceberg.manifest import DataFile, FileFormat
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.rewrite import encrypt
@@ -51,12 +52,12 @@ def migrate_file(io: EncryptingFileIO, work: MigrateWork, keys: tuple[StandardKe
 
 
 def _encrypt_parquet(io: EncryptingFileIO, source: str, target: str, new: StandardKeyMetadata) -> int:
-    with io.sealed_input(source).open() as stored, io.sealed_output(target).create() as sink:
+    with io.plaintext_input(source).open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as sink:
         return encrypt(stored, sink, FileKeys.of_table_file(new), location=source)
 
 
 def _encrypt_avro(io: EncryptingFileIO, source: str, target: str, new: StandardKeyMetadata) -> int:
     output = io.encrypting_output(target, new)
-    with io.sealed_input(source).open() as stored, output.create() as sink:
+    with io.plaintext_input(source).open() as stored, output.create() as sink:
         shutil.copyfileobj(stored, sink, _CHUNK_LENGTH)
     return len(output)

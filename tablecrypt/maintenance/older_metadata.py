@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import TableProperties
 
 from tablecrypt.errors import FormatError
-from tablecrypt.files.encrypting_file_io import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.stored_files import canonical, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -72,7 +72,7 @@ def older_metadata(table: EncryptedTable) -> Iterator[OlderMetadata]:
 def read_older(table: EncryptedTable, location: str) -> OlderMetadata | None:
     """Read one metadata file; None where there is none, or it is another table's."""
     try:
-        file = read_metadata_file(table_io(table).sealed_input(location))
+        file = read_metadata_file(table_io(table).raw_input(location))
     except FileNotFoundError:
         logger.debug("%s is gone", location)
         return None

@@ -19,6 +19,7 @@ from pyiceberg.manifest import DataFile, FileFormat
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.rewrite import reencrypt
@@ -57,7 +58,7 @@ def reencrypt_file(io: EncryptingFileIO, work: ReencryptWork, keys: tuple[Standa
 
 
 def _copy_parquet(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, target: str, new: StandardKeyMetadata) -> int:
-    with io.sealed_input(source).open() as stored, io.sealed_output(target).create() as sink:
+    with io.raw_input(source).open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as sink:
         return reencrypt(stored, sink, FileKeys.of_table_file(old), FileKeys.of_table_file(new), location=source)
 
 

@@ -23,7 +23,7 @@ from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.files.encrypting_file_io import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
@@ -239,7 +239,7 @@ class _Copying:
         copied = copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, keys)
         # Where another run was faster, its metadata stays: the copy may be in use by now.
         if not self.is_complete():
-            with self.target.sealed_output(self.metadata_location).create(overwrite=True) as stream:
+            with self.target.raw_output(self.metadata_location, RawContent.METADATA_JSON).create(overwrite=True) as stream:
                 stream.write(copied.model_dump_json().encode())
         return copier.count
 
@@ -277,7 +277,7 @@ class _Copying:
     def _uuid_of(self, location: str) -> object:
         """Return the table-uuid in a metadata file; None where there is none, or half of one."""
         try:
-            return read_metadata_file(self.source.sealed_input(location)).parse().table_uuid
+            return read_metadata_file(self.source.raw_input(location)).parse().table_uuid
         except (FileNotFoundError, FormatError, ValueError):
             return None
 

@@ -27,6 +27,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance.relocate_paths import PathMap
 from tablecrypt.maintenance.runner import FileDone
 from tablecrypt.manifests.records import EncryptedDataFile
@@ -89,12 +90,12 @@ class Rewritten:
 
 def copy_file(io: EncryptingFileIO, work: CopyWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[int]:
     """Copy a file; its result is how many bytes were written, 0 for one that was there."""
-    source, target = io.sealed_input(work.source), io.sealed_input(work.target)
+    source, target = io.raw_input(work.source), io.raw_input(work.target)
     chunks = _checked_chunks(source, work)
     if work.is_there and _are_same(chunks, target):
         return FileDone(0)
     written = 0
-    with io.sealed_output(work.target).create(overwrite=True) as sink:
+    with io.raw_output(work.target, RawContent.SELF_ENCRYPTED).create(overwrite=True) as sink:
         for chunk in _checked_chunks(source, work):
             written += sink.write(chunk)
     return FileDone(written)
@@ -192,7 +193,7 @@ def _rewrite_positions(
     paths = pa.array([mapped[path] for path in rows[path_name].to_pylist()], schema.field(path_name).type)
     rows = rows.set_column(schema.names.index(path_name), schema.field(path_name), paths)
     rows = rows.sort_by([(path_name, "ascending"), (position_name, "ascending")])
-    with io.sealed_output(target).create(overwrite=True) as sink:
+    with io.raw_output(target, RawContent.SELF_ENCRYPTED).create(overwrite=True) as sink:
         writer = UniformParquetWriter(sink, schema, key)
         writer.write(rows, _ROW_GROUP_ROWS)
         _, length = writer.close()

@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
-from tablecrypt.files.encrypting_file_io import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance.encrypted import encrypted, encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance.object_versions import object_versions

@@ -22,6 +22,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.serializers import Compressor
 from pyiceberg.table.update import TableUpdate
 
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.key_commit import commit_keys
@@ -123,7 +124,7 @@ def _rewrite(table: EncryptedTable, file: OlderMetadata) -> None:
     if not kept:
         del document[_KEYS]
     content = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-    with table_io(table).sealed_output(file.location).create(overwrite=True) as stream:
+    with table_io(table).raw_output(file.location, RawContent.METADATA_JSON).create(overwrite=True) as stream:
         stream.write(Compressor.get_compressor(file.location).bytes_compressor()(content))
     delete_checksums(table.io, file.location)
 
@@ -151,7 +152,7 @@ def _content(table: EncryptedTable, file: OlderMetadata) -> bytes:
     """Return the JSON of a file that cannot be parsed, as far as it goes."""
     if file.file is not None:
         return file.file.content
-    with table_io(table).sealed_input(file.location).open() as stream:
+    with table_io(table).raw_input(file.location).open() as stream:
         stored = bytes(stream.read())
     try:
         return zlib.decompressobj(_GZIP).decompress(stored)

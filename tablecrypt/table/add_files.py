@@ -47,7 +47,7 @@ def _decoded(path: str, given: StandardKeyMetadata | bytes) -> StandardKeyMetada
 
 
 def _data_file(metadata: EncryptedTableMetadata, io: EncryptingFileIO, path: str, key_metadata: StandardKeyMetadata) -> DataFile:
-    source = io.sealed_input(path)
+    source = io.raw_input(path)
     length = len(source)
     schema = metadata.schema()
     with source.open() as stream:

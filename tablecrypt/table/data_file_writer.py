@@ -34,6 +34,7 @@ from pyiceberg.utils.config import Config
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
@@ -169,7 +170,7 @@ class UnfinishedDataFile:
         self._partition_key = partition_key
         self._location = location
         self._key_metadata = key_metadata
-        self._sink = writer.io.sealed_output(location).create(overwrite=True)
+        self._sink = writer.io.raw_output(location, RawContent.SELF_ENCRYPTED).create(overwrite=True)
         self._parquet: UniformParquetWriter | None = None
 
     @property
@@ -200,7 +201,7 @@ class UnfinishedDataFile:
             if self._parquet is not None:
                 self._parquet.close()
         with suppress(Exception):
-            self._sink.close()
+            self._sink.abandon()
 
 
 def _file_schema(table_schema: Schema) -> Schema:

@@ -53,7 +53,7 @@ def opened_file(io: EncryptingFileIO, file: DataFile, dictionary_columns: tuple[
     """Open a data file, or a delete file that holds rows."""
     key_metadata = key_metadata_of(file)
     if file.file_format == FileFormat.PARQUET:
-        with io.sealed_input(file.file_path).open() as source:
+        with io.raw_input(file.file_path).open() as source:
             yield UniformParquetFile(source, key_metadata, file.file_path, dictionary_columns=dictionary_columns)
     elif file.file_format == FileFormat.AVRO:
         with io.decrypting_input(file.file_path, key_metadata).open() as plaintext:

@@ -17,6 +17,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import DecryptingInputFile, EncryptingFileIO, EncryptingOutputFile
+from tablecrypt.files.raw_output import RawContent
 from tests.support.ags1_files import KEY, MIB, ags1_file, key_metadata, pattern
 from tests.support.aws import AwsServer
 
@@ -174,10 +175,10 @@ def test_nothing_is_written_without_key_metadata(io: EncryptingFileIO, tmp_path:
 
 
 def test_a_format_that_encrypts_itself_reaches_the_stored_bytes(io: EncryptingFileIO, location: str) -> None:
-    with io.sealed_output(location).create() as sink:
-        sink.write(b"PARE")
-    with io.sealed_input(location).open() as source:
-        assert source.read() == b"PARE"
+    with io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as sink:
+        sink.write(b"PARE1234PARE")
+    with io.raw_input(location).open() as source:
+        assert source.read() == b"PARE1234PARE"
 
 
 @pytest.mark.parametrize("as_what", ["location", "input", "output"])
@@ -214,7 +215,7 @@ def test_what_holds_key_metadata_can_be_shown_but_not_pickled(io: EncryptingFile
     sink = output.create()
     sink.write(b"plaintext")
     sink.close()
-    source = DecryptingInputFile(io.sealed_input(location), output.key_metadata)
+    source = DecryptingInputFile(io.raw_input(location), output.key_metadata)
     with source.open() as stream:
         stream.read(1)
         for holder in (output, sink, source, stream):
@@ -240,7 +241,7 @@ def test_s3_holds_only_ciphertext_and_gives_it_back(inner: type[FileIO], aws: Aw
     io = EncryptingFileIO(inner(aws.s3_properties))
     location = f"s3://{aws.bucket('encrypting-file-io')}/{inner.__name__}.avro"
     output = write(io, location, CANARY + pattern(3 * MIB))
-    stored = io.sealed_input(location).open().read()
+    stored = io.raw_input(location).open().read()
     assert len(stored) == len(output)
     assert CANARY not in stored
     with output.to_input_file().open() as stream:

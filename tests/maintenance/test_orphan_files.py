@@ -57,7 +57,7 @@ def table(request: pytest.FixtureRequest, io: str, aws: AwsServer, tmp_path: Pat
 
 def put(table: Table, name: str) -> str:
     location = f"{table.location()}/{name}"
-    with table.io.sealed_output(location).create() as stream:  # type: ignore[attr-defined]
+    with table.io.inner.new_output(location).create() as stream:  # type: ignore[attr-defined]
         stream.write(b"left over")
     return location
 

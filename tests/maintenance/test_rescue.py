@@ -12,6 +12,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance import rescue, rewrap, rotate_kek
 from tablecrypt.maintenance.key_commit import removed_keys
@@ -40,7 +41,7 @@ def rewritten(table: Table, change: Change, name: str = "00099-00000000-0000-400
 
 
 def put(table: Table, location: str, content: bytes) -> None:
-    with table.io.sealed_output(location).create(overwrite=True) as stream:  # type: ignore[attr-defined]
+    with table.io.raw_output(location, RawContent.METADATA_JSON).create(overwrite=True) as stream:  # type: ignore[attr-defined]
         stream.write(content)
 
 

@@ -11,6 +11,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance import rotate_kek
 from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance.rotate_kek import Rotator
@@ -175,7 +176,7 @@ def test_a_table_that_has_lost_a_key_is_not_rotated(table: Table) -> None:
     kept = [key for key in metadata.encryption_keys if key.key_id != lost]
     broken = metadata.model_copy(update={"encryption_keys": kept})
     location = table.location() + "/metadata/00099-00000000-0000-0000-0000-000000000000.metadata.json"
-    with table.io.sealed_output(location).create() as stream:  # type: ignore[attr-defined]
+    with table.io.raw_output(location, RawContent.METADATA_JSON).create() as stream:  # type: ignore[attr-defined]
         stream.write(broken.model_dump_json().encode())
     table.catalog.drop_table("db.t")
     registered = table.catalog.register_table("db.t", location)

@@ -15,6 +15,7 @@ from moto.kms.models import kms_backends
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance import remove_orphan_files, rescue, rewrap, shred
 from tablecrypt.maintenance.older_metadata import older_metadata
 from tests.support.aws import ACCOUNT, REGION, AwsServer
@@ -233,7 +234,7 @@ def test_a_doomed_snapshot_whose_key_is_lost_already_does_not_stand_in_the_way(t
     lost = next(each.key_id for each in metadata.snapshots if each.snapshot_id == doomed[0])
     kept = [key for key in metadata.encryption_keys if key.key_id != lost]
     location = f"{table.location()}/metadata/00099-00000000-0000-4000-8000-000000000000.metadata.json"
-    with table.io.sealed_output(location).create() as stream:  # type: ignore[attr-defined]
+    with table.io.raw_output(location, RawContent.METADATA_JSON).create() as stream:  # type: ignore[attr-defined]
         stream.write(metadata.model_copy(update={"encryption_keys": kept}).model_dump_json().encode())
     broken = register(table, location)
 

@@ -75,7 +75,7 @@ def test_files_written_by_executors_open_with_the_keys_that_come_back(spark: Spa
     for index, each in done.items():
         with (
             table.io.decrypting_input(each.result.location, each.keys[0]).open() as copied,  # type: ignore[attr-defined]
-            table.io.sealed_input(works[index].work).open() as original,  # type: ignore[attr-defined]
+            table.io.raw_input(works[index].work).open() as original,  # type: ignore[attr-defined]
         ):
             assert copied.read() == original.read()
 

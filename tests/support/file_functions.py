@@ -34,13 +34,13 @@ class Copying:
 
 def count_rows(io: EncryptingFileIO, location: str, keys: Keys) -> FileDone[int]:
     """How many rows an encrypted Parquet file has."""
-    with io.sealed_input(location).open() as source:
+    with io.raw_input(location).open() as source:
         return FileDone(UniformParquetFile(source, keys[0], location).footer().num_rows)
 
 
 def copy_encrypted(io: EncryptingFileIO, work: Copying, keys: Keys) -> FileDone[Copied]:
     """Write the bytes of a file, as they are stored, into a new encrypted file under a key of its own."""
-    with io.sealed_input(work.location).open() as source:
+    with io.raw_input(work.location).open() as source:
         content = source.read()
     output = io.encrypting_output(f"{work.folder}/{uuid.uuid4()}", StandardKeyMetadata.generate(16, secrets.token_bytes))
     with output.create() as sink:

@@ -29,6 +29,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table.deletion_vector import MAGIC
@@ -146,7 +147,7 @@ class TableFiles:
 
     def _deletes(self, content: DataFileContent, rows: pa.Table, **fields: Any) -> EncryptedDataFile:
         path, key_metadata = self._path("parquet"), new_key()
-        with self.io.sealed_output(path).create() as sink:
+        with self.io.raw_output(path, RawContent.SELF_ENCRYPTED).create() as sink:
             writer = UniformParquetWriter(sink, rows.schema, key_metadata)
             writer.write(rows, 1_000_000)
             _, length = writer.close()

@@ -253,13 +253,13 @@ def test_a_shared_delete_file_is_read_once(files: TableFiles, monkeypatch: pytes
     data = [files.data(ROWS) for _ in range(3)]
     delete = files.position_deletes([(each.file_path, 3) for each in data])
     opened: list[str] = []
-    open_input = files.io.sealed_input
+    open_input = files.io.raw_input
 
     def counted(location: str) -> object:
         opened.append(location)
         return open_input(location)
 
-    monkeypatch.setattr(files.io, "sealed_input", counted)
+    monkeypatch.setattr(files.io, "raw_input", counted)
     reader = TaskReader(files.metadata, files.io, SCHEMA, ALWAYS_TRUE)
     read: Callable[[DataFile], int] = lambda each: sum(len(b) for b in reader.batches(EncryptedFileScanTask(each, {delete})))  # noqa: E731
     assert [read(each) for each in data] == [99, 99, 99]

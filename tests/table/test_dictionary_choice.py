@@ -131,7 +131,7 @@ def test_a_written_file_has_dictionaries_where_values_repeat(tmp_path: Path, str
 
     (written,) = write_data_files(files.metadata, given, files.io, Keys())
 
-    with files.io.sealed_input(written.file_path).open() as source:
+    with files.io.raw_input(written.file_path).open() as source:
         group = UniformParquetFile(source, key_metadata_of(written), written.file_path).footer().row_group(0)
     assert {group.column(index).path_in_schema: "RLE_DICTIONARY" in group.column(index).encodings for index in range(2)} == {
         "id": False,

@@ -21,6 +21,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestampNanoType
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -56,7 +57,7 @@ def stored(table: Table, name: str, foreign: pa.Table) -> tuple[str, StandardKey
     """Put an encrypted Parquet file of another writer beside the table's own."""
     assert isinstance(table.io, TableFileIO)
     location, sealed = f"{table.location()}/data/{name}", seal(foreign)
-    with table.io.sealed_output(location).create() as sink:
+    with table.io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as sink:
         sink.write(sealed.data)
     return location, sealed.key_metadata
 

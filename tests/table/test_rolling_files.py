@@ -37,14 +37,14 @@ def stream(batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch]) -> pa.Recor
 
 
 def footer(files: TableFiles, file: DataFile) -> pq.FileMetaData:
-    with files.io.sealed_input(file.file_path).open() as source:
+    with files.io.raw_input(file.file_path).open() as source:
         return UniformParquetFile(source, key_metadata_of(file), file.file_path).footer()
 
 
 def ids_of(files: TableFiles, written: list[DataFile]) -> list[int]:
     found: list[int] = []
     for file in written:
-        with files.io.sealed_input(file.file_path).open() as source:
+        with files.io.raw_input(file.file_path).open() as source:
             for rows in UniformParquetFile(source, key_metadata_of(file), file.file_path).batches(["id"]):
                 found += rows.column("id").to_pylist()
     return found

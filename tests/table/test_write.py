@@ -66,7 +66,7 @@ def written(files: TableFiles, arrow: pa.Table | pa.RecordBatchReader) -> list[D
 
 
 def footer_of(files: TableFiles, file: DataFile) -> pq.FileMetaData:
-    with files.io.sealed_input(file.file_path).open() as source:
+    with files.io.raw_input(file.file_path).open() as source:
         return UniformParquetFile(source, key_of(file), file.file_path).footer()
 
 
@@ -127,7 +127,7 @@ def test_metrics_modes_are_honoured(tmp_path: Path) -> None:
 
 def test_field_ids_and_names_are_the_tables(files: TableFiles) -> None:
     (file,) = written(files, rows(range(5)).select(["day", "text", "id"]))
-    with files.io.sealed_input(file.file_path).open() as source:
+    with files.io.raw_input(file.file_path).open() as source:
         stored = UniformParquetFile(source, key_of(file), file.file_path).schema
     assert [(each.name, each.metadata[b"PARQUET:field_id"]) for each in stored] == [("id", b"1"), ("text", b"2"), ("day", b"3")]
 
@@ -323,7 +323,7 @@ def test_row_lineage_is_stored_under_the_reserved_ids(files: TableFiles) -> None
     for name, column in LINEAGE.items():
         table = table.append_column(name, column)
     (file,) = written(files, table)
-    with files.io.sealed_input(file.file_path).open() as source:
+    with files.io.raw_input(file.file_path).open() as source:
         stored = UniformParquetFile(source, key_of(file), file.file_path).schema
     ids = {each.name: each.metadata[b"PARQUET:field_id"] for each in stored}
     assert (ids["_row_id"], ids["_last_updated_sequence_number"]) == (b"2147483540", b"2147483539")

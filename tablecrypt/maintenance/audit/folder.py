@@ -23,7 +23,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.files.encrypting_file_io import TABLE_METADATA_SUFFIXES
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.audit.heads import Head, Seal

@@ -41,7 +41,7 @@ def look_at_file(io: EncryptingFileIO, work: LookAt, keys: tuple[StandardKeyMeta
     is_parquet = work.is_content and work.file_format == FileFormat.PARQUET.value
     check = verify_parquet if is_parquet else verify_ags1
     try:
-        with io.sealed_input(work.location).open() as raw:
+        with io.raw_input(work.location).open() as raw:
             return FileDone(check(raw, keys[0], work.location, work.full))
     except FileNotFoundError:
         return FileDone(FileLook(0, 0, (Problem("file", "is missing"),)))

@@ -174,7 +174,7 @@ def _check_found(io: EncryptingFileIO, files: Sequence[DataFile]) -> None:
     """Look for one file of each bucket: Hadoop may know another store by the same name."""
     for file in {urlsplit(file.file_path)[:2]: file for file in files}.values():
         try:
-            length = len(io.sealed_input(file.file_path))
+            length = len(io.raw_input(file.file_path))
         except OSError as error:
             raise ConfigurationError(f"{file.file_path}: Hadoop wrote it, and PyIceberg does not find it") from error
         if length != file.file_size_in_bytes:

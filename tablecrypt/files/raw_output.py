@@ -1,0 +1,243 @@
+"""Files that are stored byte for byte as they are given, each checked to be of the kind that its writer names.
+
+    RawContent        what the first bytes, the last bytes and the name must be
+    SELF_ENCRYPTED    PARE … PARE (Parquet Modular Encryption), or AGS1 and a length that an AGS1 file can have
+    METADATA_JSON     a JSON object, or gzip, under a name of table metadata
+    JOURNAL_KEYS      a JSON object of wrapped keys alone, under the name of a journal's part (maintenance/journal.py)
+
+The first bytes are looked at before any of them reaches the store, the last ones when the stream closes. What is not of its kind is
+deleted and refused with PlaintextRefusedError. Only a few bytes are kept of what passes through, except for JOURNAL_KEYS, which are small.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, cast
+
+from pyiceberg.io import FileIO, InputFile, OutputFile, OutputStream
+
+from tablecrypt.crypto import ags1
+from tablecrypt.errors import FormatError, PlaintextRefusedError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+logger = logging.getLogger(__name__)
+
+TABLE_METADATA_SUFFIXES: Final = (".metadata.json", ".metadata.json.gz", ".gz.metadata.json")
+JOURNAL_KEY_FIELDS: Final = frozenset({"encryption-keys", "key-id"})
+_WRAPPED_KEY_FIELDS: Final = frozenset({"key-id", "encrypted-key-metadata", "encrypted-by-id", "properties"})
+_JOURNAL_FOLDER: Final = "tablecrypt-"
+_PARQUET_MAGIC: Final = b"PARE"
+_SHORTEST_PARQUET: Final = 12
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_EDGE: Final = 4
+_LONGEST_JOURNAL_PART: Final = 1024 * 1024
+
+
+class RawContent(Enum):
+    """What a file is that is stored as it is given; see the module for what is checked of each."""
+
+    SELF_ENCRYPTED = "an encrypted file: PARE at both ends, or an AGS1 stream"
+    METADATA_JSON = "table metadata: a JSON object or gzip, under a name that ends in .metadata.json or .metadata.json.gz"
+    JOURNAL_KEYS = "the wrapped keys of a journal: JSON under metadata/tablecrypt-<command>/"
+
+
+class RawOutputFile(OutputFile):
+    """A new file that is stored as it is given. PlaintextRefusedError for a name that its kind of content does not have."""
+
+    def __init__(self, io: FileIO, location: str, content: RawContent) -> None:
+        super().__init__(location)
+        if not _may_be_named(content, location):
+            raise PlaintextRefusedError(location, f"is not the name of {content.value}")
+        self._io = io
+        self._inner = io.new_output(location)
+        self._content = content
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def exists(self) -> bool:
+        return self._inner.exists()
+
+    def create(self, overwrite: bool = False) -> RawOutputStream:
+        return RawOutputStream(self._inner.create(overwrite=overwrite), self._io, self.location, self._content)
+
+    def to_input_file(self) -> InputFile:
+        return self._inner.to_input_file()
+
+
+class RawOutputStream:
+    """Passes bytes on to `raw` as they are. `close` raises PlaintextRefusedError, and leaves no file, where they are not of their kind.
+
+    Leaving a `with` block by an exception deletes what is not of its kind, and raises that exception.
+    """
+
+    mode: Final = "wb"
+
+    def __init__(self, raw: OutputStream, io: FileIO, location: str, content: RawContent) -> None:
+        self._raw = raw
+        self._io = io
+        self._location = location
+        self._content = content
+        self._first = b""
+        self._last = b""
+        self._length = 0
+        self._kept: bytearray | None = bytearray() if content == RawContent.JOURNAL_KEYS else None
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self._length
+
+    def flush(self) -> None:
+        """Does nothing: the store takes what it takes."""
+
+    def write(self, data: Buffer) -> int:
+        """Take all of `data`; return its length in bytes. PlaintextRefusedError where the file's first bytes are not of its kind."""
+        if self._closed:
+            raise ValueError(f"{self._location}: is closed")
+        view = memoryview(data).cast("B")
+        if self._kept is not None:
+            self._keep(view)
+        elif self._length >= _EDGE:
+            self._put(view)
+        else:
+            # Less than the magic is held back until the rest of it comes.
+            self._first += bytes(view[: _EDGE - len(self._first)])
+            held = self._length
+            if len(self._first) == _EDGE:
+                self._check_first()
+                self._put(self._first)
+                self._put(view[_EDGE - held :])
+        self._length += len(view)
+        self._last = bytes(view[-_EDGE:]) if len(view) >= _EDGE else (self._last + bytes(view))[-_EDGE:]
+        return len(view)
+
+    def close(self) -> None:
+        """Close the file. Closing twice is fine. PlaintextRefusedError, with no file left, where it is not what it was to be."""
+        if self._closed:
+            return
+        problem = self._problem()
+        if problem is not None:
+            self._refuse(problem)
+        if self._kept is not None:
+            self._put(self._kept)
+        elif self._length < _EDGE:
+            self._put(self._first)
+        self._closed = True
+        self._raw.close()
+
+    def abandon(self) -> None:
+        """Close the file as it is. It is deleted where it is not of its kind. Does nothing once closed."""
+        if self._closed:
+            return
+        self._closed = True
+        is_whole = self._kept is None and self._problem() is None
+        try:
+            self._raw.close()
+        finally:
+            if not is_whole:
+                self._delete()
+
+    def __enter__(self) -> RawOutputStream:
+        return self
+
+    def __exit__(self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None) -> None:
+        if excinst is None:
+            self.close()
+            return
+        try:
+            self.abandon()
+        except Exception as failure:  # noqa: BLE001 - whatever the store raises, the caller's own exception is the one to see
+            excinst.add_note(f"the unfinished file could not be closed either: {failure}")
+
+    def _keep(self, view: memoryview) -> None:
+        assert self._kept is not None
+        if len(self._kept) + len(view) > _LONGEST_JOURNAL_PART:
+            self._refuse(f"has more than {_LONGEST_JOURNAL_PART} bytes")
+        self._kept += view
+
+    def _check_first(self) -> None:
+        if not _may_begin(self._content, self._first):
+            self._refuse("begins otherwise")
+
+    def _problem(self) -> str | None:
+        """What shows that the bytes so far are not a whole file of their kind."""
+        if self._content == RawContent.JOURNAL_KEYS:
+            return None if self._kept is not None and _is_wrapped_keys(self._kept) else "holds something else"
+        if not _may_begin(self._content, self._first):
+            return "begins otherwise"
+        if self._content == RawContent.METADATA_JSON:
+            return None
+        if self._first == _PARQUET_MAGIC:
+            return None if self._length >= _SHORTEST_PARQUET and self._last == _PARQUET_MAGIC else "ends otherwise"
+        try:
+            ags1.plaintext_length(self._length)
+        except FormatError as error:
+            return str(error)
+        return None
+
+    def _refuse(self, problem: str) -> None:
+        self._closed = True
+        # The refusal is the error to raise: a store that cannot close a file that is not wanted changes nothing in that.
+        with suppress(OSError):
+            self._raw.close()
+        self._delete()
+        raise PlaintextRefusedError(self._location, f"was to be {self._content.value}, but {problem}; it is deleted")
+
+    def _delete(self) -> None:
+        try:
+            self._io.delete(self._location)
+        except FileNotFoundError:
+            return
+        except Exception as error:  # noqa: BLE001 - every store has errors of its own, and the refusal is the one to raise
+            logger.warning("could not delete %s: %s", self._location, type(error).__name__)
+
+    def _put(self, data: bytes | bytearray | memoryview) -> None:
+        while data:
+            # Some stores answer None for "all of it", and unbuffered files may take only a part.
+            taken = self._raw.write(cast(bytes, data))
+            if taken is None or taken == len(data):
+                return
+            data = data[taken:]
+
+
+def _may_be_named(content: RawContent, location: str) -> bool:
+    if content == RawContent.METADATA_JSON:
+        return location.endswith(TABLE_METADATA_SUFFIXES)
+    if content == RawContent.JOURNAL_KEYS:
+        *_, parent, folder, name = ("", "", *location.split("/"))
+        return parent == "metadata" and folder.startswith(_JOURNAL_FOLDER) and name.endswith(".json")
+    return not location.endswith(TABLE_METADATA_SUFFIXES)
+
+
+def _may_begin(content: RawContent, first: bytes) -> bool:
+    if content == RawContent.METADATA_JSON:
+        return first.startswith((b"{", _GZIP_MAGIC))
+    return first in (_PARQUET_MAGIC, ags1.MAGIC)
+
+
+def _is_wrapped_keys(stored: bytearray) -> bool:
+    try:
+        fields = json.loads(stored)
+        return set(fields) == JOURNAL_KEY_FIELDS and all(set(key) <= _WRAPPED_KEY_FIELDS for key in fields["encryption-keys"])
+    except (ValueError, TypeError, RecursionError):
+        return False
