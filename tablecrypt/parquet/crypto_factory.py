@@ -152,7 +152,8 @@ class PropertiesDrivenCryptoFactory:
 
         Args:
             location: path or URI of the file; needed where its key material is kept beside it.
-            options: further arguments of FileKeys, such as `strict`.
+            options: further arguments of FileKeys. What the file leaves without authentication is read only where they ask for it:
+                algorithm="AES_GCM_CTR_V1", plaintext_columns=[...], or strict=False for whatever the file says.
         """
         external: dict[str, KeyMaterial] = {}
 

@@ -4,8 +4,10 @@
     signed, in the clear  FileMetaData with encryption_algorithm | nonce (12) | tag (16) | length of all these (4, LE) | "PAR1"
     encrypted             FileCryptoMetaData | FileMetaData as a sealed module | length of both (4, LE) | "PARE"
 
-The file begins with the same magic. FileCryptoMetaData stands in the clear and nothing authenticates it by itself: a changed AAD field or
-key metadata makes the footer fail to open, and a file of GCM pages that calls itself AES_GCM_CTR_V1 is found out at its pages.
+The file begins with the same magic. FileCryptoMetaData stands in the clear and nothing authenticates it by itself. A changed AAD field
+makes the footer fail to open. A changed algorithm does not: a reader would then take pages that nothing authenticates for pages of
+AES_GCM_CTR_V1, so the caller's keys say which algorithms are accepted (Algorithm.admit). Two parsers must not read two things in it, so it
+has to be encoded as every Thrift writer encodes it: without fields that are not known here, long numbers or bits that mean nothing.
 
 A signed footer is checked before anything but its encryption_algorithm is parsed.
 
@@ -43,10 +45,19 @@ PLAIN_MAGIC: Final = b"PAR1"
 ENCRYPTED_MAGIC: Final = b"PARE"
 MAGIC_LENGTH: Final = 4
 TAIL_LENGTH: Final = 8
+AAD_FILE_UNIQUE_LENGTH: Final = 8
 END_GUESS: Final = 64 * 1024
 """So many bytes of the end are fetched at once: most footers are in them."""
 
 _TAIL: Final = struct.Struct("<I4s")
+_NOT_ACCEPTED_IN_A_TABLE: Final = (
+    "says that it is written with AES_GCM_CTR_V1, which leaves pages unauthenticated; the files of a table are written with AES_GCM_V1, so "
+    "its plaintext file crypto metadata was changed"
+)
+_NOT_ASKED_FOR: Final = (
+    "says that it is written with AES_GCM_CTR_V1, which leaves pages unauthenticated. Whoever can write the file can make it say so. If its "
+    'writer chose that algorithm, ask for it: FileKeys(algorithm="AES_GCM_CTR_V1")'
+)
 
 
 @dataclass(frozen=True)
@@ -71,8 +82,9 @@ class Algorithm:
         details = union.struct(EncryptionAlgorithm.AES_GCM_CTR_V1 if ctr else EncryptionAlgorithm.AES_GCM_V1)
         _refuse_unknown(details, AesGcmV1.AAD_PREFIX, AesGcmV1.AAD_FILE_UNIQUE, AesGcmV1.SUPPLY_AAD_PREFIX)
         unique = details.optional_binary(AesGcmV1.AAD_FILE_UNIQUE)
-        if not unique:
-            raise FormatError("the file has no aad_file_unique, so nothing binds its modules to it")
+        if unique is None or len(unique) != AAD_FILE_UNIQUE_LENGTH:
+            # Of another length it could take up the end of another file's AAD prefix.
+            raise FormatError(f"its aad_file_unique does not have {AAD_FILE_UNIQUE_LENGTH} bytes, so nothing binds its modules to the file")
         prefix = details.optional_binary(AesGcmV1.AAD_PREFIX)
         return cls(ctr, unique, prefix, details.flag(AesGcmV1.SUPPLY_AAD_PREFIX))
 
@@ -88,11 +100,20 @@ class Algorithm:
         union.set(EncryptionAlgorithm.AES_GCM_CTR_V1 if self.ctr else EncryptionAlgorithm.AES_GCM_V1, thrift.STRUCT, details)
         return union
 
-    def aad_base(self, keys: FileKeys, location: str) -> bytes:
-        """AAD prefix | aad_file_unique, the prefix stored in the file or supplied by the caller."""
+    def admit(self, keys: FileKeys, location: str) -> bytes:
+        """Return AAD prefix | aad_file_unique, the prefix stored in the file or supplied by the caller.
+
+        Raises:
+            TamperedFileError: the keys do not accept the algorithm, or another AAD prefix is expected.
+            ConfigurationError: a caller who gave keys of his own did not give the AAD prefix that the file was written with.
+        """
+        if self.ctr and not keys.accepts_ctr:
+            raise TamperedFileError(location, _NOT_ACCEPTED_IN_A_TABLE if keys.of_a_table else _NOT_ASKED_FOR)
         supplied = keys.aad_prefix
         if self.aad_prefix is None:
             if self.supply_aad_prefix and not supplied:
+                if keys.of_a_table:
+                    raise TamperedFileError(location, "says it was written with an AAD prefix, where none is expected")
                 raise ConfigurationError(f"{location}: written with an AAD prefix that is not stored in the file: supply it as aad_prefix")
             if supplied and not self.supply_aad_prefix:
                 raise TamperedFileError(location, "says it was written without an AAD prefix, where one is expected")
@@ -161,7 +182,7 @@ def read_footer(source: Source) -> StoredFooter:
         raise TamperedFileError(location, f"says its footer has {length} bytes, of {end - MAGIC_LENGTH} that there are")
     start = end - length
     stored = bytes(last[start - guess_start : -TAIL_LENGTH] if start >= guess_start else source.read_at(start, length))
-    return _encrypted(location, start, stored) if tail == ENCRYPTED_MAGIC else _in_the_clear(location, start, stored)
+    return encrypted_footer(location, start, stored) if tail == ENCRYPTED_MAGIC else _in_the_clear(location, start, stored)
 
 
 def write_footer(
@@ -220,7 +241,14 @@ def _tail(length: int, magic: bytes) -> bytes:
     return _TAIL.pack(length, magic)
 
 
-def _encrypted(location: str, start: int, stored: bytes) -> StoredFooter:
+def encrypted_footer(location: str, start: int, stored: bytes) -> StoredFooter:
+    """Take apart what lies between the last module and the length field of a file with an encrypted footer.
+
+    Args:
+        location: names the file in errors.
+        start: of FileCryptoMetaData in the file.
+        stored: FileCryptoMetaData and the sealed footer, nothing more.
+    """
     with unauthenticated(location, "the file crypto metadata"):
         crypto, length = thrift_reader.decode_at(stored, FILE_CRYPTO_META_DATA_SHAPE)
     if length == len(stored) and _has_offset_of_the_footer(crypto, start):
@@ -232,6 +260,8 @@ def _encrypted(location: str, start: int, stored: bytes) -> StoredFooter:
         algorithm = Algorithm.decode(crypto.struct(FileCryptoMetaData.ENCRYPTION_ALGORITHM))
         _refuse_unknown(crypto, FileCryptoMetaData.ENCRYPTION_ALGORITHM, FileCryptoMetaData.KEY_METADATA)
         key_metadata = crypto.optional_binary(FileCryptoMetaData.KEY_METADATA)
+        if crypto.encode() != stored[:length]:
+            raise FormatError("it is not encoded as Thrift encodes it")
     module = stored[length:]
     if sealed_length(module, len(module), "the footer", location) != len(module):
         raise TamperedFileError(location, "has bytes after its encrypted footer that do not belong to it")

@@ -127,7 +127,7 @@ def inspect(source: Any, keys: FileKeys | None = None, *, location: str | None =
     """
     with open_source(source, location) as opened:
         footer = read_footer(opened)
-        ciphers = None if keys is None or footer.algorithm is None else FileCiphers(footer, keys)
+        ciphers = None if keys is None or footer.algorithm is None else FileCiphers(footer, keys.for_inspection())
         visible = ciphers is not None or not footer.is_encrypted
         layout = FileLayout(opened, footer, ciphers) if visible else None
         groups = None if layout is None else tuple(_row_group(layout, number) for number in range(len(layout.row_groups)))

@@ -4,7 +4,8 @@
                        without one, the footer key. Only a column named in plaintext_columns stays in the clear.
     on reading         the file says which key each column needs. A key given here is used; otherwise the key retriever is asked with the
                        key metadata that the file stores beside the column or the footer. Keys that the file does not need are ignored, and
-                       so are algorithm, store_aad_prefix and plaintext_footer: the file says those, too.
+                       so are store_aad_prefix and plaintext_footer: the file says those, too. It does not decide whether its content is
+                       authenticated: AES_GCM_CTR_V1 and columns in the clear are read where algorithm and plaintext_columns ask for them.
     AAD prefix         b"" for none. One that the file stores must equal the one given here, if any.
 
 Keys are Secrets from here on: no message, repr or pickle shows them.
@@ -14,6 +15,7 @@ Raises ConfigurationError for what cannot be used, KeyNotFoundError for a key th
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -50,15 +52,16 @@ class FileKeys:
         column_keys: keys by column.
         aad_prefix: begins the AAD of each module, so that no file can stand in for another.
         store_aad_prefix: write the prefix into the file, where readers find it.
-        algorithm: AES_GCM_V1, or AES_GCM_CTR_V1, which leaves the pages' bodies without authentication.
+        algorithm: AES_GCM_V1, or AES_GCM_CTR_V1, which leaves the pages' bodies without authentication; on reading this accepts both.
         plaintext_footer: sign the footer instead of encrypting it; readers without keys see the schema and the plain columns.
         plaintext_columns: columns to leave in the clear.
         footer_key_metadata: stored with the footer, for a reader's key retriever.
         column_key_metadata: the same by column; only for columns in column_keys.
         key_retriever: used on reading.
         file_length: how long the encrypted file is, from a place that storage cannot change; another length is refused.
-        strict: on reading, refuse all that is used without authentication: AES_GCM_CTR_V1, columns in the clear that plaintext_columns does
-            not name, and a stored AAD prefix that was not also given here.
+        strict: on reading, refuse what is used without authentication and was not asked for: AES_GCM_CTR_V1, columns in the clear that
+            plaintext_columns does not name, and a stored AAD prefix that was not also given here. False: the file decides, and with it
+            whoever can write it.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class FileKeys:
         column_key_metadata: Mapping[str, bytes] | None = None,
         key_retriever: KeyRetriever | None = None,
         file_length: int | None = None,
-        strict: bool = False,
+        strict: bool = True,
     ) -> None:
         self.footer_key = None if footer_key is None else _secret(footer_key, FOOTER_KEY_NAME)
         self.column_keys = {name: _secret(key, _name_of(name)) for name, key in (column_keys or {}).items()}
@@ -89,12 +92,15 @@ class FileKeys:
         self.key_retriever = key_retriever
         self.file_length = file_length
         self.strict = strict
+        self.of_a_table = False
         self._check()
 
     @classmethod
     def of_table_file(cls, key_metadata: StandardKeyMetadata) -> FileKeys:
         """The keys of a data file of an Iceberg table: one key for all of it, an AAD prefix that is not stored, nothing in the clear."""
-        return cls(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix, file_length=key_metadata.file_length, strict=True)
+        keys = cls(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix, file_length=key_metadata.file_length)
+        keys.of_a_table = True
+        return keys
 
     def __repr__(self) -> str:
         columns = ", ".join(sorted(self.column_keys))
@@ -104,6 +110,22 @@ class FileKeys:
     def ctr(self) -> bool:
         """Whether pages' bodies are written without authentication."""
         return self.algorithm == AES_GCM_CTR_V1
+
+    @property
+    def accepts_ctr(self) -> bool:
+        """Whether a file may be read whose pages' bodies are not authenticated."""
+        return self.ctr or not self.strict
+
+    def for_inspection(self) -> FileKeys:
+        """Return the same keys for looking at how a file is encrypted, where nothing is refused for being as its writer chose it.
+
+        A file of a table has no such choice: its keys stay as strict as they are.
+        """
+        if self.of_a_table:
+            return self
+        lenient = copy.copy(self)
+        lenient.strict = False
+        return lenient
 
     def required_footer_key(self) -> Secret:
         """The footer key for writing. ConfigurationError when there is none."""

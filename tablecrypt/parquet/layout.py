@@ -60,14 +60,10 @@ class FileCiphers:
     def __init__(self, footer: StoredFooter, keys: FileKeys) -> None:
         if footer.algorithm is None:
             raise PlaintextRefusedError(footer.location, "is a plaintext Parquet file, where an encrypted one is expected")
-        if keys.strict and footer.algorithm.ctr:
-            raise TamperedFileError(
-                footer.location, "is written with AES_GCM_CTR_V1, which leaves pages unauthenticated; strict keys refuse it"
-            )
         self._footer = footer
         self._algorithm = footer.algorithm
         self._keys = keys
-        self._aad_base = footer.algorithm.aad_base(keys, footer.location)
+        self._aad_base = footer.algorithm.admit(keys, footer.location)
         self._of_columns: dict[tuple[tuple[str, ...], bytes | None], ModuleCipher] = {}
 
     @cached_property

@@ -24,8 +24,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.footer import PLAIN_MAGIC, plain_end
 from tablecrypt.parquet.keys import FileKeys
@@ -33,7 +35,7 @@ from tablecrypt.parquet.layout import FileLayout
 from tablecrypt.parquet.lent import await_return
 from tablecrypt.parquet.plaintext_view import PlaintextView
 from tablecrypt.parquet.rewrite import encrypted_layout
-from tablecrypt.parquet.storage import open_source, source_of
+from tablecrypt.parquet.storage import Source, open_source, source_of
 from tablecrypt.parquet.structures import FileMetaData
 from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
 
@@ -69,8 +71,7 @@ def read_table(
         _check_filter(layout, schema, expression)
         needed = _needed(schema, columns, expression)
         if layout.ciphers is not None and _is_uniform(layout, needed):
-            key_metadata = StandardKeyMetadata(layout.ciphers.footer_key, keys.aad_prefix, keys.file_length)
-            return UniformParquetFile(opened.file, key_metadata, layout.location).read(columns, expression, row_groups, use_threads)
+            return _uniform_file(opened, layout, layout.ciphers.footer_key, keys).read(columns, expression, row_groups, use_threads)
         view = PlaintextView(layout, needed)
         await_return(view)
         fragment = _fragment(view, layout.location)
@@ -116,6 +117,17 @@ def _is_uniform(layout: FileLayout, columns: Set[str]) -> bool:
     leaves = layout.leaves_of(columns)
     chunks = (group[column] for group in layout.row_groups for column in leaves)
     return all(chunk.is_encrypted and not chunk.has_own_key for chunk in chunks)
+
+
+def _uniform_file(source: Source, layout: FileLayout, footer_key: Secret, keys: FileKeys) -> UniformParquetFile:
+    """Open the file of that layout again, for pyarrow. TamperedFileError where storage gives another one now."""
+    algorithm = layout.footer.algorithm
+    stored_prefix = None if algorithm is None else algorithm.aad_prefix
+    key_metadata = StandardKeyMetadata(footer_key, stored_prefix or keys.aad_prefix, keys.file_length)
+    file = UniformParquetFile(source.file, key_metadata, layout.location)
+    if file.footer_tag != layout.footer.stored[-TAG_LENGTH:]:
+        raise TamperedFileError(layout.location, "was exchanged for another file while it was read")
+    return file
 
 
 def _fragment(view: PlaintextView, location: str) -> ds.ParquetFileFragment:

@@ -8,9 +8,10 @@ The key is the file's DEK. The AAD prefix comes from the key metadata and is not
 Arrow's C++; every file gets its own property objects, because one object used twice would repeat aad_file_unique and so allow modules of
 one file to be moved into the other.
 
-What Arrow does not check is checked here: the leading magic, and the file's length against the one in its key metadata, which the store
-cannot change. The leading magic costs no round trip of its own: a small file is read whole, and in a larger one it is read while Arrow
-fetches the first columns, before any row is handed out.
+What Arrow does not check is checked here: the leading magic, the file's length against the one in its key metadata, which the store
+cannot change, and FileCryptoMetaData, above all its algorithm, in the very bytes that Arrow then reads the footer from (checked_end.py).
+None of this costs a round trip of its own: a small file is read whole; of a larger one the end is fetched here instead of by Arrow, and the
+leading magic while Arrow fetches the first columns, before any row is handed out.
 
 Raises TamperedFileError for bytes or a key that are not the file's, PlaintextRefusedError for a plaintext Parquet file. Errors of the store
 (file not found, permission, network) pass through unchanged.
@@ -31,9 +32,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
+from pyarrow import fs
 
+from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TablecryptError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
+from tablecrypt.parquet.checked_end import EndThenFile, foreign_end, read_checked_end
+from tablecrypt.parquet.footer import TAIL_LENGTH
+from tablecrypt.parquet.lent import await_return
 
 MAGIC: Final = b"PARE"
 PLAINTEXT_MAGIC: Final = b"PAR1"
@@ -61,8 +67,12 @@ class UniformParquetFile:
         location: names the file in errors.
         dictionary_columns: columns to read as Arrow dictionaries.
 
+    Attributes:
+        schema: of the columns as they are stored.
+        footer_tag: authenticates this footer and no other.
+
     Raises:
-        TamperedFileError: the length, a magic or the footer is not what was written, or the key is another file's.
+        TamperedFileError: the length, a magic, the algorithm or the footer is not what was written, or the key is another file's.
         PlaintextRefusedError: the file is plaintext Parquet.
     """
 
@@ -79,9 +89,13 @@ class UniformParquetFile:
         self._file = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
         self._length = _check_length(self._file, key_metadata, location)
         if self._length <= SMALL_FILE_LENGTH:
-            self._file = pa.BufferReader(self._file.read_buffer())
+            # A mapped file would change with the one in storage, so it is copied.
+            mapped = isinstance(self._file, pa.MemoryMappedFile)
+            self._file = pa.BufferReader(self._file.read() if mapped else self._file.read_buffer())
+        end = read_checked_end(self._file, self._length, key_metadata, location)
+        self.footer_tag = end[-TAIL_LENGTH - TAG_LENGTH : -TAIL_LENGTH]
         with self._translated("the footer"):
-            self._fragment = _format(key_metadata, dictionary_columns).make_fragment(self._file)
+            self._fragment = self._opened(_format(key_metadata, dictionary_columns), end)
             self.schema: pa.Schema = self._fragment.physical_schema
 
     def batches(
@@ -144,6 +158,17 @@ class UniformParquetFile:
         self._check_head()
         return footer
 
+    def _opened(self, file_format: ds.ParquetFileFormat, end: bytes) -> ds.ParquetFileFragment:
+        if self._length <= SMALL_FILE_LENGTH:
+            # All of the file is in memory, so these are the bytes that were checked.
+            return file_format.make_fragment(self._file)
+        served = EndThenFile(end, self._file)
+        await_return(served)
+        fragment = file_format.make_fragment(served.PATH, filesystem=fs.PyFileSystem(served))
+        fragment.ensure_complete_metadata()
+        served.serve_file()
+        return fragment
+
     def _portions(
         self, part: Container[int] | None, prune_by: pc.Expression | None, read_ahead: int | None
     ) -> list[ds.ParquetFileFragment]:
@@ -196,11 +221,8 @@ class UniformParquetFile:
 
     def _diagnosed(self, part: str) -> TablecryptError:
         head, tail = self._file.read_at(len(MAGIC), 0), self._file.read_at(len(MAGIC), self._length - len(MAGIC))
-        if head == tail == PLAINTEXT_MAGIC:
-            return PlaintextRefusedError(self.location, "is a plaintext Parquet file, where the table holds only encrypted ones")
-        for name, magic in (("begins", head), ("ends", tail)):
-            if magic != MAGIC:
-                return TamperedFileError(self.location, f"{name} with {magic!r}, not with {MAGIC!r} as an encrypted Parquet file does")
+        if not head == tail == MAGIC:
+            return foreign_end(head, tail, self.location)
         return TamperedFileError(self.location, f"{part} cannot be authenticated: the bytes were changed, or the key is another file's")
 
 
@@ -251,12 +273,22 @@ def is_store_error(error: BaseException) -> bool:
     return error.errno is not None or any(mark in str(error) for mark in _STORE_ERROR_MARKS)
 
 
+def check_end(file: pa.NativeFile, key_metadata: StandardKeyMetadata, location: str) -> None:
+    """Check what can be checked of a table's file by its length and its end, without opening the footer.
+
+    Raises:
+        TamperedFileError: the length, the magic or the file crypto metadata is not that of the file that the key metadata belongs to.
+        PlaintextRefusedError: the file is plaintext Parquet.
+    """
+    read_checked_end(file, _check_length(file, key_metadata, location), key_metadata, location)
+
+
 def _check_length(file: pa.NativeFile, key_metadata: StandardKeyMetadata, location: str) -> int:
     length: int = file.seek(0, os.SEEK_END)
     file.seek(0)
     if key_metadata.file_length is not None and length != key_metadata.file_length:
         raise TamperedFileError(location, f"has {length} bytes, but its key metadata says {key_metadata.file_length}")
-    if length < 2 * len(MAGIC):
+    if length < 2 * len(MAGIC) + 4:
         raise TamperedFileError(location, f"has {length} bytes, too few for a Parquet file")
     return length
 

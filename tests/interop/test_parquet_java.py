@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tablecrypt.errors import TamperedFileError
+from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import FileKeys, PropertiesDrivenCryptoFactory, inspect, read_table, verify, write_table
 from tests.support.modular_files import MODES, PARTLY_PLAIN, Mode
 from tests.support.parquet_java import InMemoryKms, ParquetJava, PeerError
@@ -48,7 +48,7 @@ def test_it_reads_every_mode_under_given_keys(peer: ParquetJava, tmp_path: Path,
     path = tmp_path / "ours.parquet"
     write_table(ROWS, str(path), mode.keys, row_group_size=40, write_page_index=True)
     assert peer.open(path, mode.keys, {}) == EXPECTED
-    other = FileKeys(bytes(16), mode.column_keys, mode.aad_prefix)
+    other = FileKeys(bytes(16), mode.column_keys, mode.aad_prefix, algorithm=mode.algorithm)
     with pytest.raises(PeerError):
         peer.open(path, other, {})
 
@@ -73,7 +73,14 @@ def test_it_finds_our_wrapped_keys(peer: ParquetJava, tmp_path: Path, properties
 def test_we_find_its_wrapped_keys(peer: ParquetJava, tmp_path: Path, properties: dict[str, str]) -> None:
     path = tmp_path / "theirs.parquet"
     peer.write(path, {**BY_PROPERTIES, **properties})
-    keys = PropertiesDrivenCryptoFactory(InMemoryKms()).decryption_keys(str(path))
+    factory = PropertiesDrivenCryptoFactory(InMemoryKms())
+    algorithm = properties.get("parquet.encryption.algorithm", "AES_GCM_V1")
+    if algorithm != "AES_GCM_V1":
+        with pytest.raises(TamperedFileError, match="ask for it"):
+            read_table(str(path), factory.decryption_keys(str(path)))
+    with pytest.raises(PlaintextRefusedError, match="column ratio is in the clear"):
+        read_table(str(path), factory.decryption_keys(str(path), algorithm=algorithm))
+    keys = factory.decryption_keys(str(path), algorithm=algorithm, plaintext_columns=["ratio"])
     assert read_table(str(path), keys).to_pylist() == EXPECTED
     assert verify(str(path), keys).columns_in_the_clear == ("ratio",)
 
@@ -83,7 +90,7 @@ def test_it_leaves_unnamed_columns_plain_and_we_do_not(peer: ParquetJava, tmp_pa
     peer.write(theirs, BY_PROPERTIES)
     factory = PropertiesDrivenCryptoFactory(InMemoryKms())
     write_table(ROWS, str(ours), factory.encryption_keys(BY_PROPERTIES))
-    assert verify(str(theirs), factory.decryption_keys()).columns_in_the_clear == ("ratio",)
+    assert verify(str(theirs), factory.decryption_keys(plaintext_columns=["ratio"])).columns_in_the_clear == ("ratio",)
     assert verify(str(ours), factory.decryption_keys()).columns_in_the_clear == ()
     assert peer.read(ours, {}) == EXPECTED
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.parquet import FileKeys, PropertiesDrivenCryptoFactory, read_table, verify, write_table
 from tablecrypt.parquet.external_key_material import ExternalKeyMaterial
 from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
@@ -74,7 +74,9 @@ def test_columns_that_no_property_names_stay_plain_only_when_asked_for() -> None
     open_columns = {**BY_COLUMN, "parquet.encryption.complete.columns": "false"}
     assert verify(written(factory.encryption_keys(BY_COLUMN)), factory.decryption_keys()).columns_in_the_clear == ()
     partly = written(factory.encryption_keys(open_columns, ROWS.schema))
-    assert verify(partly, factory.decryption_keys()).columns_in_the_clear == ("ratio",)
+    assert verify(partly, factory.decryption_keys(plaintext_columns=["ratio"])).columns_in_the_clear == ("ratio",)
+    with pytest.raises(PlaintextRefusedError, match="column ratio is in the clear"):
+        read_table(partly, factory.decryption_keys())
     with pytest.raises(ConfigurationError, match="schema"):
         factory.encryption_keys(open_columns)
 

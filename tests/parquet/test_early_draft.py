@@ -74,5 +74,5 @@ def test_an_algorithm_without_a_file_identifier_is_refused() -> None:
     crypto = _struct((1, thrift.STRUCT, _struct((1, thrift.STRUCT, _struct((1, thrift.BINARY, b"prefix"))))))
     encoded = crypto.encode() + bytes(60)
     data = b"PARE" + encoded + struct.pack("<I", len(encoded)) + b"PARE"
-    with pytest.raises(TamperedFileError, match="no aad_file_unique"):
+    with pytest.raises(TamperedFileError, match="aad_file_unique does not have 8 bytes"):
         read_table(data, KEYS)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
+from tablecrypt.errors import TamperedFileError
 from tablecrypt.parquet import FileKeys, read_table, verify
 from tablecrypt.parquet.footer import read_footer
 from tablecrypt.parquet.layout import FileLayout
@@ -178,8 +179,10 @@ def test_the_aad_prefix_is_stored_only_if_that_is_asked_for() -> None:
         stored = Mode(plaintext_footer=mode.plaintext_footer, store_aad_prefix=True)
         data = encrypted(plaintext, stored.keys)
         assert AAD_PREFIX in data
-        for keys in (FileKeys(FOOTER_KEY), FileKeys(FOOTER_KEY, aad_prefix=AAD_PREFIX)):
+        for keys in (FileKeys(FOOTER_KEY, strict=False), FileKeys(FOOTER_KEY, aad_prefix=AAD_PREFIX)):
             assert read_table(data, keys) == sample_table()
+        with pytest.raises(TamperedFileError, match="stores an AAD prefix, where none is expected"):
+            read_table(data, FileKeys(FOOTER_KEY))
 
 
 def test_a_reader_without_keys_sees_what_a_plaintext_footer_leaves_in_the_clear() -> None:

@@ -167,7 +167,7 @@ def test_bytes_before_or_after_are_refused(mode: Mode, extra: bytes) -> None:
 
 @every_mode
 def test_a_wrong_footer_key_is_refused(mode: Mode) -> None:
-    keys = FileKeys(bytes(16), mode.column_keys, mode.aad_prefix)
+    keys = FileKeys(bytes(16), mode.column_keys, mode.aad_prefix, algorithm=mode.algorithm)
     for work in (read_table, verify):
         with pytest.raises(TamperedFileError, match="footer"):
             work(FILES[str(mode)], keys, location=LOCATION)
@@ -177,7 +177,7 @@ def test_a_wrong_footer_key_is_refused(mode: Mode) -> None:
 def test_a_wrong_column_key_is_refused_and_named(mode: Mode) -> None:
     if not mode.column_keys:
         return
-    keys = FileKeys(FOOTER_KEY, {**mode.column_keys, "id": NAME_KEY}, mode.aad_prefix)
+    keys = FileKeys(FOOTER_KEY, {**mode.column_keys, "id": NAME_KEY}, mode.aad_prefix, algorithm=mode.algorithm)
     with pytest.raises(TamperedFileError, match="under the key of column id"):
         read_table(FILES[str(mode)], keys)
     assert read_table(FILES[str(mode)], keys, ["ratio"]) == TABLE.select(["ratio"])
@@ -193,7 +193,7 @@ def test_a_wrong_aad_prefix_is_refused(mode: Mode, prefix: bytes) -> None:
 @every_mode
 def test_a_missing_aad_prefix_is_asked_for(mode: Mode) -> None:
     with pytest.raises(ConfigurationError, match="AAD prefix that is not stored"):
-        read_table(FILES[str(mode)], FileKeys(FOOTER_KEY, mode.column_keys))
+        read_table(FILES[str(mode)], FileKeys(FOOTER_KEY, mode.column_keys, algorithm=mode.algorithm))
 
 
 def test_a_stored_prefix_must_be_the_supplied_one() -> None:
@@ -230,8 +230,11 @@ def test_gcm_pages_are_not_read_as_ctr_pages(plaintext_footer: bool) -> None:
     at = data.index(b"\x1c\x28\x08" + algorithm.aad_file_unique)
     changed = data[:at] + b"\x2c" + data[at + 1 :]
     for work in (read_table, verify):
-        with pytest.raises(TamperedFileError, match="signature" if plaintext_footer else "sealed with AES_GCM_V1"):
+        with pytest.raises(TamperedFileError, match="AES_GCM_CTR_V1"):
             work(changed, mode.keys)
+        asked_for = FileKeys(FOOTER_KEY, aad_prefix=mode.aad_prefix, algorithm="AES_GCM_CTR_V1")
+        with pytest.raises(TamperedFileError, match="signature" if plaintext_footer else "sealed with AES_GCM_V1"):
+            work(changed, asked_for)
 
 
 def test_strict_keys_refuse_what_is_not_authenticated() -> None:

@@ -76,7 +76,10 @@ def test_row_groups_are_chosen_by_number(mode: Mode) -> None:
 
 @every_mode
 def test_the_schema_takes_the_footer_alone(mode: Mode) -> None:
-    assert read_schema(encrypted(PLAINTEXT, mode.keys), FileKeys(FOOTER_KEY, aad_prefix=mode.aad_prefix)) == TABLE.schema
+    assert (
+        read_schema(encrypted(PLAINTEXT, mode.keys), FileKeys(FOOTER_KEY, aad_prefix=mode.aad_prefix, algorithm=mode.algorithm))
+        == TABLE.schema
+    )
 
 
 def test_a_column_that_the_file_does_not_have_is_refused() -> None:
@@ -207,7 +210,7 @@ def _with_footer(data: bytes, mode: Mode, edit: Callable[[FileLayout], None]) ->
     layout = encrypted_layout(source_of(data), mode.keys)
     algorithm, keys = layout.footer.algorithm, mode.keys
     assert algorithm is not None and keys.footer_key is not None
-    base = algorithm.aad_base(keys, "test")
+    base = algorithm.admit(keys, "test")
     cipher = ModuleCipher(keys.footer_key, "the footer key", base, algorithm.ctr, "test", Random(0).randbytes)
     edit(layout)
     sink = io.BytesIO()
@@ -315,7 +318,7 @@ def test_a_path_is_read_and_named_in_errors(mode: Mode, tmp_path: Path) -> None:
         assert read_table(file, mode.keys) == TABLE
         assert not file.closed
     with pytest.raises(TamperedFileError, match=r"part-0\.parquet: the "):
-        read_table(path, FileKeys(bytes(16), mode.column_keys, mode.aad_prefix))
+        read_table(path, FileKeys(bytes(16), mode.column_keys, mode.aad_prefix, algorithm=mode.algorithm))
 
 
 def test_a_wide_file_of_many_row_groups_is_read_by_column() -> None:

@@ -117,7 +117,7 @@ def _with_first_chunk(data: bytes, keys: FileKeys, edit: Callable[[Struct], None
         chunk = thrift_reader.decode(first, COLUMN_CHUNK_SHAPE)
         edit(chunk)
         group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.encode(), *others])
-        base = algorithm.aad_base(keys, "test")
+        base = algorithm.admit(keys, "test")
         cipher = ModuleCipher(keys.footer_key, "the footer key", base, algorithm.ctr, "test", secrets.token_bytes)
         out = io.BytesIO()
         write_footer(Sink(out), layout.metadata, algorithm, cipher, None, plaintext=False)

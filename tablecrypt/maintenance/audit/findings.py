@@ -74,6 +74,12 @@ class FindingKind(Enum):
     WRONG_MAGIC = _Meaning(
         "wrong-magic", Severity.ERROR, "File does not begin as its format does", "It was overwritten: verify the table, restore the file."
     )
+    WRONG_FOOTER = _Meaning(
+        "wrong-footer",
+        Severity.ERROR,
+        "File does not end as a file of the table does",
+        "Its plaintext file crypto metadata was changed: verify the table, restore the file.",
+    )
     WRONG_LENGTH = _Meaning(
         "wrong-length", Severity.ERROR, "File has another length than its key metadata says", "It was cut or overwritten: restore it."
     )

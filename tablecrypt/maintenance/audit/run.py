@@ -2,11 +2,11 @@
 
     catalog ─▶ table ─▶ metadata ──▶ keys: ages, gaps, leftovers
                            ├──▶ manifest lists, manifests ─▶ every file with its key ─┐
-                           ├──▶ older metadata files                                  ├─▶ first bytes of each: ciphertext?
+                           ├──▶ older metadata files                                  ├─▶ both ends of each: ciphertext, AES_GCM_V1?
                            └──▶ the table's folders ─▶ files that nothing names ──────┘
 
-Of data files only the first four bytes are read, so an audit takes seconds where verifying takes hours. It says what a file claims to be;
-whether it authenticates is for verifying to say.
+Of data files the first four bytes are read, and of Parquet the last 64 KiB, so an audit takes seconds where verifying takes hours. It says
+what a file claims to be; whether it authenticates is for verifying to say.
 """
 
 from __future__ import annotations

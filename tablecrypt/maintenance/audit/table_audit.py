@@ -17,6 +17,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance.audit import keys
+from tablecrypt.maintenance.audit.ends import wrong_ends
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.audit.folder import Folder, is_metadata_file, list_folders, orphan_findings, unfinished_verb
 from tablecrypt.maintenance.audit.heads import Head, Seal, read_heads
@@ -68,6 +69,7 @@ class _TableAudit:
         self._older = look_at_older(table.metadata, older, self._store)
         wanted = [*self._found.files, *self._statistics, *(file.location for file in self._orphans), *self._from_older()]
         self._heads: dict[str, Head] = read_heads(self._store, wanted, counted)
+        self._wrong_ends = wrong_ends(self._store, self._encrypted_parquet())
         self._written = dict(self._times())
 
     def result(self, pins: tuple[Finding, ...]) -> TableAudit:
@@ -128,7 +130,16 @@ class _TableAudit:
         elif file.key is not None and head.seal != wanted:
             yield Finding(FindingKind.WRONG_MAGIC, file.location, f"{file.kind.value}: {head.shown}, where {wanted.value} should be")
         else:
-            yield from self._length_findings(file)
+            yield from list(self._length_findings(file)) or self._end_findings(file)
+
+    def _end_findings(self, file: ReachableFile) -> Iterator[Finding]:
+        if file.location in self._wrong_ends:
+            yield Finding(FindingKind.WRONG_FOOTER, file.location, f"{file.kind.value}: {self._wrong_ends[file.location]}")
+
+    def _encrypted_parquet(self) -> Iterator[tuple[str, StandardKeyMetadata]]:
+        for file in self._found.files.values():
+            if file.key is not None and self._heads[file.location].seal == _wanted_seal(file) == Seal.PARQUET:
+                yield file.location, file.key
 
     def _length_findings(self, file: ReachableFile) -> Iterator[Finding]:
         stored = self._folder.at(file.location)
