@@ -19,8 +19,8 @@ from pyiceberg.typedef import Identifier, Properties
 
 from tablecrypt import properties
 from tablecrypt.errors import MetadataRollbackError, TablecryptError
-from tablecrypt_catalog.pin_file import PinFile, Place, name_of
-from tablecrypt_catalog.pins import Sighting, TrustedTable, refuse_overtaken, sighting
+from tablecrypt_catalog.pin_file import PinFile, Place, refuse_conflict
+from tablecrypt_catalog.pins import Sighting, TrustedTable, sighting
 
 logger = logging.getLogger(__name__)
 
@@ -38,15 +38,24 @@ class PinQuestion:
         """Hold the catalog's answer against the pin, and move the pin to it.
 
         Raises:
-            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.believe` and `refuse_overtaken`.
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.believe` and `refuse_conflict`.
             FormatError: the pin file cannot be read.
             TablecryptError: another process holds the lock of the pin file for too long.
         """
         if self._file is None:
             return
-        elsewhere = {name_of(place): pin for place, pin in self._pins.items() if place != self._place}
-        refuse_overtaken(name_of(self._place), seen, elsewhere)
+        refuse_conflict(self._pins, self._place, seen)
         self._file.remember(self._place, self._before, seen)
+
+    def accept_rollback(self, seen: Sighting) -> None:
+        """Move the pin to the catalog's answer, be it older than the pin.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError: as `TrustedTable.accept_rollback`.
+            FormatError, TablecryptError: as `answered`.
+        """
+        if self._file is not None:
+            self._file.accept_rollback(self._place, seen)
 
     def refuse_plaintext(self) -> None:
         """Refuse to create a plaintext table where an encrypted one is pinned.
@@ -68,20 +77,23 @@ class PinQuestion:
         except MetadataRollbackError as error:
             raise CommitFailedException(f"the commit is based on old metadata: {error}") from error
 
-    def landed(self, metadata: TableMetadata, metadata_location: str, metadata_hash: str | None = None) -> None:
+    def landed(
+        self, metadata: TableMetadata, metadata_location: str, metadata_hash: str | None = None, moved: frozenset[str] = frozenset()
+    ) -> None:
         """Move the pin to what a commit wrote. That is in the catalog already, so a pin file that cannot be written is only logged.
 
         Args:
             metadata: as it was committed.
             metadata_location: where its file is.
             metadata_hash: SHA-256 of the file's JSON where it is known; else that of the metadata as PyIceberg writes it.
+            moved: what `moved_refs` gives for the commit.
         """
         if self._file is None or (self._before is not None and self._before.metadata_location == metadata_location):
             return
         is_pinned = properties.KEY_ID.name in metadata.properties
         digest = metadata_hash or (hashlib.sha256(metadata.model_dump_json().encode()).hexdigest() if is_pinned else None)
         try:
-            self._file.remember(self._place, self._before, sighting(metadata, metadata_location, digest))
+            self._file.remember(self._place, self._before, sighting(metadata, metadata_location, digest), moved)
         except (OSError, TablecryptError) as error:
             logger.warning("%s is committed, but its pin could not be moved: %s", metadata_location, error)
 

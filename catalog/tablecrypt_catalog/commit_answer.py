@@ -5,7 +5,8 @@ A server that is not ours writes the metadata. It may add what other writers com
 
     1. The answer is the same table's: table-uuid and location.
     2. It has format version 3, the same encryption.key-id and no smaller encryption.data-key-length.
-    3. It is not older than the commit: every snapshot sent is in it, and last-sequence-number has not gone back.
+    3. It is not older than the commit: every snapshot sent is in it, last-sequence-number has not gone back, and the branches and tags that
+       the commit set point where it set them, or to something newer.
     4. Every snapshot that this client knows has the key-id that it had.
     5. Every key entry that was sent is there as it was sent. Every other entry that this client knows has the value that it had, or one
        that others may have given it meanwhile: a KEK that was rewrapped keeps its age and master key, a manifest-list key that was sealed
@@ -28,7 +29,7 @@ from tablecrypt.errors import KeyIdChangedError, KeyNotFoundError, MetadataRollb
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-from tablecrypt_catalog.pins import sighting
+from tablecrypt_catalog.pins import moved_refs, sighting
 
 
 def check_answer(
@@ -52,6 +53,7 @@ def check_answer(
     check_same_table(staged, answer, location)
     encrypted = _check_still_encrypted(staged, answer, location)
     _check_not_older(staged, sent, encrypted, location)
+    _check_heads(staged, sent, encrypted, location)
     _check_snapshots(staged, encrypted, location)
     _check_keys(staged, sent, encrypted, location)
     _check_every_snapshot_opens(encrypted, location)
@@ -96,6 +98,17 @@ def _check_not_older(known: EncryptedTableMetadata, sent: list[IcebergBaseModel]
         if isinstance(update, AddSnapshotUpdate) and answer.snapshot_by_id(update.snapshot.snapshot_id) is None:
             raise MetadataRollbackError(
                 f"{location}: the catalog answered the commit of snapshot {update.snapshot.snapshot_id} with metadata that lacks it"
+            )
+
+
+def _check_heads(known: EncryptedTableMetadata, sent: list[IcebergBaseModel], answer: EncryptedTableMetadata, location: str) -> None:
+    asked, answered = sighting(known, location, None).heads, sighting(answer, location, None).heads
+    for name in moved_refs(sent) & asked.keys():
+        now = answered.get(name)
+        if now is None or (now != asked[name] and now.sequence_number <= asked[name].sequence_number):
+            found = "is gone" if now is None else f"points to snapshot {now.snapshot_id}"
+            raise MetadataRollbackError(
+                f"{location}: the commit set {name} to snapshot {asked[name].snapshot_id}, but in the catalog's answer it {found}"
             )
 
 

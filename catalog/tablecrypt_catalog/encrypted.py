@@ -30,7 +30,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import UpgradeToVersion3Update
 from tablecrypt_catalog.client_pins import ClientPins
-from tablecrypt_catalog.pins import TrustedTable, sighting
+from tablecrypt_catalog.pins import TrustedTable, moved_refs, sighting
 from tablecrypt_catalog.purge import purge
 from tablecrypt_catalog.table_encryption import (
     as_encrypted,
@@ -146,7 +146,7 @@ class EncryptionMixin(MetastoreCatalogSeam):
         """Commit updates to a table, and move its pin."""
         question = self.client_pins.ask(table.name())
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
-        question.landed(response.metadata, response.metadata_location)
+        question.landed(response.metadata, response.metadata_location, moved=moved_refs(updates))
         return response
 
     def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
@@ -167,6 +167,18 @@ class EncryptionMixin(MetastoreCatalogSeam):
         """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
         self.client_pins.forget(identifier)
 
+    def accept_rollback(self, identifier: str | Identifier) -> Table:
+        """Load a table that somebody you trust rolled back, and move the pin to it: what is older is no rollback this once.
+
+        That is: older metadata, as after a backup was restored; branches or tags that point to older snapshots; or a table that is newer
+        under another catalog's name. What else is pinned holds as ever.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError: the table has another key id or shorter keys, is another table, or was edited in place.
+        """
+        question = self.client_pins.ask(identifier)
+        return opened_table(self, super().load_table(identifier), question.accept_rollback)  # type: ignore[safe-super]
+
     def stage_commit(
         self,
         current: Table | None,
@@ -182,8 +194,8 @@ class EncryptionMixin(MetastoreCatalogSeam):
         staged = self.stage_as_pyiceberg(current, identifier, requirements, updates)
         if isinstance(current, EncryptedTable):
             check_commit(current.metadata, staged.metadata)
-            base = sighting(current.metadata, current.metadata_location, None)
-            TrustedTable(".".join(identifier), base).believe(sighting(staged.metadata, staged.metadata_location, None))
+            base, after = (sighting(each.metadata, each.metadata_location, None) for each in (current, staged))
+            TrustedTable(".".join(identifier), base).believe(after, moved=moved_refs(updates))
         elif isinstance(staged.metadata, EncryptedTableMetadata):
             check_migration(staged.metadata)
         else:

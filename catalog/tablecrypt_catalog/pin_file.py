@@ -1,10 +1,13 @@
 """Pins in a JSON file of this client, shared by its threads and processes.
 
-    {"format": 1,
+    {"format": 2,
      "pins": [{"catalog": "prod", "identifier": ["db", "orders"],
                "table-uuid": "…", "encryption.key-id": "…", "encryption.data-key-length": 16,
-               "metadata-location": "…", "metadata-hash": "…" or null, "last-sequence-number": 7, "kek-hashes": ["…"]}, …]}
+               "metadata-location": "…", "metadata-hash": "…" or null, "last-sequence-number": 7, "kek-hashes": ["…"],
+               "heads": {"main": [<snapshot id>, <sequence number>], …}, "retired-keks": ["…"]}, …]}
 
+Pins stand in the order in which their tables were first seen. Format 1 had neither heads nor retired-keks, and another order; such a file
+is read, takes the heads of the next version that is seen on trust, and is written in format 2.
 The file has mode 0600 and is replaced as a whole, so a reader needs no lock. A writer holds an exclusive flock on `<file>.lock` from
 reading the old content to replacing it; who waits longer than 10 seconds for it gets an error. A file that cannot be understood is an
 error, never an empty set of pins. The pins are as trustworthy as the file: keep it where those against whom they help cannot write.
@@ -13,27 +16,30 @@ error, never an empty set of pins. The pins are as trustworthy as the file: keep
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
-from tablecrypt_catalog.pins import Sighting, TrustedTable
+from tablecrypt_catalog.pins import Head, Sighting, TrustedTable, is_ahead, refuse_overtaken
 
 Place = tuple[str, tuple[str, ...]]
 """A catalog's name and a table identifier in it."""
 
 LOCK_TIMEOUT_S: Final = 10.0
+logger = logging.getLogger(__name__)
 _LOCK_POLL_S: Final = 0.01
 
 
-class _Entry(BaseModel):
+class _Entry1(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
 
     catalog: str
@@ -46,26 +52,48 @@ class _Entry(BaseModel):
     last_sequence_number: int = Field(alias="last-sequence-number")
     kek_hashes: list[str] = Field(alias="kek-hashes")
 
-    @classmethod
-    def of(cls, place: Place, pin: Sighting) -> Self:
-        fields = {name: getattr(pin, name) for name in cls.model_fields if hasattr(pin, name)}
-        return cls(**{**fields, "catalog": place[0], "identifier": list(place[1]), "kek_hashes": sorted(pin.kek_hashes)})
-
     @property
     def place(self) -> Place:
         return self.catalog, tuple(self.identifier)
 
     @property
     def pin(self) -> Sighting:
-        fields = self.model_dump(exclude={"catalog", "identifier"})
+        fields = {name: getattr(self, name) for name in _Entry1.model_fields if name not in ("catalog", "identifier")}
         return Sighting(**{**fields, "kek_hashes": frozenset(self.kek_hashes)})
+
+
+class _Entry(_Entry1):
+    heads: dict[str, tuple[int, int]]
+    retired_keks: list[str] = Field(alias="retired-keks")
+
+    @classmethod
+    def of(cls, place: Place, pin: Sighting) -> Self:
+        fields = {name: getattr(pin, name) for name in cls.model_fields if hasattr(pin, name)}
+        sets = {"kek_hashes": sorted(pin.kek_hashes), "retired_keks": sorted(pin.retired_keks)}
+        heads = {name: tuple(head) for name, head in pin.heads.items()}
+        return cls(**{**fields, **sets, "heads": heads, "catalog": place[0], "identifier": list(place[1])})
+
+    @property
+    def pin(self) -> Sighting:
+        heads = {name: Head(*head) for name, head in self.heads.items()}
+        return replace(super().pin, heads=heads, retired_keks=frozenset(self.retired_keks))
+
+
+class _Content1(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    format: Literal[1]
+    pins: list[_Entry1]
 
 
 class _Content(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    format: Annotated[Literal[1], Field()]
+    format: Literal[2]
     pins: list[_Entry]
+
+
+_CONTENT: Final[TypeAdapter[_Content1 | _Content]] = TypeAdapter(Annotated[_Content1 | _Content, Field(discriminator="format")])
 
 
 class PinFile:
@@ -94,7 +122,7 @@ class PinFile:
         """
         return self._read()
 
-    def remember(self, place: Place, before: Sighting | None, seen: Sighting) -> None:
+    def remember(self, place: Place, before: Sighting | None, seen: Sighting, moved: frozenset[str] = frozenset()) -> None:
         """Believe what a catalog answered, if the rules of `TrustedTable` allow it, and move the pin to it.
 
         Args:
@@ -102,14 +130,14 @@ class PinFile:
             before: the pin as it was when the catalog had not been asked yet. What another process has seen since then does not make
                 the answer a rollback: it stays the pin.
             seen: the answer.
+            moved: the branches and tags that a commit of this client has moved. Those that fell do so in every pin of the table.
 
         Raises:
             KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.believe`.
             FormatError: the file is not a pin file.
             TablecryptError: another process holds the lock for too long.
         """
-        same_table = before is None or before.table_uuid == seen.table_uuid
-        if same_table and TrustedTable(name_of(place), before).believe(seen) == before:
+        if not moved and _moves_nothing(place, before, seen):
             # Most answers move nothing, and need no lock.
             return
         with self._locked():
@@ -118,13 +146,29 @@ class PinFile:
             if now != before and now is None:
                 return
             try:
-                pin = TrustedTable(name_of(place), now).believe(seen, _pinned_elsewhere(pins, place, seen))
+                pin = TrustedTable(name_of(place), now).believe(seen, _pinned_elsewhere(pins, place, seen), moved)
             except MetadataRollbackError:
                 if now == before:
                     raise
                 return
-            if pin is not None and pin != now:
-                self._write({**pins, place: pin})
+            moved_along = _with_moved_heads(pins, seen, moved)
+            if pin is not None:
+                moved_along[place] = pin
+            if moved_along != pins:
+                self._write(moved_along)
+
+    def accept_rollback(self, place: Place, seen: Sighting) -> None:
+        """Move the pin to what a catalog answered, be it older than the pin. Of the table's names this one counts from now on.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError: as `TrustedTable.accept_rollback`.
+            FormatError, TablecryptError: as `remember`.
+        """
+        with self._locked():
+            pins = self._read()
+            pin = TrustedTable(name_of(place), pins.pop(place, None)).accept_rollback(seen, _pinned_elsewhere(pins, place, seen))
+            if pin is not None:
+                self._write({place: pin, **pins})
 
     def forget(self, place: Place) -> None:
         """Remove the pin of a table, if there is one."""
@@ -141,9 +185,8 @@ class PinFile:
             return
         with self._locked():
             pins = self._read()
-            pin = pins.pop(old, None)
-            if pin is not None:
-                self._write({**pins, new: pin})
+            if old in pins:
+                self._write({new if place == old else place: pin for place, pin in pins.items() if place != new or old == new})
 
     def _read(self) -> dict[Place, Sighting]:
         try:
@@ -151,7 +194,7 @@ class PinFile:
         except FileNotFoundError:
             return {}
         try:
-            entries = _Content.model_validate_json(content).pins
+            entries = _CONTENT.validate_json(content).pins
         except ValidationError as error:
             raise FormatError(
                 f"{self.path}: not a readable pin file. Without its pins an older or edited table would be trusted: restore the file, "
@@ -160,7 +203,7 @@ class PinFile:
         return {entry.place: entry.pin for entry in entries}
 
     def _write(self, pins: Mapping[Place, Sighting]) -> None:
-        content = _Content(format=1, pins=[_Entry.of(place, pin) for place, pin in sorted(pins.items())])
+        content = _Content(format=2, pins=[_Entry.of(place, pin) for place, pin in pins.items()])
         # mkstemp makes files of mode 0600.
         handle, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
         try:
@@ -198,6 +241,57 @@ class PinFile:
             yield
         finally:
             os.close(handle)
+
+
+def refuse_conflict(pins: Mapping[Place, Sighting], place: Place, seen: Sighting) -> None:
+    """Hold what a catalog answered against what is pinned of the same table under other names.
+
+    Args:
+        pins: all, in the order in which their tables were first seen.
+        place: where it was seen now.
+        seen: the answer.
+
+    Raises:
+        MetadataRollbackError: as `refuse_overtaken`.
+    """
+    places = list(pins)
+    earlier = places[: places.index(place)] if place in pins else places
+    refuse_overtaken(name_of(place), seen, {name_of(other): pins[other] for other in earlier})
+    for other in places[len(earlier) + 1 :]:
+        if is_ahead(pins[other], seen):
+            logger.warning(
+                "%s is at sequence number %s, but %s, where the same table was first seen later, was at %s: "
+                "if two catalogs hold the table, their commits do not know of each other",
+                *(name_of(place), seen.last_sequence_number, name_of(other), pins[other].last_sequence_number),
+            )
+
+
+def _moves_nothing(place: Place, before: Sighting | None, seen: Sighting) -> bool:
+    if before is not None and before.table_uuid != seen.table_uuid:
+        return False
+    try:
+        return TrustedTable(name_of(place), before).believe(seen) == before
+    except MetadataRollbackError:
+        # Another process may have moved a branch back meanwhile, and the pin with it.
+        return False
+
+
+def _with_moved_heads(pins: Mapping[Place, Sighting], seen: Sighting, moved: frozenset[str]) -> dict[Place, Sighting]:
+    """Return all pins, with what this client has moved back or removed moved so under every name of the table.
+
+    What it moved forward stays: another catalog that has not seen that commit would be locked out.
+    """
+
+    def is_above(name: str, head: Head) -> bool:
+        return name in moved and (name not in seen.heads or seen.heads[name].sequence_number < head.sequence_number)
+
+    def along(pin: Sighting) -> Sighting:
+        if pin.table_uuid != seen.table_uuid or not any(is_above(name, head) for name, head in pin.heads.items()):
+            return pin
+        heads = {name: seen.heads.get(name) if is_above(name, head) else head for name, head in pin.heads.items()}
+        return replace(pin, heads={name: head for name, head in heads.items() if head is not None})
+
+    return {place: along(pin) for place, pin in pins.items()}
 
 
 def _pinned_elsewhere(pins: Mapping[Place, Sighting], place: Place, seen: Sighting) -> str | None:

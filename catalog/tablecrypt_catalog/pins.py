@@ -5,31 +5,48 @@ the catalog can point it anywhere. A pin is what a trusted place (the catalog's 
 version that was seen, so that the next answer can be held against it:
 
     Sighting   table-uuid | encryption.key-id | encryption.data-key-length | metadata location | hash of the metadata
-               | last-sequence-number | hashes of the wrapped KEKs
+               | last-sequence-number | heads of branches and tags | hashes of the wrapped KEKs | KEKs that wrap nothing new any more
+
+last-sequence-number is a number in plaintext, and whoever edits metadata.json writes what he likes there. The sequence number of a snapshot
+is in the authenticated header of its manifest list too, so a head cannot claim a greater one than it has and still be read: that is why
+the head of each branch and tag is remembered, and must not fall.
 
 The hash is SHA-256 over the bytes of the metadata's JSON, uncompressed; its place decides what exactly those are (file or server answer).
 A pin sees replays and edits. It cannot see a forged version that continues the pinned one in every field: only the authenticated manifest
-lists can, see table/metadata.py.
+lists can, see table/metadata.py. Who moves a branch or a tag back himself says so with his commit: `moved_refs`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
+from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
-from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_settings import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
 
 _HASH_LENGTH: Final = 32
+MOST_VANISHED_REFS: Final = 1000
+"""How many branches and tags that are gone a pin remembers, those with the newest heads."""
 _WHOLE_NUMBER: Final = re.compile("[0-9]{1,9}")
 _VERSION: Final = re.compile(r"(?:.*/)?(\d+)-[^/]*\.metadata\.json(?:\.gz)?", re.DOTALL)
+
+
+class Head(NamedTuple):
+    """The snapshot to which a branch or tag points."""
+
+    snapshot_id: int
+    sequence_number: int
 
 
 @dataclass(frozen=True)
@@ -40,6 +57,9 @@ class Sighting:
         key_id: None for a plaintext table, which is never pinned.
         metadata_hash: None where the bytes are not known; then they are not compared.
         kek_hashes: 16 bytes of SHA-256, in hexadecimal, of each KEK as the KMS wrapped it.
+        heads: of each branch and tag. A pin keeps those of vanished ones too: what comes back under that name must not have fallen.
+        retired_keks: KEKs that a newer one has replaced, by their hashes and by their key-ids (`id:…`). They open, and wrap nothing new.
+        wrapping_keks: the newest KEK in the same form, which wraps what is new. Told by metadata, not kept in a pin.
     """
 
     table_uuid: str
@@ -49,6 +69,9 @@ class Sighting:
     metadata_hash: str | None
     last_sequence_number: int
     kek_hashes: frozenset[str] = frozenset()
+    heads: Mapping[str, Head] = field(default_factory=dict)
+    retired_keks: frozenset[str] = frozenset()
+    wrapping_keks: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def version(self) -> int | None:
@@ -58,36 +81,82 @@ class Sighting:
 
 
 def sighting(metadata: TableMetadata, metadata_location: str, metadata_hash: str | None) -> Sighting:
-    """Return what a pin would keep of this version of a table."""
-    keys = metadata.encryption_keys if isinstance(metadata, EncryptedTableMetadata) else []
+    """Return what a pin would keep of this version of a table.
+
+    Raises:
+        FormatError: a branch or tag of an encrypted table names a snapshot that is not there, or a KEK's entry cannot be read.
+    """
     key_id = metadata.properties.get(properties.KEY_ID.name)
-    return Sighting(
+    seen = Sighting(
         table_uuid=str(metadata.table_uuid),
         key_id=None if key_id is None else str(key_id),
         data_key_length=_length(metadata.properties.get(properties.DATA_KEY_LENGTH.name)),
         metadata_location=metadata_location,
         metadata_hash=metadata_hash,
         last_sequence_number=0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number,
-        kek_hashes=frozenset(hashlib.sha256(key.wrapped_bytes()).hexdigest()[:_HASH_LENGTH] for key in keys if key.is_kek),
+    )
+    if not isinstance(metadata, EncryptedTableMetadata):
+        return seen
+    keks = [key for key in metadata.encryption_keys if key.is_kek]
+    own = [kek for kek in keks if kek.encrypted_by_id == seen.key_id]
+    newest = max((kek.created_at_ms for kek in own), default=0)
+    return replace(
+        seen,
+        kek_hashes=frozenset(_hash(kek) for kek in keks),
+        heads=_heads(metadata, metadata_location),
+        retired_keks=_marks(kek for kek in own if kek.created_at_ms < newest),
+        wrapping_keks=_marks(kek for kek in own if kek.created_at_ms == newest),
     )
 
 
-def refuse_overtaken(name: str, seen: Sighting, elsewhere: Mapping[str, Sighting]) -> None:
-    """Refuse a table that was seen newer under another name: two catalogs have it, and one of them fell behind.
+def moved_refs(updates: Iterable[IcebergBaseModel]) -> frozenset[str]:
+    """Return the branches and tags that a commit sets or removes itself: wherever they point afterwards, its author has asked for it."""
+    kinds = (SetSnapshotRefUpdate, RemoveSnapshotRefUpdate)
+    return frozenset(update.ref_name for update in updates if isinstance(update, kinds))
+
+
+def _heads(metadata: EncryptedTableMetadata, metadata_location: str) -> dict[str, Head]:
+    numbers = {snapshot.snapshot_id: snapshot.sequence_number or 0 for snapshot in metadata.snapshots}
+    missing = [name for name, ref in metadata.refs.items() if ref.snapshot_id not in numbers]
+    if missing:
+        raise FormatError(
+            f"{metadata_location}: {missing[0]} points to snapshot {metadata.refs[missing[0]].snapshot_id}, which is not there"
+        )
+    return {name: Head(ref.snapshot_id, numbers[ref.snapshot_id]) for name, ref in metadata.refs.items()}
+
+
+def _hash(kek: EncryptedKey) -> str:
+    return hashlib.sha256(kek.wrapped_bytes()).hexdigest()[:_HASH_LENGTH]
+
+
+def _marks(keks: Iterable[EncryptedKey]) -> frozenset[str]:
+    return frozenset(mark for kek in keks for mark in (_hash(kek), f"id:{kek.key_id}"))
+
+
+def refuse_overtaken(name: str, seen: Sighting, earlier: Mapping[str, Sighting]) -> None:
+    """Refuse a table that was seen newer under a name by which it was known before this one: two catalogs have it, and one fell behind.
+
+    The name that was known first is never refused for what another one answers: else any second catalog could lock the table out.
 
     Args:
         name: where it was seen now.
-        elsewhere: what is pinned under every other name.
+        earlier: what is pinned under the names that were known before.
 
     Raises:
         MetadataRollbackError: a pin of the same table has a greater last-sequence-number.
     """
-    for other, pin in elsewhere.items():
-        if pin.table_uuid == seen.table_uuid and pin.last_sequence_number > seen.last_sequence_number:
+    for other, pin in earlier.items():
+        if is_ahead(pin, seen):
             raise MetadataRollbackError(
-                f"{name} is at sequence number {seen.last_sequence_number}, but the same table was seen at {pin.last_sequence_number} "
-                f"as {other}: commits of two catalogs do not know of each other. Keep one of them, and drop the other's entry without purge"
+                f"{name} is at sequence number {seen.last_sequence_number}, but the same table was seen at {pin.last_sequence_number} as "
+                f"{other}: commits of two catalogs do not know of each other. Keep one of them, and drop the other's entry without purge. "
+                "If it is this one that counts: catalog.accept_rollback(identifier)"
             )
+
+
+def is_ahead(pin: Sighting, seen: Sighting) -> bool:
+    """Whether a pin under another name knows the same table newer than it was seen now."""
+    return pin.table_uuid == seen.table_uuid and pin.last_sequence_number > seen.last_sequence_number
 
 
 class TrustedTable:
@@ -104,6 +173,10 @@ class TrustedTable:
         6. The metadata at the pinned location has the pinned hash.
         7. last-sequence-number never shrinks.
         8. Metadata at another location has a greater version number, where both names have one.
+        9. The head of no branch or tag falls: it has a greater sequence number, or is the same snapshot. `main` never vanishes; others may,
+           and come back no lower.
+       10. The newest KEK, which wraps what is new, is none that a newer one had replaced before.
+    Rule 9 leaves out what this client's own commit has moved. Rules 7 to 10 are lifted by accepting a rollback on purpose.
     A pin is removed only by dropping the table through a catalog that keeps pins, or by forgetting it on purpose.
     """
 
@@ -111,33 +184,54 @@ class TrustedTable:
         self.name = name
         self.pin = pin
 
-    def believe(self, seen: Sighting, pinned_as: str | None = None) -> Sighting | None:
+    def believe(self, seen: Sighting, pinned_as: str | None = None, moved: frozenset[str] = frozenset()) -> Sighting | None:
         """Return the pin to keep after seeing this version; None where there was none and the table is plaintext.
 
         Args:
             seen: the version.
             pinned_as: another identifier under which its table-uuid is pinned.
+            moved: the branches and tags that the commit of this client moved with which the version came about.
 
         Raises:
             KeyIdChangedError: rules 2, 3 and 5.
-            TamperedFileError: rules 4 and 6.
-            MetadataRollbackError: rules 7 and 8.
+            TamperedFileError: rules 4, 6 and 10.
+            MetadataRollbackError: rules 7 to 9.
         """
-        pin = self.pin
+        pin = self._pin_of_the_same_table(seen, pinned_as)
         if pin is None:
             return None if seen.key_id is None else seen
+        self._check_hash(pin, seen)
+        self._check_is_not_older(pin, seen)
+        self._check_heads(pin, seen, moved)
+        self._check_wrapping_kek(pin, seen)
+        return _merged(pin, seen, moved)
+
+    def accept_rollback(self, seen: Sighting, pinned_as: str | None = None) -> Sighting | None:
+        """Return the pin to keep where somebody says that a table was rolled back on purpose.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError: rules 2 to 6.
+        """
+        pin = self._pin_of_the_same_table(seen, pinned_as)
+        if pin is None:
+            return None if seen.key_id is None else seen
+        self._check_hash(pin, seen)
+        retired = (seen.retired_keks | pin.retired_keks) - seen.wrapping_keks
+        return replace(seen, kek_hashes=seen.kek_hashes | pin.kek_hashes, retired_keks=retired)
+
+    def _pin_of_the_same_table(self, seen: Sighting, pinned_as: str | None) -> Sighting | None:
+        """Check rules 1 to 5; return the pin if it is that of the table that was seen."""
+        pin = self.pin
+        if pin is None:
+            return None
         if seen.key_id is None:
             self.refuse_plaintext()
         self._check_key_id(pin, seen)
         if seen.table_uuid != pin.table_uuid:
             self._check_is_new_table(pin, seen, pinned_as)
-            return seen
+            return None
         self._check_data_key_length(pin, seen)
-        if seen.metadata_location == pin.metadata_location:
-            self._check_hash(pin, seen)
-            return pin if pin.metadata_hash is not None else replace(pin, metadata_hash=seen.metadata_hash)
-        self._check_is_newer(pin, seen)
-        return replace(seen, kek_hashes=seen.kek_hashes | pin.kek_hashes)
+        return pin
 
     def refuse_plaintext(self) -> None:
         """Rule 2 on a plaintext table.
@@ -179,17 +273,65 @@ class TrustedTable:
             )
 
     def _check_hash(self, pin: Sighting, seen: Sighting) -> None:
-        if None not in (pin.metadata_hash, seen.metadata_hash) and pin.metadata_hash != seen.metadata_hash:
+        if seen.metadata_location != pin.metadata_location or None in (pin.metadata_hash, seen.metadata_hash):
+            return
+        if pin.metadata_hash != seen.metadata_hash:
             raise TamperedFileError(seen.metadata_location, f"{self.name}: the table metadata was edited since it was seen before")
 
-    def _check_is_newer(self, pin: Sighting, seen: Sighting) -> None:
+    def _check_is_not_older(self, pin: Sighting, seen: Sighting) -> None:
         if seen.last_sequence_number < pin.last_sequence_number:
             raise MetadataRollbackError(
                 f"{self.name}: last-sequence-number is {seen.last_sequence_number} in {seen.metadata_location}, "
-                f"but {pin.last_sequence_number} was seen before"
+                f"but {pin.last_sequence_number} was seen before. {_TO_ACCEPT}"
             )
-        if seen.version is not None and pin.version is not None and seen.version <= pin.version:
-            raise MetadataRollbackError(f"{self.name}: {seen.metadata_location} does not follow {pin.metadata_location}, seen before")
+        is_other_file = seen.metadata_location != pin.metadata_location
+        if is_other_file and seen.version is not None and pin.version is not None and seen.version <= pin.version:
+            raise MetadataRollbackError(
+                f"{self.name}: {seen.metadata_location} does not follow {pin.metadata_location}, seen before. {_TO_ACCEPT}"
+            )
+
+    def _check_heads(self, pin: Sighting, seen: Sighting, moved: frozenset[str]) -> None:
+        for name, before in pin.heads.items():
+            now = seen.heads.get(name)
+            if name in moved or (now is None and name != MAIN_BRANCH):
+                continue
+            if now is None or (now != before and now.sequence_number <= before.sequence_number):
+                raise MetadataRollbackError(
+                    f"{self.name}: {name} points to {_shown(now)} in {seen.metadata_location}, but to {_shown(before)} when the table was "
+                    f"seen before. {_TO_ACCEPT}"
+                )
+
+    def _check_wrapping_kek(self, pin: Sighting, seen: Sighting) -> None:
+        retired = sorted(seen.wrapping_keks & pin.retired_keks)
+        if retired:
+            raise TamperedFileError(
+                seen.metadata_location,
+                f"{self.name}: the KEK that would wrap new keys ({retired[-1]}) is one that a newer KEK had replaced before. {_TO_ACCEPT}",
+            )
+
+
+_TO_ACCEPT: Final = "If somebody you trust did that on purpose: catalog.accept_rollback(identifier)"
+
+
+def _merged(pin: Sighting, seen: Sighting, moved: frozenset[str]) -> Sighting:
+    """The pin after a version that the rules allow; the very pin where that version changes nothing."""
+    vanished = {name: head for name, head in pin.heads.items() if name not in seen.heads and name not in moved}
+    if len(vanished) > MOST_VANISHED_REFS:
+        newest = sorted(vanished, key=lambda name: vanished[name].sequence_number, reverse=True)[:MOST_VANISHED_REFS]
+        vanished = {name: vanished[name] for name in newest}
+    merged = replace(
+        seen,
+        kek_hashes=seen.kek_hashes | pin.kek_hashes,
+        heads={**vanished, **seen.heads},
+        retired_keks=seen.retired_keks | pin.retired_keks,
+    )
+    if seen.metadata_location == pin.metadata_location:
+        merged = replace(merged, metadata_hash=pin.metadata_hash or seen.metadata_hash)
+    return pin if merged == pin else merged
+
+
+def _shown(head: Head | None) -> str:
+    return "nothing" if head is None else f"snapshot {head.snapshot_id} (sequence number {head.sequence_number})"
 
 
 def _length(value: object) -> int:

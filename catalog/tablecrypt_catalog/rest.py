@@ -44,7 +44,7 @@ from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.commit_answer import check_answer
-from tablecrypt_catalog.pins import sighting
+from tablecrypt_catalog.pins import moved_refs, sighting
 from tablecrypt_catalog.purge import purge
 from tablecrypt_catalog.table_encryption import (
     as_encrypted,
@@ -109,6 +109,15 @@ class EncryptedRestCatalog(RestCatalogSeam):
         answer = _parsed(LoadAnswer, text, identifier)
         table = self._opened(identifier, answer, text)
         question.answered(sighting(answer.metadata, table.metadata_location, self._digest(answer.metadata)))
+        return table
+
+    def accept_rollback(self, identifier: str | Identifier) -> Table:
+        """Load a table that somebody you trust rolled back, and move this client's pin to it. As `EncryptionMixin.accept_rollback`."""
+        question = self.client_pins.ask(identifier)
+        text = self.request_table(identifier)
+        answer = _parsed(LoadAnswer, text, identifier)
+        table = self._opened(identifier, answer, text)
+        question.accept_rollback(sighting(answer.metadata, table.metadata_location, self._digest(answer.metadata)))
         return table
 
     def create_table(
@@ -250,7 +259,7 @@ class EncryptedRestCatalog(RestCatalogSeam):
         request = _request(table, requirements, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
         check_answer(staged, updates, answer.metadata, answer.metadata_location)
-        question.landed(answer.metadata, answer.metadata_location, self._digest(answer.metadata))
+        question.landed(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moved_refs(updates))
         return answer
 
     def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str) -> Table:

@@ -37,7 +37,7 @@ from tablecrypt.table._pyiceberg.sql import IcebergTables, SqlCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
-from tablecrypt_catalog.pins import Sighting, TrustedTable, sighting
+from tablecrypt_catalog.pins import Sighting, TrustedTable, moved_refs, sighting
 from tablecrypt_catalog.sql_pins import (
     PIN_COLUMNS,
     PINS,
@@ -92,13 +92,30 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
         """
         question = self.client_pins.ask(identifier)
-        location, pin = self._location_and_pin(identifier)
-        file = read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
-        table, seen = self._opened(identifier, file)
+        pin, table, seen = self._found(identifier)
         believed = self._believed(identifier, pin, seen)
         if believed is not None and believed != pin:
             self._adopt(identifier, pin, believed)
         question.answered(seen)
+        return table
+
+    def accept_rollback(self, identifier: str | Identifier) -> Table:
+        """Load a table that somebody you trust rolled back, and move the pins in the database and in this client's file to it.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError: the table has another key id or shorter keys, is another table, or was edited in place.
+        """
+        question = self.client_pins.ask(identifier)
+        pin, table, seen = self._found(identifier)
+        key = self.names(identifier)
+        accepted = TrustedTable(".".join(key), pin).accept_rollback(seen, self._pinned_as(identifier, pin, seen))
+        question.accept_rollback(seen)
+        if accepted is not None:
+            with Session(self.engine) as session:
+                moved = write_pin(session, self.name, key, pin, accepted)
+                session.commit()
+            if not moved:
+                raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile: look again")
         return table
 
     def create_table(
@@ -212,11 +229,12 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         metadata = self.metadata_to_write(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         seen = sighting(metadata, file.location, file.digest)
+        moved = moved_refs(updates)
         if current is None:
-            self._insert(table.name(), seen)
+            self._insert(table.name(), seen, moved)
         else:
-            self._swap(table.name(), current.metadata_location, seen)
-        question.landed(metadata, file.location, file.digest)
+            self._swap(table.name(), current.metadata_location, seen, moved)
+        question.landed(metadata, file.location, file.digest, moved)
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
 
     def _current(self, identifier: Identifier) -> Table | None:
@@ -224,6 +242,11 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             return self.load_table(identifier)
         except NoSuchTableError:
             return None
+
+    def _found(self, identifier: str | Identifier) -> tuple[Sighting | None, Table, Sighting]:
+        location, pin = self._location_and_pin(identifier)
+        file = read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
+        return pin, *self._opened(identifier, file)
 
     def _opened(self, identifier: str | Identifier, file: MetadataFile) -> tuple[Table, Sighting]:
         metadata = file.parse()
@@ -245,12 +268,16 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             raise NoSuchTableError(f"Table does not exist: {'.'.join(self.names(identifier))}")
         return row["metadata_location"], pin_of_row(row)
 
-    def _believed(self, identifier: str | Identifier, pin: Sighting | None, seen: Sighting) -> Sighting | None:
-        pinned_as = None
-        if pin is not None and pin.table_uuid != seen.table_uuid:
-            with Session(self.engine) as session:
-                pinned_as = find_name(session, self.name, self.names(identifier), seen.table_uuid)
-        return TrustedTable(".".join(self.names(identifier)), pin).believe(seen, pinned_as)
+    def _believed(
+        self, identifier: str | Identifier, pin: Sighting | None, seen: Sighting, moved: frozenset[str] = frozenset()
+    ) -> Sighting | None:
+        return TrustedTable(".".join(self.names(identifier)), pin).believe(seen, self._pinned_as(identifier, pin, seen), moved)
+
+    def _pinned_as(self, identifier: str | Identifier, pin: Sighting | None, seen: Sighting) -> str | None:
+        if pin is None or pin.table_uuid == seen.table_uuid:
+            return None
+        with Session(self.engine) as session:
+            return find_name(session, self.name, self.names(identifier), seen.table_uuid)
 
     def _adopt(self, identifier: str | Identifier, before: Sighting | None, pin: Sighting) -> None:
         """Pin what was loaded: a table without a pin, or one that another client of the database has committed to."""
@@ -262,34 +289,34 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             # Another client pinned it first, or this one may only read.
             logger.info("the pin of %s was not written: %s", ".".join(self.names(identifier)), error)
 
-    def _insert(self, identifier: str | Identifier, seen: Sighting) -> None:
+    def _insert(self, identifier: str | Identifier, seen: Sighting, moved: frozenset[str] = frozenset()) -> None:
         with Session(self.engine) as session:
             try:
                 self.insert_row(session, identifier, seen.metadata_location)
             except IntegrityError as error:
                 raise TableAlreadyExistsError(f"Table {'.'.join(self.names(identifier))} already exists") from error
-            self._move_pin(session, identifier, seen)
+            self._move_pin(session, identifier, seen, moved)
             self._finish(session, identifier, seen)
 
-    def _swap(self, identifier: Identifier, expected: str, seen: Sighting) -> None:
+    def _swap(self, identifier: Identifier, expected: str, seen: Sighting, moved: frozenset[str]) -> None:
         with Session(self.engine) as session:
             if not self.swap_location(session, identifier, expected, seen.metadata_location):
                 raise CommitFailedException(f"Table has been updated by another process: {'.'.join(identifier)}")
-            self._move_pin(session, identifier, seen)
+            self._move_pin(session, identifier, seen, moved)
             self._finish(session, identifier, seen)
 
-    def _move_pin(self, session: Session, identifier: str | Identifier, seen: Sighting) -> None:
+    def _move_pin(self, session: Session, identifier: str | Identifier, seen: Sighting, moved: frozenset[str]) -> None:
         """Move the pin in the transaction that has changed the table's row, and so keeps others from moving it."""
         key = self.names(identifier)
         before = find_pin(session, self.name, key)
-        pin = self._believed(identifier, before, seen)
+        pin = self._believed(identifier, before, seen, moved)
         if pin is None:
             return
         try:
-            moved = write_pin(session, self.name, key, before, pin)
+            is_moved = write_pin(session, self.name, key, before, pin)
         except IntegrityError as error:
             raise CommitFailedException(f"Table was pinned by another process meanwhile: {'.'.join(key)}") from error
-        if not moved:
+        if not is_moved:
             raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile")
 
     def _finish(self, session: Session, identifier: str | Identifier, seen: Sighting) -> None:

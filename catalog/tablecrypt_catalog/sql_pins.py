@@ -5,15 +5,20 @@
     metadata_location, metadata_hash              the newest metadata, and SHA-256 (hexadecimal) of its uncompressed JSON
     last_sequence_number                          of that metadata
     kek_hashes                                    those of `Sighting`, sorted, with a blank between them
+    heads                                         JSON: branch or tag → [snapshot id, sequence number]; null: not known
+    retired_keks                                  those of `Sighting`, as JSON; null: none
 
+The last two columns came later; a database that lacks them gets them. A client of before leaves them as they are.
 A pin is as trustworthy as the database: it stands against whoever can write to the storage and not to the database, and shows a row of
 iceberg_tables that was changed by other means.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+import json
+from typing import Any, Final, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -31,14 +36,15 @@ from sqlalchemy import (
     inspect,
     not_,
     select,
+    text,
     update,
 )
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 
-from tablecrypt.errors import ConfigurationError
-from tablecrypt_catalog.pins import Sighting
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt_catalog.pins import Head, Sighting
 
 PINS: Final = Table(
     "tablecrypt_pins",
@@ -53,33 +59,53 @@ PINS: Final = Table(
     Column("metadata_hash", String(64), nullable=True),
     Column("last_sequence_number", BigInteger, nullable=False),
     Column("kek_hashes", Text, nullable=False),
+    Column("heads", Text, nullable=True),
+    Column("retired_keks", Text, nullable=True),
 )
 
 
+P = TypeVar("P")
+_HEADS: Final = TypeAdapter(dict[str, tuple[int, int]])
+_RETIRED: Final = TypeAdapter(frozenset[str])
+
+
 def create_pins_table(engine: Engine, allowed: bool = True) -> None:
-    """Create the table if it is not there.
+    """Create the table, or the columns that it lacks, where they are not there.
 
     Args:
         engine: the catalog's database.
         allowed: whether the catalog may create tables.
 
     Raises:
-        ConfigurationError: it is not there, and may not or cannot be created.
+        ConfigurationError: something is not there, and may not or cannot be created.
     """
-    if inspect(engine).has_table(PINS.name):
-        return
     problem: DBAPIError | None = None
-    if allowed:
+    for statement in _missing(engine) if allowed else []:
         try:
-            PINS.create(engine, checkfirst=False)
+            with engine.begin() as connection:
+                connection.execute(text(statement))
         except DBAPIError as error:
+            # Another client may have been faster: what is still missing is looked up below.
             problem = error
-    if not inspect(engine).has_table(PINS.name):
-        statement = " ".join(str(CreateTable(PINS).compile(engine)).split())
+    lacking = _missing(engine)
+    if lacking:
         raise ConfigurationError(
-            f"the catalog's database lacks the table {PINS.name}, which pins encrypted tables, and this client did not create it. "
-            f"Create it with: {statement}"
+            f"the catalog's database lacks the table {PINS.name}, which pins encrypted tables, or columns of it, and this client did not "
+            f"create it. Create it with: {'; '.join(lacking)}"
         ) from problem
+
+
+def _missing(engine: Engine) -> list[str]:
+    """The statements that make what is not there."""
+    found = inspect(engine)
+    if not found.has_table(PINS.name):
+        return [" ".join(str(CreateTable(PINS).compile(engine)).split())]
+    present = {column["name"] for column in found.get_columns(PINS.name)}
+    return [
+        f"ALTER TABLE {PINS.name} ADD COLUMN {column.name} {column.type.compile(engine.dialect)}"
+        for column in PINS.columns
+        if column.name not in present
+    ]
 
 
 def drop_pins_table(engine: Engine) -> None:
@@ -104,14 +130,24 @@ def pin_of_row(row: RowMapping) -> Sighting | None:
         metadata_hash=row["metadata_hash"],
         last_sequence_number=row["last_sequence_number"],
         kek_hashes=frozenset(row["kek_hashes"].split()),
+        heads={name: Head(*head) for name, head in _parsed(_HEADS, row["heads"], {}).items()},
+        retired_keks=_parsed(_RETIRED, row["retired_keks"], frozenset()),
     )
 
 
 PIN_COLUMNS: Final = (
-    *(PINS.c[name] for name in ("table_uuid", "key_id", "data_key_length", "metadata_hash", "last_sequence_number", "kek_hashes")),
+    *(PINS.c[name] for name in ("table_uuid", "key_id", "data_key_length", "metadata_hash", "last_sequence_number")),
+    *(PINS.c[name] for name in ("kek_hashes", "heads", "retired_keks")),
     PINS.c.metadata_location.label("pinned_location"),
 )
 """What to select for `pin_of_row`, beside the columns of iceberg_tables."""
+
+
+def _parsed(form: TypeAdapter[P], stored: str | None, default: P) -> P:
+    try:
+        return default if stored is None else form.validate_json(stored)
+    except ValidationError as error:
+        raise FormatError(f"a pin in the table {PINS.name} cannot be read: {error}") from error
 
 
 def find_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> Sighting | None:
@@ -160,4 +196,6 @@ def _values(pin: Sighting) -> dict[str, Any]:
         "metadata_hash": pin.metadata_hash,
         "last_sequence_number": pin.last_sequence_number,
         "kek_hashes": " ".join(sorted(pin.kek_hashes)),
+        "heads": json.dumps(pin.heads),
+        "retired_keks": json.dumps(sorted(pin.retired_keks)),
     }

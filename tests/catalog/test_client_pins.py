@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,9 @@ from sqlalchemy import text
 from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
+from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.encrypted import EncryptionMixin
+from tablecrypt_catalog.pins import sighting
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 
@@ -198,6 +201,133 @@ def test_a_commit_that_landed_is_no_failure_because_the_pin_could_not_be_moved(
     assert "is committed, but its pin could not be moved" in caplog.text
 
 
+def forge(catalog: SqlCatalog, change: Callable[[dict[str, Any]], None]) -> str:
+    """Publish an edited copy of the newest metadata as the version after it, as who writes both the storage and the catalog can."""
+    with catalog.engine.begin() as connection:
+        location = connection.execute(text("SELECT metadata_location FROM iceberg_tables")).scalar_one()
+    metadata = json.loads(path(location).read_text())
+    change(metadata)
+    folder, _, name = location.rpartition("/")
+    forged = f"{folder}/{int(name[:5]) + 1:05d}-forged.metadata.json"
+    path(forged).write_text(json.dumps(metadata))
+    point_to(catalog, forged)
+    return forged
+
+
+def with_head(name: str, snapshot_id: int | None) -> Callable[[dict[str, Any]], None]:
+    """Number the metadata far ahead of all others, and let a branch or tag of it point elsewhere."""
+
+    def change(metadata: dict[str, Any]) -> None:
+        metadata["last-sequence-number"] += 1000
+        metadata["refs"].pop(name)
+        if snapshot_id is not None:
+            metadata["refs"][name] = {"snapshot-id": snapshot_id, "type": "branch"}
+        if name == "main":
+            metadata["current-snapshot-id"] = snapshot_id
+
+    return change
+
+
+def test_an_old_head_under_the_newest_numbers_is_a_rollback(catalog: SqlCatalog, table: Table, new_catalog: NewCatalog) -> None:
+    older, _ = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+    for head in (older, None):
+        newest = table.metadata_location
+        forge(catalog, with_head("main", head))
+        for client in (catalog, new_catalog()):
+            with pytest.raises(MetadataRollbackError, match=r"main points to .*accept_rollback"):
+                client.load_table("db.t")
+        with pytest.raises((MetadataRollbackError, CommitFailedException)):
+            table.append(ROWS)
+        point_to(catalog, newest)
+    assert catalog.load_table("db.t").scan().count() == 2 * ROWS.num_rows
+
+
+def test_an_old_snapshot_under_the_newest_sequence_number_does_not_open(catalog: SqlCatalog, table: Table) -> None:
+    def change(metadata: dict[str, Any]) -> None:
+        metadata["last-sequence-number"] = 1000
+        old, _ = metadata["snapshots"]
+        old["sequence-number"] = 1000
+        metadata["snapshots"], metadata["snapshot-log"] = [old], []
+        metadata["refs"]["main"]["snapshot-id"] = metadata["current-snapshot-id"] = old["snapshot-id"]
+
+    forge(catalog, change)
+    with pytest.raises(TamperedFileError, match="sequence-number is 1 in the authenticated manifest list"):
+        catalog.load_table("db.t").scan().to_arrow()
+
+
+@pytest.mark.parametrize("name", ["audit", "v1"])
+def test_a_branch_or_tag_that_fell_is_a_rollback_also_after_it_was_gone(catalog: SqlCatalog, table: Table, name: str) -> None:
+    older, newer = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+    make = table.manage_snapshots()
+    (make.create_branch(newer, name) if name == "audit" else make.create_tag(newer, name)).commit()
+    newest = table.metadata_location
+    forge(catalog, with_head(name, older))
+    with pytest.raises(MetadataRollbackError, match=f"{name} points to"):
+        catalog.load_table("db.t")
+    point_to(catalog, newest)
+    forge(catalog, with_head(name, None))
+    assert name not in catalog.load_table("db.t").metadata.refs
+    forge(catalog, lambda metadata: metadata["refs"].update({name: {"snapshot-id": older, "type": "branch"}}))
+    with pytest.raises(MetadataRollbackError, match=f"{name} points to"):
+        catalog.load_table("db.t")
+
+
+def test_a_client_may_move_branches_as_it_likes(catalog: SqlCatalog, table: Table, new_catalog: NewCatalog) -> None:
+    older, newer = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+    table.manage_snapshots().create_branch(newer, "audit").create_tag(newer, "v1").commit()
+    table.manage_snapshots().set_current_snapshot(snapshot_id=older).commit()
+    for client in (catalog, new_catalog()):
+        assert client.load_table("db.t").scan().count() == ROWS.num_rows
+    table.manage_snapshots().set_current_snapshot(ref_name="audit").commit()
+    table.manage_snapshots().rollback_to_snapshot(older).commit()
+    table.manage_snapshots().remove_branch("audit").remove_tag("v1").commit()
+    table.manage_snapshots().create_branch(older, "audit").create_tag(older, "v1").commit()
+    table.append(ROWS)
+    table.append(ROWS, branch="audit")
+    table.manage_snapshots().remove_branch("audit").commit()
+    table.maintenance.expire_snapshots().by_id(newer).commit()
+    for client in (catalog, new_catalog()):
+        assert client.load_table("db.t").scan().count() == 2 * ROWS.num_rows
+
+
+def test_a_rollback_by_somebody_else_is_accepted_on_purpose_only(
+    catalog: SqlCatalog, table: Table, new_catalog: NewCatalog, tmp_path: Path
+) -> None:
+    older = table.metadata.snapshots[0].snapshot_id
+    another = new_catalog(**{"encryption.pins": str(tmp_path / "another.json")})
+    another.load_table("db.t").manage_snapshots().set_current_snapshot(snapshot_id=older).commit()
+    with pytest.raises(MetadataRollbackError, match=r"catalog\.accept_rollback"):
+        catalog.load_table("db.t")
+    assert isinstance(catalog, EncryptionMixin)
+    assert catalog.accept_rollback("db.t").scan().count() == ROWS.num_rows
+    catalog.load_table("db.t").append(ROWS)
+    assert catalog.load_table("db.t").scan().count() == 2 * ROWS.num_rows
+
+
+def test_a_restored_backup_is_accepted_with_its_key_id_and_no_other(catalog: SqlCatalog, table: Table) -> None:
+    assert isinstance(catalog, EncryptionMixin)
+    older = table.metadata.metadata_log[-1].metadata_file
+    point_to(catalog, older)
+    with pytest.raises(MetadataRollbackError):
+        catalog.load_table("db.t")
+    assert catalog.accept_rollback("db.t").scan().count() == ROWS.num_rows
+    assert catalog.load_table("db.t").metadata_location == older
+    forge(catalog, lambda metadata: metadata["properties"].update({"encryption.key-id": "alias/people"}))
+    with pytest.raises(KeyIdChangedError):
+        catalog.accept_rollback("db.t")
+
+
+def test_the_other_name_of_a_catalog_follows_a_rollback_of_this_client(catalog: SqlCatalog, table: Table, aws: AwsServer) -> None:
+    other = encrypted(SqlCatalog)("prod", **catalog.properties)
+    assert isinstance(other, SqlCatalog)
+    # The same database and rows by another name, as two entries of a configuration file may give it.
+    other.load_table("db.t")
+    ClientPins("second", catalog.properties).ask("db.t").answered(sighting(table.metadata, table.metadata_location, None))
+    table.manage_snapshots().set_current_snapshot(snapshot_id=table.metadata.snapshots[0].snapshot_id).commit()
+    question = ClientPins("second", catalog.properties).ask("db.t")
+    question.answered(sighting(table.metadata, table.metadata_location, None))
+
+
 def test_clients_that_commit_in_turn_never_see_a_rollback(table: Table, new_catalog: NewCatalog) -> None:
     clients = [new_catalog().load_table("db.t") for _ in range(2)]
     for _ in range(3):
@@ -221,3 +351,24 @@ def test_a_table_in_two_catalogs_is_refused_where_it_fell_behind(
     with pytest.raises((MetadataRollbackError, CommitFailedException), match=r"two catalogs"):
         copy.append(before)
     assert catalog.load_table(table.name()).scan().count() == 2 * before.num_rows
+
+
+def test_a_second_catalog_that_goes_ahead_locks_the_first_one_out_of_nothing(
+    catalog: SqlCatalog, table: Table, unwatched_warehouse: Path, aws: AwsServer, pin_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    second = EncryptedInMemoryCatalog(
+        "second", warehouse=f"file://{unwatched_warehouse}", **aws.kms_properties, **{"encryption.pins": str(pin_file)}
+    )
+    second.create_namespace("db")
+    copy = second.register_table("db.copy", table.metadata_location)
+    copy.append(copy.scan().to_arrow())
+    with caplog.at_level(logging.WARNING):
+        again = catalog.load_table("db.t")
+    assert "second.db.copy, where the same table was first seen later" in caplog.text
+    again.append(ROWS)
+    again.append(ROWS)
+    assert catalog.load_table("db.t").scan().count() == 4 * ROWS.num_rows
+    with pytest.raises(MetadataRollbackError, match="two catalogs"):
+        second.load_table("db.copy")
+    assert second.accept_rollback("db.copy").scan().count() == 4 * ROWS.num_rows
+    assert second.load_table("db.copy").metadata_location == copy.metadata_location

@@ -14,16 +14,25 @@ from pathlib import Path
 import pytest
 
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pin_file import PinFile, Place
-from tablecrypt_catalog.pins import Sighting
+from tablecrypt_catalog.pin_file import PinFile, Place, refuse_conflict
+from tablecrypt_catalog.pins import Head, Sighting
 
 PLACE: Place = ("prod", ("db", "t"))
-VERSION_1 = Sighting("uuid-1", "alias/orders", 16, "s3://b/00001-a.metadata.json", "hash-1", 1, frozenset({"kek-2", "kek-1"}))
+VERSION_1 = Sighting(
+    *("uuid-1", "alias/orders", 16, "s3://b/00001-a.metadata.json", "hash-1", 1),
+    kek_hashes=frozenset({"kek-2", "kek-1"}),
+    heads={"main": Head(11, 1), "v 1": Head(11, 1)},
+    retired_keks=frozenset({"kek-1", "id:1"}),
+)
 
 
 def version(number: int) -> Sighting:
     return replace(
-        VERSION_1, metadata_location=f"s3://b/{number:05d}-a.metadata.json", metadata_hash=f"hash-{number}", last_sequence_number=number
+        VERSION_1,
+        metadata_location=f"s3://b/{number:05d}-a.metadata.json",
+        metadata_hash=f"hash-{number}",
+        last_sequence_number=number,
+        heads={"main": Head(10 + number, number)},
     )
 
 
@@ -129,7 +138,7 @@ def test_pins_are_forgotten_and_renamed(pins: PinFile) -> None:
         b"\xff\xfe",
         b"[]",
         b"{}",
-        b'{"format": 2, "pins": []}',
+        b'{"format": 3, "pins": []}',
         b'{"format": 1, "pins": [{}]}',
         b'{"format": 1, "pins": [], "more": 1}',
         b'{"format": 1}',
@@ -149,7 +158,9 @@ def test_a_file_that_is_no_pin_file_is_an_error_and_stays_as_it_is(pins: PinFile
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("field", ["table-uuid", "encryption.key-id", "last-sequence-number", "metadata-hash", "kek-hashes"])
+@pytest.mark.parametrize(
+    "field", ["table-uuid", "encryption.key-id", "last-sequence-number", "metadata-hash", "kek-hashes", "heads", "retired-keks"]
+)
 def test_an_entry_that_lacks_a_field_is_an_error(pins: PinFile, path: Path, field: str) -> None:
     remember(pins, VERSION_1)
     content = json.loads(path.read_text())
@@ -157,6 +168,72 @@ def test_an_entry_that_lacks_a_field_is_an_error(pins: PinFile, path: Path, fiel
     path.write_text(json.dumps(content))
     with pytest.raises(FormatError, match=field):
         pins.recall(PLACE)
+
+
+def as_format_1(path: Path) -> None:
+    content = json.loads(path.read_text())
+    entries = [{name: value for name, value in entry.items() if name not in ("heads", "retired-keks")} for entry in content["pins"]]
+    path.write_text(json.dumps({"format": 1, "pins": entries}))
+
+
+def test_a_file_of_format_1_is_read_and_takes_heads_on_trust_at_the_next_sight(pins: PinFile, path: Path) -> None:
+    remember(pins, VERSION_1)
+    as_format_1(path)
+    assert pins.recall(PLACE) == replace(VERSION_1, heads={}, retired_keks=frozenset())
+    with pytest.raises(TamperedFileError, match="edited"):
+        remember(pins, replace(VERSION_1, metadata_hash="another"))
+    assert json.loads(path.read_text())["format"] == 1
+    remember(pins, VERSION_1)
+    assert json.loads(path.read_text())["format"] == 2
+    assert pins.recall(PLACE) == VERSION_1
+    with pytest.raises(MetadataRollbackError, match="main"):
+        remember(pins, replace(version(2), heads={"main": Head(9, 0)}))
+
+
+@pytest.mark.parametrize("heads", [{"main": 1}, {"main": [1]}, {"main": [1, "2"]}, {"main": [1, 2, 3]}, ["main"], None])
+def test_heads_that_are_none_are_an_error(pins: PinFile, path: Path, heads: object) -> None:
+    remember(pins, VERSION_1)
+    content = json.loads(path.read_text())
+    content["pins"][0]["heads"] = heads
+    path.write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="heads"):
+        pins.recall(PLACE)
+
+
+def test_a_rollback_of_this_client_that_another_process_sees_first_is_none(pins: PinFile) -> None:
+    remember(pins, version(2))
+    before = pins.recall(PLACE)
+    back = replace(version(3), heads={"main": Head(11, 1)})
+    pins.remember(PLACE, before, back, moved=frozenset({"main"}))
+    pins.remember(PLACE, before, back)
+    assert pins.recall(PLACE) == back
+
+
+def test_what_this_client_moves_back_falls_under_every_name_of_the_table(pins: PinFile) -> None:
+    second, stranger = ("second", ("db", "t")), ("prod", ("db", "stranger"))
+    for place, seen in ((PLACE, version(2)), (second, version(2)), (stranger, replace(version(2), table_uuid="uuid-2"))):
+        remember(pins, seen, place)
+    back = replace(version(3), heads={"main": Head(11, 1)})
+    pins.remember(PLACE, version(2), back, moved=frozenset({"main"}))
+    assert pins.recall(second) == replace(version(2), heads=back.heads)
+    assert pins.recall(stranger) == replace(version(2), table_uuid="uuid-2")
+    pins.remember(PLACE, back, version(4), moved=frozenset({"main"}))
+    assert pins.recall(second) == replace(version(2), heads=back.heads)
+    remember(pins, back, second)
+
+
+def test_the_name_seen_first_is_not_refused_for_the_one_seen_later(pins: PinFile, caplog: pytest.LogCaptureFixture) -> None:
+    second = ("a second", ("db", "t"))
+    remember(pins, version(1))
+    remember(pins, version(5), second)
+    refuse_conflict(pins.recall_all(), PLACE, version(2))
+    assert "first seen later" in caplog.text
+    with pytest.raises(MetadataRollbackError, match="two catalogs"):
+        refuse_conflict({PLACE: version(6), second: version(5)}, second, version(5))
+    with pytest.raises(MetadataRollbackError, match="two catalogs"):
+        refuse_conflict(pins.recall_all(), ("third", ("db", "t")), version(4))
+    pins.accept_rollback(second, version(4))
+    assert list(pins.recall_all()) == [second, PLACE]
 
 
 def test_a_lock_that_is_never_released_is_an_error_after_a_bounded_wait(path: Path) -> None:

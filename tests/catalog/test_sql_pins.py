@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from sqlalchemy import create_engine, event, inspect, text
 from sqlalchemy.exc import OperationalError
 
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
@@ -203,6 +203,24 @@ def test_a_catalog_that_may_not_create_tables_names_the_statement_to_run(
         connection.execute(text(str(refused.value).partition("Create it with: ")[2]))
     engine.dispose()
     new_catalog(init_catalog_tables="false").create_table("db.t", ROWS.schema, properties=ENCRYPTED).append(ROWS)
+
+
+def test_a_database_of_before_gets_the_columns_that_it_lacks(catalog: EncryptedSqlCatalog, table: Table, new_catalog: NewCatalog) -> None:
+    for column in ("heads", "retired_keks"):
+        execute(catalog, f"ALTER TABLE tablecrypt_pins DROP COLUMN {column}")
+    with pytest.raises(ConfigurationError, match=r"ALTER TABLE tablecrypt_pins ADD COLUMN heads TEXT; ALTER TABLE"):
+        new_catalog(init_catalog_tables="false")
+    adopting = new_catalog()
+    assert pins(adopting)["db.t"]["heads"] is None
+    adopting.load_table("db.t")
+    assert json.loads(pins(adopting)["db.t"]["heads"]) == {"main": [table.metadata.current_snapshot_id, 2]}
+
+
+@pytest.mark.parametrize("heads", ["", "[]", '{"main": [1]}', '{"main": ["1", 2, 3]}'])
+def test_heads_that_cannot_be_read_are_an_error(catalog: EncryptedSqlCatalog, table: Table, heads: str) -> None:
+    execute(catalog, "UPDATE tablecrypt_pins SET heads = :heads", heads=heads)
+    with pytest.raises(FormatError, match="tablecrypt_pins"):
+        catalog.load_table("db.t")
 
 
 def test_the_catalogs_tables_are_created_and_destroyed_with_the_pins(catalog: EncryptedSqlCatalog) -> None:
