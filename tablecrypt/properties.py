@@ -1,190 +1,382 @@
-"""Every property name that tablecrypt reads: its default, what it means and who reads it.
+"""The registry of properties: what each means, its default, and where it may come from and go to.
 
-Names that Iceberg Java has keep Java's spelling. `kms.*` and `client.region` belong to a KMS client, the rest to the table or the catalog.
+Every decision of these kinds is made by the functions at the end of this module and nowhere else:
+
+    may a table's metadata set it?              `check_table_properties`
+    may a REST server set it or vend it?        `taken_from_server`
+    does an executor get it?                    `for_executors`
+    is it a secret that must not be shown?      `is_sensitive`
+    does it tell two KMS clients apart?         `for_executors` too: executors get what KMS clients read
+
+Names that Iceberg Java has keep Java's spelling. Properties of PyIceberg stand here as far as such a decision is made about them. A name
+that ends with a dot is a prefix.
 """
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from functools import cache, partial
+from typing import Any, Final
+
+from tablecrypt.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Property:
-    """One property: where it is set (`catalog` or `table`), what it defaults to, and which package reads it."""
+    """One property, or with a name that ends with a dot all that begin so.
+
+    Attributes:
+        scope: whose it is: `table`, `catalog`, or `pyiceberg` for properties of PyIceberg.
+        reader: the package that reads it.
+        default: what it is where nobody sets it.
+        sensitive: its value is a credential, or part of one.
+        from_table: believed where it stands in a table's metadata; other properties there have no effect.
+        from_server: taken where a REST catalog server sends it; others that it sends have no effect or are refused.
+        to_executors: Spark's executors get it.
+        names_code: its value names a class or module that is imported, so it comes from this client's configuration alone.
+        doc: what it means.
+    """
 
     name: str
     scope: str
-    default: str | None
     reader: str
-    meaning: str
+    doc: str
+    default: str | None = None
+    sensitive: bool = False
+    from_table: bool = False
+    from_server: bool = False
+    to_executors: bool = False
+    names_code: bool = False
 
+    def read(self, properties: Mapping[str, Any]) -> str:
+        """The value, or the default; an empty text where there is neither."""
+        return str(properties.get(self.name, self.default or ""))
+
+    @property
+    def default_number(self) -> int:
+        """The default of a property that has one, and that is a whole number."""
+        return int(self.default or "")
+
+
+_of_keys: Final = partial(Property, scope="table", reader="tablecrypt.keys", from_table=True)
+_of_spark: Final = partial(Property, scope="catalog", reader="tablecrypt.spark")
+_of_kms: Final = partial(Property, scope="catalog", reader="tablecrypt.kms", to_executors=True)
+_of_aws: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
+_of_memory: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.memory", to_executors=True)
+_of_local: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.local_file", to_executors=True)
+_of_gcp: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.gcp", to_executors=True)
+_of_azure: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.azure", to_executors=True)
+_of_vault: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.vault", to_executors=True)
 
 KEY_ID: Final = Property(
-    "encryption.key-id",
-    "table",
-    None,
-    "tablecrypt_catalog",
-    "The master key that wraps the table's KEKs. Set at creation, never changed or removed.",
+    name="encryption.key-id",
+    scope="table",
+    reader="tablecrypt_catalog",
+    from_table=True,
+    doc="The master key that wraps the table's KEKs. Set at creation, never changed or removed.",
 )
-DATA_KEY_LENGTH: Final = Property(
-    "encryption.data-key-length", "table", "16", "tablecrypt.keys", "Length in bytes of every DEK and KEK: 16, 24 or 32."
+DATA_KEY_LENGTH: Final = _of_keys(
+    name="encryption.data-key-length", default="16", doc="Length in bytes of every DEK and KEK: 16, 24 or 32."
 )
-KEK_LIFESPAN_MS: Final = Property(
-    "encryption.kek-lifespan-ms",
-    "table",
-    str(730 * 24 * 60 * 60 * 1000),
-    "tablecrypt.keys",
-    "Age at which a KEK wraps nothing new. May shorten the 730 days that Iceberg Java uses, never lengthen them.",
+KEK_LIFESPAN_MS: Final = _of_keys(
+    name="encryption.kek-lifespan-ms",
+    default=str(730 * 24 * 60 * 60 * 1000),
+    doc="Age at which a KEK wraps nothing new. May shorten the 730 days that Iceberg Java uses, never lengthen them.",
 )
 PINS: Final = Property(
-    "encryption.pins",
-    "catalog",
-    None,
-    "tablecrypt_catalog",
-    "Path of a JSON file where this client keeps what it has seen of each encrypted table: an older, edited or plaintext one is refused.",
+    name="encryption.pins",
+    scope="catalog",
+    reader="tablecrypt_catalog",
+    doc="Path of a JSON file where this client keeps what it has seen of each encrypted table: older, edited, plaintext ones are refused.",
 )
-SPARK_REQUIRE_ENCRYPTED_RPC: Final = Property(
-    "tablecrypt.spark.require-encrypted-rpc",
-    "catalog",
-    "false",
-    "tablecrypt.spark",
-    "Refuse to run on Spark where spark.authenticate and spark.network.crypto.enabled do not protect what its processes tell each other.",
+SPARK_REQUIRE_ENCRYPTED_RPC: Final = _of_spark(
+    name="tablecrypt.spark.require-encrypted-rpc",
+    default="false",
+    doc="Refuse to run on Spark where spark.authenticate and spark.network.crypto.enabled do not protect what its processes say.",
 )
-SPARK_EXECUTOR_KEYS: Final = Property(
-    "tablecrypt.spark.executor-keys",
-    "catalog",
-    "kms",
-    "tablecrypt.spark",
-    "kms: executors open a job's key with their own rights in the KMS. spark: Spark brings it, in an encrypted broadcast.",
+SPARK_EXECUTOR_KEYS: Final = _of_spark(
+    name="tablecrypt.spark.executor-keys",
+    default="kms",
+    doc="kms: executors open a job's key with their own rights in the KMS. spark: Spark brings it, in an encrypted broadcast.",
 )
-KMS_TYPE: Final = Property("encryption.kms-type", "catalog", None, "tablecrypt.kms", "aws, gcp, azure, vault, local or memory.")
-KMS_IMPL: Final = Property(
-    "encryption.kms-impl",
-    "catalog",
-    None,
-    "tablecrypt.kms",
-    "A Python class path, or one of Iceberg Java's class names for the same service. Excludes encryption.kms-type.",
+KMS_TYPE: Final = _of_kms(name="encryption.kms-type", doc="aws, gcp, azure, vault, local or memory.")
+KMS_IMPL: Final = _of_kms(
+    name="encryption.kms-impl",
+    names_code=True,
+    doc="A Python class path, or one of Iceberg Java's class names for the same service. Excludes encryption.kms-type.",
 )
-KMS_CACHE_TTL_MS: Final = Property(
-    "encryption.kms.cache-ttl-ms",
-    "catalog",
-    str(60 * 60 * 1000),
-    "tablecrypt.kms",
-    "How long an unwrapped KEK stays in this process's memory.",
+KMS_CACHE_TTL_MS: Final = _of_kms(
+    name="encryption.kms.cache-ttl-ms", default=str(60 * 60 * 1000), doc="How long an unwrapped KEK stays in this process's memory."
 )
-KMS_CACHE_MAX_KEYS: Final = Property(
-    "encryption.kms.cache-max-keys",
-    "catalog",
-    "1000",
-    "tablecrypt.kms",
-    "How many unwrapped KEKs are kept at once; the one read longest ago goes first.",
+KMS_CACHE_MAX_KEYS: Final = _of_kms(
+    name="encryption.kms.cache-max-keys",
+    default="1000",
+    doc="How many unwrapped KEKs are kept at once; the one read longest ago goes first.",
 )
-KMS_RETRY_BUDGET_MS: Final = Property(
-    "encryption.kms.retry-budget-ms",
-    "catalog",
-    str(30 * 1000),
-    "tablecrypt.kms",
-    "How long a call goes on while the KMS is unavailable or throttles; 0 asks once.",
+KMS_RETRY_BUDGET_MS: Final = _of_kms(
+    name="encryption.kms.retry-budget-ms",
+    default=str(30 * 1000),
+    doc="How long a call goes on while the KMS is unavailable or throttles; 0 asks once.",
 )
-KMS_ENDPOINT: Final = Property(
-    "kms.endpoint", "catalog", None, "tablecrypt.kms.aws", "URL of the KMS, instead of the region's own. Kept under an assumed role."
+KMS_ENDPOINT: Final = _of_aws(name="kms.endpoint", doc="URL of the KMS, instead of the region's own. Kept under an assumed role.")
+KMS_ALGORITHM_SPEC: Final = _of_aws(
+    name="kms.encryption-algorithm-spec",
+    default="SYMMETRIC_DEFAULT",
+    doc="SYMMETRIC_DEFAULT, RSAES_OAEP_SHA_1 or RSAES_OAEP_SHA_256: what the master key can do.",
 )
-KMS_ALGORITHM_SPEC: Final = Property(
-    "kms.encryption-algorithm-spec",
-    "catalog",
-    "SYMMETRIC_DEFAULT",
-    "tablecrypt.kms.aws",
-    "SYMMETRIC_DEFAULT, RSAES_OAEP_SHA_1 or RSAES_OAEP_SHA_256: what the master key can do.",
+KMS_DATA_KEY_SPEC: Final = _of_aws(
+    name="kms.data-key-spec",
+    default="AES_256",
+    doc="AES_128 or AES_256: the length that Java generates. Checked only: here the caller names the length of each key.",
 )
-KMS_DATA_KEY_SPEC: Final = Property(
-    "kms.data-key-spec",
-    "catalog",
-    "AES_256",
-    "tablecrypt.kms.aws",
-    "AES_128 or AES_256: the length that Java generates. Checked only: here the caller names the length of each key.",
+STS_ENDPOINT: Final = _of_aws(name="sts.endpoint", doc="URL of the STS that gives the assumed role's credentials.")
+CLIENT_REGION: Final = _of_aws(
+    name="client.region", from_server=True, doc="AWS region; else AWS_REGION, AWS_DEFAULT_REGION or the profile's."
 )
-STS_ENDPOINT: Final = Property(
-    "sts.endpoint", "catalog", None, "tablecrypt.kms.aws", "URL of the STS that gives the assumed role's credentials."
+CLIENT_PROFILE_NAME: Final = _of_aws(name="client.profile-name", doc="A profile of the AWS configuration files.")
+CLIENT_ACCESS_KEY_ID: Final = _of_aws(name="client.access-key-id", sensitive=True, doc="Static AWS credentials, with the next two.")
+CLIENT_SECRET_ACCESS_KEY: Final = _of_aws(name="client.secret-access-key", sensitive=True, doc="The secret of client.access-key-id.")
+CLIENT_SESSION_TOKEN: Final = _of_aws(name="client.session-token", sensitive=True, doc="The session token of temporary credentials.")
+CLIENT_ASSUME_ROLE_ARN: Final = _of_aws(name="client.assume-role.arn", doc="The role to assume (Java's name).")
+CLIENT_ASSUME_ROLE_REGION: Final = _of_aws(
+    name="client.assume-role.region", doc="Region of KMS and STS under the assumed role; else client.region."
 )
-CLIENT_REGION: Final = Property(
-    "client.region", "catalog", None, "tablecrypt.kms.aws", "AWS region; else AWS_REGION, AWS_DEFAULT_REGION or the profile's."
+CLIENT_ASSUME_ROLE_SESSION_NAME: Final = _of_aws(
+    name="client.assume-role.session-name", default="tablecrypt", doc="How the role's session is named in CloudTrail."
 )
-CLIENT_PROFILE_NAME: Final = Property(
-    "client.profile-name", "catalog", None, "tablecrypt.kms.aws", "A profile of the AWS configuration files."
+CLIENT_ASSUME_ROLE_EXTERNAL_ID: Final = _of_aws(
+    name="client.assume-role.external-id", sensitive=True, doc="The external id that the role's trust policy asks for."
 )
-CLIENT_ACCESS_KEY_ID: Final = Property(
-    "client.access-key-id", "catalog", None, "tablecrypt.kms.aws", "Static AWS credentials, with the next two."
+CLIENT_ASSUME_ROLE_TIMEOUT_SEC: Final = _of_aws(
+    name="client.assume-role.timeout-sec", default="3600", doc="Life of the role's credentials, which refresh by themselves."
 )
-CLIENT_SECRET_ACCESS_KEY: Final = Property(
-    "client.secret-access-key", "catalog", None, "tablecrypt.kms.aws", "The secret of client.access-key-id."
+CLIENT_ASSUME_ROLE_TAGS: Final = _of_aws(
+    name="client.assume-role.tags.", doc="Prefix: client.assume-role.tags.team=a is the session tag team=a."
 )
-CLIENT_SESSION_TOKEN: Final = Property(
-    "client.session-token", "catalog", None, "tablecrypt.kms.aws", "The session token of temporary credentials."
+CLIENT_ROLE_ARN: Final = _of_aws(name="client.role-arn", doc="PyIceberg's name for client.assume-role.arn.")
+CLIENT_ROLE_SESSION_NAME: Final = _of_aws(name="client.role-session-name", doc="PyIceberg's name for client.assume-role.session-name.")
+KMS_MEMORY_NAME: Final = _of_memory(name="kms.memory.name", default="default", doc="The keyring of this process to use. For tests.")
+KMS_LOCAL_KEY_FILE: Final = _of_local(name="kms.local.key-file", doc="Path of the key file that tablecrypt keygen made.")
+GCP_KMS_ENDPOINT: Final = _of_gcp(name="gcp.kms.endpoint", doc="URL of Cloud KMS, instead of https://cloudkms.googleapis.com.")
+GCS_OAUTH2_TOKEN: Final = _of_gcp(
+    name="gcs.oauth2.token", sensitive=True, from_server=True, doc="An OAuth2 access token; without it, Application Default Credentials."
 )
-CLIENT_ASSUME_ROLE_ARN: Final = Property(
-    "client.assume-role.arn", "catalog", None, "tablecrypt.kms.aws", "The role to assume (Java's name)."
+AZURE_KEYVAULT_URL: Final = _of_azure(name="azure.keyvault.url", doc="URL of the Key Vault or Managed HSM. Required.")
+AZURE_KEY_WRAP_ALGORITHM: Final = _of_azure(
+    name="azure.keyvault.key-wrap-algorithm", default="RSA-OAEP-256", doc="RSA-OAEP-256, RSA-OAEP, A128KW, A192KW or A256KW."
 )
-CLIENT_ASSUME_ROLE_REGION: Final = Property(
-    "client.assume-role.region", "catalog", None, "tablecrypt.kms.aws", "Region of KMS and STS under the assumed role; else client.region."
+ADLS_TENANT_ID: Final = _of_azure(name="adls.tenant-id", doc="Service principal, with the next two; else DefaultAzureCredential.")
+ADLS_CLIENT_ID: Final = _of_azure(name="adls.client-id", doc="The service principal's application id.")
+ADLS_CLIENT_SECRET: Final = _of_azure(name="adls.client-secret", sensitive=True, doc="The service principal's secret.")
+VAULT_URL: Final = _of_vault(name="vault.url", doc="URL of Vault or OpenBao; else VAULT_ADDR.")
+VAULT_TOKEN: Final = _of_vault(name="vault.token", sensitive=True, doc="A token; else AppRole, VAULT_TOKEN or ~/.vault-token.")
+VAULT_ROLE_ID: Final = _of_vault(name="vault.role-id", doc="AppRole login, with vault.secret-id.")
+VAULT_SECRET_ID: Final = _of_vault(name="vault.secret-id", sensitive=True, doc="The secret of vault.role-id.")
+VAULT_NAMESPACE: Final = _of_vault(name="vault.namespace", doc="Namespace; else VAULT_NAMESPACE.")
+VAULT_TRANSIT_MOUNT: Final = _of_vault(name="vault.transit-mount", default="transit", doc="Where the transit engine is mounted.")
+VAULT_CA_CERT: Final = _of_vault(name="vault.ca-cert", doc="PEM file of the server's certificate authority; else VAULT_CACERT.")
+
+_of_catalogs: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.catalog")
+_of_storage: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.io")
+_vended: Final = partial(Property, scope="pyiceberg", reader="pyiceberg.io", from_server=True)
+
+PYICEBERGS: Final = (
+    _of_catalogs(name="py-catalog-impl", names_code=True, doc="The catalog's class."),
+    _of_catalogs(name="type", doc="One of PyIceberg's own catalogs."),
+    _of_catalogs(name="auth", names_code=True, sensitive=True, doc="How to log in; `auth.impl` is a class."),
+    _of_catalogs(name="auth.", names_code=True, sensitive=True, doc="Prefix: as `auth`."),
+    _of_catalogs(name="uri", doc="Where the catalog is."),
+    _of_catalogs(name="oauth2-server-uri", doc="Who gets `credential`."),
+    _of_catalogs(name="credential", sensitive=True, doc="Client id and secret."),
+    _of_catalogs(name="token", sensitive=True, doc="The bearer token of the catalog."),
+    _of_catalogs(name="scope", doc="Of the token."),
+    _of_catalogs(name="audience", doc="Of the token."),
+    _of_catalogs(name="resource", doc="Of the token."),
+    _of_catalogs(name="header.", sensitive=True, doc="Prefix: headers of each request."),
+    _of_catalogs(name="ssl", doc="Certificates."),
+    _of_catalogs(name="ssl.", doc="Prefix: as `ssl`."),
+    _of_catalogs(name="rest.", doc="Prefix: signed requests."),
+    _of_catalogs(name="snapshot-loading-mode", doc="Which snapshots a load brings; with some missing, pins compare no hash."),
+    _of_catalogs(name="warehouse", from_server=True, doc="Which warehouse."),
+    _of_catalogs(name="prefix", from_server=True, doc="The part of the path below the catalog's `uri`."),
+    _of_catalogs(name="namespace-separator", from_server=True, doc="Between the parts of a namespace in a path."),
+    _of_catalogs(name="view-endpoints-supported", from_server=True, doc="Whether there are views."),
+    _of_catalogs(name="rest-page-size", from_server=True, doc="Entries in one answer."),
+    _of_catalogs(name="scan-planning-mode", from_server=True, doc="`server` is refused for encrypted tables."),
+    Property(
+        name="write.py-location-provider.impl",
+        scope="pyiceberg",
+        reader="pyiceberg.table",
+        names_code=True,
+        doc="The class that names new files. A table may repeat what the catalog's own configuration says.",
+    ),
+    _of_storage(name="py-io-impl", names_code=True, doc="The FileIO's class."),
+    _of_storage(name="s3.retry-strategy-impl", names_code=True, doc="A class of Arrow's S3 client."),
+    _of_storage(name="s3.endpoint", doc="Who gets S3 requests."),
+    _of_storage(name="s3.proxy-uri", doc="Who passes S3 requests on."),
+    _of_storage(name="s3.signer", doc="Who signs S3 requests; also the prefix `s3.signer.`."),
+    _of_storage(name="s3.signer.", doc="Prefix: the signer's address, which gets the catalog's token."),
+    _of_storage(name="s3.profile-name", doc="A profile of the AWS configuration files."),
+    _of_storage(name="s3.role-arn", doc="A role to assume."),
+    _of_storage(name="s3.role-session-name", doc="Its session's name."),
+    _of_storage(name="s3.sse-kms-key-id", doc="With which key S3 encrypts."),
+    _of_storage(name="s3.server-side-encryption", doc="How S3 encrypts."),
+    _vended(name="s3.access-key-id", sensitive=True, doc="With the next two: credentials, for the client's own endpoint."),
+    _vended(name="s3.secret-access-key", sensitive=True, doc="The secret of `s3.access-key-id`."),
+    _vended(name="s3.session-token", sensitive=True, doc="The session token of temporary credentials."),
+    _vended(name="s3.region", doc="The bucket's region. From a server: small letters, digits and hyphens."),
+    _vended(name="s3.force-virtual-addressing", doc="Bucket names as host names."),
+    _of_storage(name="gcs.service.host", doc="Who gets Cloud Storage requests."),
+    _of_storage(name="gcs.session-kwargs", doc="Of the HTTP session, proxies among them."),
+    _vended(name="gcs.oauth2.token-expires-at", doc="When the token expires."),
+    _vended(name="gcs.project-id", doc="The project."),
+    _of_storage(name="adls.connection-string", sensitive=True, doc="Account and key."),
+    _of_storage(name="adls.credential", sensitive=True, doc="A credential object."),
+    _of_storage(name="adls.account-name", doc="Whose storage."),
+    _of_storage(name="adls.account-key", sensitive=True, doc="Its key."),
+    _of_storage(name="adls.account-host", doc="Who gets Azure requests."),
+    _of_storage(name="adls.blob-storage-authority", doc="As `adls.account-host`."),
+    _of_storage(name="adls.blob-storage-scheme", doc="http or https."),
+    _of_storage(name="adls.dfs-storage-authority", doc="As `adls.account-host`."),
+    _of_storage(name="adls.dfs-storage-scheme", doc="http or https."),
+    _vended(name="adls.token", sensitive=True, doc="An access token."),
+    _vended(name="adls.sas-token", sensitive=True, doc="A shared access signature."),
+    _vended(name="adls.sas-token.", sensitive=True, doc="Prefix: that of one account."),
+    _of_storage(name="hf.endpoint", doc="Who gets Hugging Face requests."),
+    _of_storage(name="hf.token", sensitive=True, doc="Its token."),
+    _of_storage(name="hdfs.", doc="Prefix: host, port, user and ticket."),
 )
-CLIENT_ASSUME_ROLE_SESSION_NAME: Final = Property(
-    "client.assume-role.session-name", "catalog", "tablecrypt", "tablecrypt.kms.aws", "How the role's session is named in CloudTrail."
+"""PyIceberg's properties about which this module decides something."""
+
+_KMS_CLASSES_OF_JAVA: Final = "org.apache.iceberg."
+_REGIONS: Final = frozenset({"client.region", "s3.region"})
+_REGION: Final = re.compile("[a-z0-9-]{1,64}")
+# What a name that is not registered has, where its value is a credential.
+_SECRET_MARK: Final = re.compile(
+    "secret|token|passw|passphrase|credential|access[-_.]?key|account[-_.]?key|private[-_.]?key|api[-_.]?key|authorization|signature"
+    r"|connection[-_.]?string|(^|[-_.])(sas|sig|pwd)([-_.]|$)"
 )
-CLIENT_ASSUME_ROLE_EXTERNAL_ID: Final = Property(
-    "client.assume-role.external-id", "catalog", None, "tablecrypt.kms.aws", "The external id that the role's trust policy asks for."
-)
-CLIENT_ASSUME_ROLE_TIMEOUT_SEC: Final = Property(
-    "client.assume-role.timeout-sec",
-    "catalog",
-    "3600",
-    "tablecrypt.kms.aws",
-    "Life of the role's credentials, which refresh by themselves.",
-)
-CLIENT_ASSUME_ROLE_TAGS: Final = Property(
-    "client.assume-role.tags.", "catalog", None, "tablecrypt.kms.aws", "Prefix: client.assume-role.tags.team=a is the session tag team=a."
-)
-CLIENT_ROLE_ARN: Final = Property("client.role-arn", "catalog", None, "tablecrypt.kms.aws", "PyIceberg's name for client.assume-role.arn.")
-CLIENT_ROLE_SESSION_NAME: Final = Property(
-    "client.role-session-name", "catalog", None, "tablecrypt.kms.aws", "PyIceberg's name for client.assume-role.session-name."
-)
-KMS_MEMORY_NAME: Final = Property(
-    "kms.memory.name", "catalog", "default", "tablecrypt.kms.memory", "The keyring of this process to use. For tests."
-)
-KMS_LOCAL_KEY_FILE: Final = Property(
-    "kms.local.key-file", "catalog", None, "tablecrypt.kms.local_file", "Path of the key file that tablecrypt keygen made."
-)
-GCP_KMS_ENDPOINT: Final = Property(
-    "gcp.kms.endpoint", "catalog", None, "tablecrypt.kms.gcp", "URL of Cloud KMS, instead of https://cloudkms.googleapis.com."
-)
-GCS_OAUTH2_TOKEN: Final = Property(
-    "gcs.oauth2.token", "catalog", None, "tablecrypt.kms.gcp", "An OAuth2 access token; without it, Application Default Credentials."
-)
-AZURE_KEYVAULT_URL: Final = Property(
-    "azure.keyvault.url", "catalog", None, "tablecrypt.kms.azure", "URL of the Key Vault or Managed HSM. Required."
-)
-AZURE_KEY_WRAP_ALGORITHM: Final = Property(
-    "azure.keyvault.key-wrap-algorithm",
-    "catalog",
-    "RSA-OAEP-256",
-    "tablecrypt.kms.azure",
-    "RSA-OAEP-256, RSA-OAEP, A128KW, A192KW or A256KW.",
-)
-ADLS_TENANT_ID: Final = Property(
-    "adls.tenant-id", "catalog", None, "tablecrypt.kms.azure", "Service principal, with the next two; else DefaultAzureCredential."
-)
-ADLS_CLIENT_ID: Final = Property("adls.client-id", "catalog", None, "tablecrypt.kms.azure", "The service principal's application id.")
-ADLS_CLIENT_SECRET: Final = Property("adls.client-secret", "catalog", None, "tablecrypt.kms.azure", "The service principal's secret.")
-VAULT_URL: Final = Property("vault.url", "catalog", None, "tablecrypt.kms.vault", "URL of Vault or OpenBao; else VAULT_ADDR.")
-VAULT_TOKEN: Final = Property(
-    "vault.token", "catalog", None, "tablecrypt.kms.vault", "A token; else AppRole, VAULT_TOKEN or ~/.vault-token."
-)
-VAULT_ROLE_ID: Final = Property("vault.role-id", "catalog", None, "tablecrypt.kms.vault", "AppRole login, with vault.secret-id.")
-VAULT_SECRET_ID: Final = Property("vault.secret-id", "catalog", None, "tablecrypt.kms.vault", "The secret of vault.role-id.")
-VAULT_NAMESPACE: Final = Property("vault.namespace", "catalog", None, "tablecrypt.kms.vault", "Namespace; else VAULT_NAMESPACE.")
-VAULT_TRANSIT_MOUNT: Final = Property(
-    "vault.transit-mount", "catalog", "transit", "tablecrypt.kms.vault", "Where the transit engine is mounted."
-)
-VAULT_CA_CERT: Final = Property(
-    "vault.ca-cert", "catalog", None, "tablecrypt.kms.vault", "PEM file of the server's certificate authority; else VAULT_CACERT."
-)
+_USER_AND_PASSWORD: Final = re.compile(r"//[^/?#@:\s]*:[^@\s]*@|(^|[,;\s])[^/?#@:\s,;]+:[^/?#@\s]+@")
+_HTTP_USER: Final = re.compile(r"https?://[^/?#\s]*@", re.IGNORECASE)
+_PARAMETER: Final = re.compile("[?&;]([^=&;?#]+)=[^&;#]")
+
+
+def registered() -> tuple[Property, ...]:
+    """Every property, in the order of this module."""
+    return (*(each for each in globals().values() if isinstance(each, Property)), *PYICEBERGS)
+
+
+def property_named(name: str) -> Property | None:
+    """The registered property of this name, or the one with the longest prefix of it."""
+    exact, prefixes = _lookup()
+    found = exact.get(name)
+    return found if found is not None else next((each for each in prefixes if name.startswith(each.name)), None)
+
+
+def is_sensitive(name: str, value: object = "") -> bool:
+    """Whether a property is a credential: by the registry, for other names by how they look, and for a URL by what stands in it."""
+    known = property_named(name.lower())
+    by_name = known.sensitive if known is not None else _SECRET_MARK.search(name.lower()) is not None
+    if by_name:
+        return True
+    if isinstance(value, Mapping):
+        return any(is_sensitive(str(inner), each) for inner, each in value.items())
+    return has_credential(str(value))
+
+
+def has_credential(value: str) -> bool:
+    """Whether a text holds a credential as URLs do: user:password@host, a user before an http host, a parameter that names a secret."""
+    if _USER_AND_PASSWORD.search(value) or _HTTP_USER.search(value):
+        return True
+    return any(_SECRET_MARK.search(name.lower()) for name in _PARAMETER.findall(value))
+
+
+def for_executors(catalog_properties: Mapping[str, Any]) -> dict[str, str]:
+    """What a KMS client reads, which executors get. A class that encryption.kms-impl names may read any property, so it gets all."""
+    everything = is_foreign_kms(catalog_properties)
+    return {name: str(value) for name, value in catalog_properties.items() if everything or _goes_to_executors(name)}
+
+
+def is_foreign_kms(catalog_properties: Mapping[str, Any]) -> bool:
+    """Whether encryption.kms-impl names a class that is none of this package's, by Java's name or its own."""
+    impl = catalog_properties.get(KMS_IMPL.name)
+    return bool(impl) and not str(impl).startswith(_KMS_CLASSES_OF_JAVA)
+
+
+def check_table_properties(table: str, properties: Mapping[str, Any], client: Mapping[str, Any]) -> None:
+    """Refuse a table whose properties name code that this client's own configuration does not name.
+
+    Args:
+        table: its name or location, for the message.
+        properties: those of the table's metadata.
+        client: this client's configuration of the catalog.
+
+    Raises:
+        ConfigurationError: a property names a class or module; nothing was imported.
+    """
+    for name, value in properties.items():
+        known = property_named(name)
+        if known is not None and known.names_code and client.get(name) != value:
+            raise ConfigurationError(
+                f"table {table}: its property {name}={value!r} names code to import. Classes come from this client's own configuration "
+                f"of the catalog alone: set {name} there if it is right, or remove it from the table"
+            )
+
+
+def taken_from_server(server: str, properties: Mapping[str, Any], client: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a REST catalog server may set of what it sends. Unknown names are left out.
+
+    Args:
+        server: names it in messages.
+        properties: what it sent, in whichever part of its answer.
+        client: this client's configuration, which a server may repeat.
+
+    Raises:
+        ConfigurationError: it names code, an endpoint, a receiver of credentials, or another property that is this client's to set.
+    """
+    taken: dict[str, str] = {}
+    for name, value in properties.items():
+        known = property_named(name)
+        if known is None:
+            logger.debug("%s sent the property %r, which has no meaning here", server, name)
+        elif known.from_server:
+            taken[name] = _checked(server, name, value)
+        elif known.names_code or not _same(client.get(name), value):
+            shown = "" if is_sensitive(name, value) else f"={value!r}"
+            what = "names code to import" if known.names_code else "is for the client alone to set"
+            raise ConfigurationError(
+                f"{server} sent the property {name}{shown}, which {what}: a server may not say where requests and credentials go or what "
+                f"runs here. Set {name} in this client's own configuration of the catalog if it is right"
+            )
+    return taken
+
+
+def _checked(server: str, name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{server} sent the property {name} with a value that is no text")
+    if name in _REGIONS and not _REGION.fullmatch(value):
+        raise ConfigurationError(f"{server} sent {name}={value!r}, which is not the name of a region")
+    return value
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, str) and isinstance(theirs, str):
+        return ours.rstrip("/") == theirs.rstrip("/")
+    return ours is not None and bool(ours == theirs)
+
+
+def _goes_to_executors(name: str) -> bool:
+    known = property_named(name)
+    return known is not None and known.to_executors
+
+
+@cache
+def _lookup() -> tuple[dict[str, Property], list[Property]]:
+    exact = {each.name: each for each in registered() if not each.name.endswith(".")}
+    prefixes = sorted((each for each in registered() if each.name.endswith(".")), key=lambda each: -len(each.name))
+    return exact, prefixes

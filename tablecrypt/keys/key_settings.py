@@ -15,8 +15,8 @@ from tablecrypt import properties as names
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.errors import ConfigurationError
 
-DEFAULT_DATA_KEY_LENGTH: Final = 16
-DEFAULT_KEK_LIFESPAN_MS: Final = 730 * 24 * 60 * 60 * 1000
+DEFAULT_DATA_KEY_LENGTH: Final = names.DATA_KEY_LENGTH.default_number
+DEFAULT_KEK_LIFESPAN_MS: Final = names.KEK_LIFESPAN_MS.default_number
 """NIST SP 800-57 part 1, section 5.3.6: two years is the upper bound for a symmetric key-wrapping key's originator period."""
 
 _WHOLE_NUMBER: Final = re.compile("[0-9]{1,18}")

@@ -111,7 +111,7 @@ class AwsKeyManagementClient:
 
 
 def _one_of(properties: Mapping[str, str], read: Property, known: tuple[str, ...]) -> str:
-    value = properties.get(read.name, read.default or "")
+    value = read.read(properties)
     if value not in known:
         raise ConfigurationError(f"{read.name} must be one of {', '.join(known)}, not {value!r}")
     return value

@@ -150,7 +150,7 @@ def _either(properties: Mapping[str, str], java: Property, pyiceberg: Property) 
 
 
 def _seconds(properties: Mapping[str, str]) -> int:
-    text = properties.get(CLIENT_ASSUME_ROLE_TIMEOUT_SEC.name, str(CLIENT_ASSUME_ROLE_TIMEOUT_SEC.default))
+    text = CLIENT_ASSUME_ROLE_TIMEOUT_SEC.read(properties)
     if not text.isdecimal():
         raise ConfigurationError(f"{CLIENT_ASSUME_ROLE_TIMEOUT_SEC.name} must be a whole number of seconds, not {text!r}")
     return int(text)

@@ -78,7 +78,7 @@ class AzureKeyManagementClient:
         self._url = properties.get(AZURE_KEYVAULT_URL.name, "")
         if not self._url.startswith("https://"):
             raise ConfigurationError(f"set {AZURE_KEYVAULT_URL.name} to the vault's URL, https://<name>.vault.azure.net")
-        algorithm = properties.get(AZURE_KEY_WRAP_ALGORITHM.name, str(AZURE_KEY_WRAP_ALGORITHM.default))
+        algorithm = AZURE_KEY_WRAP_ALGORITHM.read(properties)
         if algorithm not in _ALGORITHMS:
             raise ConfigurationError(f"{AZURE_KEY_WRAP_ALGORITHM.name} must be one of {', '.join(_ALGORITHMS)}, not {algorithm!r}")
         self._algorithm = algorithm

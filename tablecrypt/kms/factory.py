@@ -21,7 +21,7 @@ from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.per_process import PerProcess
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
-from tablecrypt.properties import KMS_IMPL, KMS_TYPE
+from tablecrypt.properties import KMS_IMPL, KMS_TYPE, for_executors
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,6 @@ _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "org.apache.iceberg.gcp.GcpKeyManagementClient": "gcp",
     "org.apache.iceberg.azure.keymanagement.AzureKeyManagementClient": "azure",
 }
-# What the built-in clients read. Properties outside these (a warehouse, a URI) do not make another client.
-_RELEVANT_PREFIXES: Final = ("encryption.kms", "kms.", "sts.", "client.", "gcp.kms.", "gcs.oauth2.", "azure.keyvault.", "adls.", "vault.")
 
 
 def load_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
@@ -91,10 +89,8 @@ _registry: Final = PerProcess(_Registry)
 
 
 def _relevant(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The properties that tell two clients apart. A class from elsewhere may read any of them."""
-    impl = properties.get(KMS_IMPL.name)
-    everything = bool(impl) and impl not in _JAVA_CLASSES
-    return tuple(sorted((name, value) for name, value in properties.items() if everything or name.startswith(_RELEVANT_PREFIXES)))
+    """The properties that tell two clients apart: those that a client reads, not a warehouse or a URI."""
+    return tuple(sorted(for_executors(properties).items()))
 
 
 def _constructor(properties: Mapping[str, str]) -> Callable[[Mapping[str, str]], KeyManagementClient]:

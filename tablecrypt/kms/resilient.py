@@ -56,13 +56,13 @@ class ResilientKeyManagementClient:
         self,
         inner: KeyManagementClient,
         *,
-        cache_ttl_seconds: float = 3600.0,
-        cache_max_keys: int = 1000,
+        cache_ttl_seconds: float = KMS_CACHE_TTL_MS.default_number / 1000,
+        cache_max_keys: int = KMS_CACHE_MAX_KEYS.default_number,
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._inner = inner
-        self._retry = retry if retry is not None else RetryPolicy(budget_seconds=30.0)
+        self._retry = retry if retry is not None else RetryPolicy(budget_seconds=KMS_RETRY_BUDGET_MS.default_number / 1000)
         self._state = PerProcess(lambda: _State(KeyCache(cache_ttl_seconds, cache_max_keys, clock)))
 
     @classmethod
@@ -166,7 +166,7 @@ def _checked(key: bytes, wrapping_key_id: str) -> bytes:
 
 
 def _whole_number(properties: Mapping[str, str], read: Property) -> int:
-    text = properties.get(read.name, read.default or "0")
+    text = read.read(properties)
     try:
         number = int(text)
     except ValueError:

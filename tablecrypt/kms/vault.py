@@ -70,7 +70,7 @@ class VaultKeyManagementClient:
 
     def __init__(self, properties: Mapping[str, str], random: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._url = properties.get(VAULT_URL.name)
-        self._mount = properties.get(VAULT_TRANSIT_MOUNT.name, str(VAULT_TRANSIT_MOUNT.default))
+        self._mount = VAULT_TRANSIT_MOUNT.read(properties)
         self._token = properties.get(VAULT_TOKEN.name)
         self._namespace = properties.get(VAULT_NAMESPACE.name)
         self._ca_cert = properties.get(VAULT_CA_CERT.name)

@@ -32,6 +32,7 @@ from tablecrypt.kms.retry import RetryPolicy
 from tablecrypt.kms.wire_logs import key_call, silence_in_key_calls
 from tablecrypt.orc.hadoop_kms_requests import decode_base64, sent_iv
 from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length
+from tablecrypt.properties import KMS_RETRY_BUDGET_MS
 
 if TYPE_CHECKING:
     from requests.auth import AuthBase
@@ -76,7 +77,7 @@ class HadoopKmsKeys:
         self._auth = auth
         self._client_certificate = client_certificate
         self._ca = ca
-        self._retry = retry if retry is not None else RetryPolicy(budget_seconds=30.0)
+        self._retry = retry if retry is not None else RetryPolicy(budget_seconds=KMS_RETRY_BUDGET_MS.default_number / 1000)
         self._random = random
         self._session = PerProcess(self._connect)
 

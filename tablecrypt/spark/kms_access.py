@@ -9,15 +9,9 @@ credentials of their own: an instance role, environment variables, a profile.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-
-_SECRET_MARKS: Final = ("secret", "token", "password")
-_KMS_PROPERTIES: Final = tuple(
-    each for each in vars(names).values() if isinstance(each, names.Property) and each.reader.startswith("tablecrypt.kms")
-)
 
 
 def kms_properties(catalog_properties: Mapping[str, str]) -> dict[str, str]:
@@ -28,9 +22,7 @@ def kms_properties(catalog_properties: Mapping[str, str]) -> dict[str, str]:
     """
     if str(catalog_properties.get(names.KMS_TYPE.name, "")).lower() == "memory":
         raise ConfigurationError(f"{names.KMS_TYPE.name}=memory lives in the driver's process alone: Spark's executors cannot reach it")
-    if _is_foreign_class(catalog_properties):
-        return {name: str(value) for name, value in catalog_properties.items()}
-    return {name: str(value) for name, value in catalog_properties.items() if _is_read_by_kms(name)}
+    return names.for_executors(catalog_properties)
 
 
 def check_credentials_stay_private(properties: Mapping[str, str], spark_setting: Callable[[str, str], str | None]) -> None:
@@ -40,8 +32,8 @@ def check_credentials_stay_private(properties: Mapping[str, str], spark_setting:
         properties: those that executors get.
         spark_setting: returns a Spark setting by name, or the default that is given with it.
     """
-    credentials = [name for name in properties if any(mark in name for mark in _SECRET_MARKS)]
-    if not credentials and not _is_foreign_class(properties):
+    credentials = [name for name, value in properties.items() if names.is_sensitive(name, value)]
+    if not credentials and not names.is_foreign_kms(properties):
         return
     if keeps_messages_private(spark_setting):
         return
@@ -62,12 +54,3 @@ def keeps_messages_private(spark_setting: Callable[[str, str], str | None]) -> b
 
 def _is_on(spark_setting: Callable[[str, str], str | None], name: str) -> bool:
     return str(spark_setting(name, "false")).lower() == "true"
-
-
-def _is_foreign_class(properties: Mapping[str, str]) -> bool:
-    impl = properties.get(names.KMS_IMPL.name)
-    return bool(impl) and not str(impl).startswith("org.apache.iceberg.")
-
-
-def _is_read_by_kms(name: str) -> bool:
-    return any(name.startswith(each.name) if each.name.endswith(".") else name == each.name for each in _KMS_PROPERTIES)

@@ -9,8 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from tablecrypt import properties
-from tablecrypt.properties import Property
+from tablecrypt.properties import Property, registered
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "operations.md"
 BLOCK: Final = re.compile(r"(?<=<!-- properties: begin -->\n).*?(?=<!-- properties: end -->)", re.DOTALL)
@@ -18,22 +17,38 @@ BLOCK: Final = re.compile(r"(?<=<!-- properties: begin -->\n).*?(?=<!-- properti
 
 def all_properties() -> list[Property]:
     """Every property of the registry, in its order."""
-    return [value for value in vars(properties).values() if isinstance(value, Property)]
+    return list(registered())
 
 
 def rendered() -> str:
     """One table for each scope, in Markdown."""
-    return "\n".join(_table(scope) for scope in ("table", "catalog"))
+    return "\n".join([*(_table(scope) for scope in ("table", "catalog")), _pyicebergs()])
 
 
 def _table(scope: str) -> str:
     rows = [
-        f"| `{each.name}` | {f'`{each.default}`' if each.default is not None else '–'} | {each.meaning} |"
+        f"| `{each.name}` | {f'`{each.default}`' if each.default is not None else '–'} | {_doc(each)} |"
         for each in all_properties()
         if each.scope == scope
     ]
     head = [f"Of the {scope}:", "", "| property | default | meaning |", "|---|---|---|"]
     return "\n".join([*head, *rows, ""])
+
+
+def _doc(each: Property) -> str:
+    return f"{each.doc} A secret." if each.sensitive else each.doc
+
+
+def _pyicebergs() -> str:
+    rows = [f"| `{each.name}` | {_setter(each)} | {_doc(each)} |" for each in all_properties() if each.scope == "pyiceberg"]
+    head = ["Of PyIceberg, as far as it matters who sets them:", "", "| property | set by | meaning |", "|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
+
+
+def _setter(each: Property) -> str:
+    if each.names_code:
+        return "this client alone: it names code"
+    return "this client, or a REST server" if each.from_server else "this client alone"
 
 
 def main() -> None:

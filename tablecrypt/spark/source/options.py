@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 
 _CATALOG: Final = "catalog."
@@ -38,7 +38,6 @@ _KNOWN: Final = frozenset(
 # What Spark adds by itself; it repeats the options of CREATE TABLE as option.<name>.
 _OF_CREATE_TABLE: Final = "option."
 _OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", "serialization.format"})
-_SECRET_MARKS: Final = ("secret", "token", "password", "credential", "access-key", "account-key", "private-key", "sas")
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
@@ -117,18 +116,12 @@ def _table(given: Mapping[str, str]) -> str:
 
 def _refuse_credentials(given: Mapping[str, str]) -> None:
     for name, value in given.items():
-        if any(mark in name for mark in _SECRET_MARKS) or (name.startswith(_CATALOG) and _has_password(value)):
+        of_catalog = name.startswith(_CATALOG)
+        if names.is_sensitive(name.removeprefix(_CATALOG), value if of_catalog else ""):
             raise ConfigurationError(
                 f"option {name!r} looks like a credential, and Spark shows options in plans and keeps them in its catalog: give it to "
                 "tablecrypt.spark.register(spark, catalogs={...}), or to PyIceberg's own configuration"
             )
-
-
-def _has_password(value: str) -> bool:
-    try:
-        return urlsplit(value).password is not None
-    except ValueError:
-        return False
 
 
 def _prefixed(given: Mapping[str, str], prefix: str) -> dict[str, str]:
