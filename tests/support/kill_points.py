@@ -1,52 +1,89 @@
-"""Killing a verb at any step of what it does to storage, catalog and KMS, the same step in every run.
+"""Faults at any step of what an operation does to storage, catalog and KMS, the same step in every run.
 
-    with dying_at(7): verb(table)        the seventh step does not happen, or half of it, and nothing after it: raises Killed
+    with dying_at(7): operation(table)            the seventh step does not happen, or half of it, and nothing after it: raises Killed
+    with failing_at(7, "before"): ...             the seventh step does not happen and raises; all others happen
+    with failing_at(7, "after"): ...              the seventh step happens, and raises all the same
+    with dying_at(7, for_good=True): ...          the process itself ends at the seventh step, by SIGKILL: for a forked child
 
-From then on every step of the dead verb raises, cleaning up included, so that storage and catalog are as kill -9 would leave them. A write
+From the step of `dying_at` on every step raises, cleaning up included, so that storage and catalog are as kill -9 would leave them. A write
 that is killed leaves its first half. Storage is counted where a catalog has the property py-io-impl = `MORTAL_IO`; a commit of a SQL
-catalog counts as two steps, one before and one after it has landed.
+catalog's database counts as two steps for a death, one before and one after it has landed.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeVar
 
 import pytest
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
+from tablecrypt.errors import KmsError
 from tablecrypt.kms.aws import AwsKeyManagementClient
-from tablecrypt_catalog import EncryptedSqlCatalog
 
 MORTAL_IO: Final = "tests.support.kill_points.MortalFileIO"
+KMS_CALLS: Final = ("wrap_key", "unwrap_key", "rewrap_key", "generate_key")
+
+When = Literal["before", "after"]
+T = TypeVar("T")
 
 
 class Killed(BaseException):
-    """The verb was killed here."""
+    """The operation was killed here."""
 
 
 @dataclass
 class Life:
-    """The steps of one run, of which the one numbered `last` (from 1) is its end."""
+    """The steps of one run, of which the one numbered `last` (from 1) goes wrong, or is its end."""
 
     last: int | None = None
+    fails: When | None = None
+    for_good: bool = False
     steps: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def step(self, name: str) -> None:
-        """Take a step, or die."""
-        if self.is_end(name):
-            raise Killed(name)
+        """Take a step that has no effect of its own, or die, or fail."""
+        self.take(name, lambda: None, OSError(f"{name}: failed on purpose"))
 
-    def is_end(self, name: str) -> bool:
-        """Count a step; whether it is the last one or comes after it."""
+    def take(self, name: str, call: Callable[[], T], failure: Exception, half: Callable[[], object] = lambda: None) -> T:
+        """Do what a step does, or what the fault leaves of it.
+
+        Args:
+            name: what the step is called in a list of steps.
+            call: does it.
+            failure: what a step that fails raises.
+            half: does what a step that is killed may still have done.
+        """
+        number = self._count(name)
+        if self.fails is None and self.last is not None and number >= self.last:
+            half()
+            self._die(name)
+        strikes = number == self.last
+        if strikes and self.fails == "before":
+            raise failure
+        result = call()
+        if strikes and self.fails == "after":
+            raise failure
+        return result
+
+    def _count(self, name: str) -> int:
         with self.lock:
             self.steps.append(name)
-            return self.last is not None and len(self.steps) >= self.last
+            return len(self.steps)
+
+    def _die(self, name: str) -> None:
+        if self.for_good:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise Killed(name)
 
 
 _immortal = Life()
@@ -54,9 +91,7 @@ _life = [_immortal]
 
 
 @contextmanager
-def dying_at(last: int | None) -> Iterator[Life]:
-    """Count steps, and die at one of them; None counts only."""
-    life = Life(last)
+def _living(life: Life) -> Iterator[Life]:
     _life[0] = life
     try:
         yield life
@@ -64,20 +99,36 @@ def dying_at(last: int | None) -> Iterator[Life]:
         _life[0] = _immortal
 
 
+@contextmanager
+def dying_at(last: int | None, for_good: bool = False) -> Iterator[Life]:
+    """Count steps, and die at one of them; None counts only. `for_good` ends the process."""
+    with _living(Life(last, for_good=for_good)) as life:
+        yield life
+
+
+@contextmanager
+def failing_at(number: int, when: When) -> Iterator[Life]:
+    """Let one step raise an error: before it has taken effect, or after."""
+    with _living(Life(number, fails=when)) as life:
+        yield life
+
+
 def mortal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make calls of the KMS and commits of SQL catalogs steps, too."""
-    for verb in ("wrap_key", "unwrap_key", "rewrap_key"):
-        monkeypatch.setattr(AwsKeyManagementClient, verb, _counted(verb, getattr(AwsKeyManagementClient, verb), after=False))
-    for verb in ("_swap", "_insert"):
-        monkeypatch.setattr(EncryptedSqlCatalog, verb, _counted(f"catalog {verb}", getattr(EncryptedSqlCatalog, verb), after=True))
+    """Make calls of the KMS and of SQL catalogs' databases steps, too."""
+    for name in KMS_CALLS:
+        failure = KmsError(f"{name}: failed on purpose")
+        monkeypatch.setattr(AwsKeyManagementClient, name, _counted(f"kms {name}", getattr(AwsKeyManagementClient, name), failure))
+    lost = OperationalError("the connection was lost on purpose", None, RuntimeError())
+    monkeypatch.setattr(Session, "execute", _counted("catalog query", Session.execute, lost))
+    monkeypatch.setattr(Session, "commit", _counted("catalog commit", Session.commit, lost, and_after=True))
 
 
-def _counted(name: str, call: Callable[..., Any], after: bool) -> Callable[..., Any]:
+def _counted(name: str, call: Callable[..., Any], failure: Exception, and_after: bool = False) -> Callable[..., Any]:
     def counted(*arguments: Any, **named: Any) -> Any:
-        _life[0].step(name)
-        result = call(*arguments, **named)
-        if after:
-            _life[0].step(f"after {name}")
+        life = _life[0]
+        result = life.take(name, lambda: call(*arguments, **named), failure)
+        if and_after and life.fails is None:
+            life.step(f"after {name}")
         return result
 
     return counted
@@ -95,8 +146,8 @@ class MortalFileIO(PyArrowFileIO):
         return file if _life[0] is _immortal else _MortalFile(file)  # type: ignore[return-value]
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        _life[0].step(f"delete {location}")
-        super().delete(location)
+        name = f"delete {location}"
+        _life[0].take(name, lambda: PyArrowFileIO.delete(self, location), OSError(f"{name}: failed on purpose"))
 
 
 class _MortalFile(OutputFile):
@@ -114,8 +165,9 @@ class _MortalFile(OutputFile):
         return self._inner.to_input_file()
 
     def create(self, overwrite: bool = False) -> Any:
-        _life[0].step(f"create {self.location}")
-        return _MortalStream(self._inner.create(overwrite=overwrite), self.location)
+        name = f"create {self.location}"
+        stream = _life[0].take(name, lambda: self._inner.create(overwrite=overwrite), OSError(f"{name}: failed on purpose"))
+        return _MortalStream(stream, self.location)
 
 
 class _MortalStream:
@@ -124,11 +176,13 @@ class _MortalStream:
         self._location = location
 
     def write(self, data: bytes) -> int:
-        if _life[0].is_end(f"write {self._location}"):
+        name = f"write {self._location}"
+        return _life[0].take(name, lambda: int(self._inner.write(data)), OSError(f"{name}: failed on purpose"), lambda: self._half(data))
+
+    def _half(self, data: bytes) -> None:
+        if not self._inner.closed:
             self._inner.write(bytes(data)[: len(data) // 2])
             self._inner.close()
-            raise Killed(self._location)
-        return int(self._inner.write(data))
 
     def tell(self) -> int:
         return int(self._inner.tell())
@@ -142,8 +196,8 @@ class _MortalStream:
 
     def close(self) -> None:
         if not self._inner.closed:
-            self._inner.close()
-        _life[0].step(f"close {self._location}")
+            name = f"close {self._location}"
+            _life[0].take(name, self._inner.close, OSError(f"{name}: failed on purpose"), self._inner.close)
 
     def __enter__(self) -> _MortalStream:
         return self

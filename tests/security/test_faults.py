@@ -1,0 +1,170 @@
+"""Every operation, interrupted at each step of what it does to storage, database and KMS: no committed row is lost and none comes twice.
+
+A dry pass counts the steps. Then the same operation runs from the same state once for each step and each kind of fault:
+
+    kill -9    the process ends there
+    before     the step raises and has not taken effect
+    after      the step has taken effect, and raises all the same
+
+Afterwards a client that remembers nothing reads every snapshot: the tables are as before or as after the operation, nothing between. A run
+again ends as one that nothing stopped, rows can be appended, and no file holds plaintext. Most of it runs in the campaign; the steps around
+each commit and a few others run always.
+"""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from tests.support.aws import AwsServer
+from tests.support.fault_operations import OPERATIONS, Operation
+from tests.support.fault_scene import BucketStorage, FolderStorage, Scene
+from tests.support.forking import fork_to, wait_for
+from tests.support.key_tables import rows
+from tests.support.kill_points import dying_at, failing_at, mortal
+from tests.support.postgres import PostgresServer
+
+Fault = Literal["kill -9", "before", "after"]
+FAULTS: tuple[Fault, ...] = ("kill -9", "before", "after")
+HAS_AN_EFFECT = ("create", "write", "close", "delete", "kms", "catalog commit")
+
+each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+each_fault = pytest.mark.parametrize("fault", FAULTS)
+
+pytestmark = pytest.mark.slow
+
+
+class Trial:
+    """One operation in one scene: what is there before it and after it, and how many steps it takes."""
+
+    def __init__(self, scene: Scene, operation: Operation) -> None:
+        self.scene, self.operation = scene, operation
+        operation.prepare(scene)
+        scene.save()
+        self.before = scene.view() if operation.readable or operation.name == "purge" else None
+        with dying_at(None) as life:
+            operation.run(scene)
+        self.steps = life.steps
+        self.after = scene.view()
+
+    def strike(self, number: int, fault: Fault) -> bool:
+        """Run the operation with a fault at a step, and check what it leaves; whether the fault struck."""
+        self.scene.restore()
+        finished = self._killed(number) if fault == "kill -9" else self._failed(number, fault)
+        where = f"{self.operation.name}, {fault} at step {number} of {len(self.steps)}: {self.steps[number - 1]}"
+        self._check_left(finished, where)
+        if self.operation.again:
+            self.operation.run(self.scene)
+            assert self.scene.view() == self.after, where
+        if not self.operation.plaintext or self.operation.again:
+            assert self.scene.plaintext() == [], where
+        if number % 4 == 1 and self.operation.name != "purge":
+            self._check_append(where)
+        return not finished
+
+    def _killed(self, number: int) -> bool:
+        def run() -> bool:
+            with dying_at(number, for_good=True):
+                self.operation.run(self.scene)
+            return True
+
+        code = wait_for(fork_to(run, seconds=120))
+        assert code in (0, -signal.SIGKILL)
+        return code == 0
+
+    def _failed(self, number: int, when: Literal["before", "after"]) -> bool:
+        with failing_at(number, when):
+            try:
+                self.operation.run(self.scene)
+            except Exception:  # noqa: BLE001  which error a caller sees is not what is asked here
+                return False
+        return True
+
+    def _check_left(self, finished: bool, where: str) -> None:
+        if self.operation.readable:
+            left = self.scene.view()
+            assert left == self.after if finished else left in (self.before, self.after), where
+
+    def _check_append(self, where: str) -> None:
+        table = self.scene.table()
+        table.append(rows(9000))
+        assert table.scan("id >= 9000").count() == 20, where
+        present = dict(rows_by_table(self.scene.view()))
+        assert len([each for each in present["db.t"] if each[0] < 9000]) in self._lengths(), where
+
+    def _lengths(self) -> set[int]:
+        views = [view for view in (self.before, self.after) if view is not None]
+        return {len(view["db.t"]["refs"]["main"]) for view in views}
+
+
+def rows_by_table(view: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The rows of each table's main branch."""
+    return ((name, table["refs"].get("main", ())) for name, table in view.items())
+
+
+def around_commits(steps: list[str]) -> list[int]:
+    """The numbers of the steps that are always tried: the last commit, the moment after it, and one long before."""
+    commit = max(number for number, step in enumerate(steps, 1) if step == "catalog commit")
+    return sorted({commit, commit + 1, 1 + len(steps) // 3})
+
+
+def struck(trial: Trial, fault: Fault, numbers: Iterable[int]) -> int:
+    """Try the steps; how many of the faults struck. A fault after a step without an effect is that before it."""
+    return sum(trial.strike(number, fault) for number in numbers if fault != "after" or trial.steps[number - 1].startswith(HAS_AN_EFFECT))
+
+
+@pytest.fixture
+def local(unwatched_warehouse: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    mortal(monkeypatch)
+    return Scene(FolderStorage(unwatched_warehouse), f"sqlite:///{unwatched_warehouse}/catalog.db", aws)
+
+
+@each_operation
+def test_a_fault_near_a_commit_leaves_the_table_as_before_or_as_after(local: Scene, operation: Operation) -> None:
+    trial = Trial(local, operation)
+    numbers = around_commits(trial.steps)
+    assert sum(struck(trial, fault, numbers) for fault in FAULTS) >= 3
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(7200)
+@each_fault
+@each_operation
+def test_a_fault_at_any_step_leaves_the_table_as_before_or_as_after(
+    local: Scene, operation: Operation, fault: Fault, record_property: Any
+) -> None:
+    trial = Trial(local, operation)
+    count = struck(trial, fault, range(1, len(trial.steps) + 1))
+    record_property("faults", count)
+    assert count >= 2
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(7200)
+@each_fault
+@each_operation
+def test_so_it_is_on_postgresql(
+    unwatched_warehouse: Path, aws: AwsServer, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch, operation: Operation, fault: Fault
+) -> None:
+    mortal(monkeypatch)
+    trial = Trial(Scene(FolderStorage(unwatched_warehouse), postgres.new_database(), aws), operation)
+    assert struck(trial, fault, around_commits(trial.steps)) >= 1
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("fault", ["before", "after"])
+@each_operation
+def test_so_it_is_on_s3(
+    unwatched_warehouse: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch, operation: Operation, fault: Fault
+) -> None:
+    """Only within this process: Arrow's client of S3 does not live through a fork."""
+    mortal(monkeypatch)
+    bucket = BucketStorage(aws, f"faults-{uuid.uuid4().hex[:12]}")
+    trial = Trial(Scene(bucket, f"sqlite:///{unwatched_warehouse}/catalog.db", aws), operation)
+    assert struck(trial, fault, range(1, len(trial.steps) + 1, 3)) >= 1
