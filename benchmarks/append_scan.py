@@ -25,8 +25,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import load_catalog as load_plain_catalog
 
+from tablecrypt import load_catalog
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 
@@ -86,13 +88,13 @@ def _sides(folder: Path) -> tuple[Side, Side]:
     ours = load_catalog(
         "ours",
         **{
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+            "type": "tablecrypt",
             "uri": f"sqlite:///{folder}/ours.db",
             "warehouse": f"file://{folder}/ours",
             **KMS,
         },
     )
-    plain = load_catalog("plain", type="sql", uri=f"sqlite:///{folder}/plain.db", warehouse=f"file://{folder}/plain")
+    plain = load_plain_catalog("plain", type="sql", uri=f"sqlite:///{folder}/plain.db", warehouse=f"file://{folder}/plain")
     for catalog in (ours, plain):
         catalog.create_namespace("db")
     return Side("tablecrypt, encrypted v3", ours, {"encryption.key-id": KEY_ID}), Side("PyIceberg, plain v2", plain, {})

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from pyiceberg.catalog import load_catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
+from tablecrypt import load_catalog
 from tablecrypt.kms.key_file import create_key_file
 from tablecrypt.maintenance import audit
 from tablecrypt.maintenance.audit.heads import THREADS
@@ -41,7 +41,7 @@ def make_table(folder: Path, files: int) -> Table:
     catalog = load_catalog(
         "bench",
         **{
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+            "type": "tablecrypt",
             "uri": f"sqlite:///{folder}/catalog.db",
             "warehouse": f"file://{folder}/warehouse",
             "encryption.kms-type": "local",

@@ -19,11 +19,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog import load_catalog
 from pyiceberg.io import InputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
+from tablecrypt import load_catalog
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.metadata_file import read_metadata_file, write_metadata_file
 
@@ -88,7 +88,7 @@ def main() -> None:
         catalog = load_catalog(
             "commits",
             **{
-                "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+                "type": "tablecrypt",
                 "py-io-impl": f"{__name__}.CountingFileIO",
                 "uri": f"sqlite:///{folder}/catalog.db",
                 "warehouse": f"file://{folder}/warehouse",

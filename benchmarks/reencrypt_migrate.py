@@ -21,9 +21,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
 
+from tablecrypt import load_catalog
 from tablecrypt.kms.key_file import create_key_file
 from tablecrypt.maintenance import migrate, reencrypt
 
@@ -145,7 +146,7 @@ def _catalog(folder: Path) -> Catalog:
     return load_catalog(
         "ours",
         **{
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+            "type": "tablecrypt",
             "uri": f"sqlite:///{folder}/catalog.db",
             "warehouse": f"file://{folder}/warehouse",
             "encryption.kms-type": "local",

@@ -37,9 +37,9 @@ from typing import TYPE_CHECKING, Any, Final
 ROOT: Final = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "catalog")]
 
-from pyiceberg.catalog import load_catalog  # noqa: E402  the paths above come first
 
-import tablecrypt.spark as tcs  # noqa: E402
+import tablecrypt.spark as tcs  # noqa: E402  the paths above come first
+from tablecrypt import load_catalog  # noqa: E402
 from tests.support.aws import CREDENTIALS, REGION, AwsServer  # noqa: E402
 from tests.support.java_judge import start_session  # noqa: E402
 from tests.support.java_version import java_problem  # noqa: E402
@@ -225,7 +225,7 @@ def main() -> None:
         folder = Path(name)
         spark = _session(folder, server, options.tasks, options.setting)
         properties = {
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+            "type": "tablecrypt",
             "uri": f"sqlite:///{folder}/catalog.db",
             "warehouse": f"file://{folder}/ours",
             **server.kms_properties,

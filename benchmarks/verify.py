@@ -29,8 +29,9 @@ from typing import Final, TypeVar
 import numpy as np
 import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 
+from tablecrypt import load_catalog
 from tablecrypt.kms.key_file import create_key_file
 from tablecrypt.maintenance import verify
 
@@ -50,7 +51,7 @@ def catalog_in(folder: Path) -> Catalog:
     return load_catalog(
         "bench",
         **{
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+            "type": "tablecrypt",
             "uri": f"sqlite:///{folder}/catalog.db",
             "warehouse": f"file://{folder}/warehouse",
             "encryption.kms-type": "local",

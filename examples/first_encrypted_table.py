@@ -21,7 +21,8 @@ from typing import Any
 import boto3
 import pyarrow as pa
 from moto.server import ThreadedMotoServer
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import load_catalog as load_plain_catalog
 from pyiceberg.table import Table
 from rich import box
 from rich.console import Console
@@ -29,6 +30,8 @@ from rich.syntax import Syntax
 from rich.table import Table as Grid
 from rich.text import Text
 from rich.tree import Tree
+
+from tablecrypt import load_catalog
 
 DEMO = Path("demo").absolute()
 CANARY = "c4nary-plaintext-must-not-appear"
@@ -39,7 +42,7 @@ def use_a_table(orders: pa.Table, kms_endpoint: str) -> tuple[Catalog, Table, pa
     catalog = load_catalog(
         "demo",
         **{
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+            "type": "tablecrypt",
             "uri": f"sqlite:///{DEMO}/catalog.db",
             "warehouse": f"file://{DEMO}/warehouse",
             "encryption.kms-type": "aws",
@@ -147,7 +150,7 @@ def search_for_the_canary(catalog: Catalog) -> Grid:
     encrypted.append(ORDERS)
     grid = grid_of("where", "files searched", "files that hold it")
     with tempfile.TemporaryDirectory() as elsewhere:
-        plain = load_catalog("plain", type="sql", uri=f"sqlite:///{elsewhere}/catalog.db", warehouse=f"file://{elsewhere}")
+        plain = load_plain_catalog("plain", type="sql", uri=f"sqlite:///{elsewhere}/catalog.db", warehouse=f"file://{elsewhere}")
         plain.create_namespace("db")
         plain.create_table("db.search", ORDERS.schema, properties=uncompressed).append(ORDERS)
         for name, folder in ((f"{DEMO.name}/, every file", DEMO), ("the same rows, by plain PyIceberg", Path(elsewhere))):
@@ -189,7 +192,7 @@ def kms_calls(catalog: Catalog, table: Table) -> Grid:
 
 
 def what_plain_pyiceberg_says() -> Text:
-    plain = load_catalog("demo", type="sql", uri=f"sqlite:///{DEMO}/catalog.db")
+    plain = load_plain_catalog("demo", type="sql", uri=f"sqlite:///{DEMO}/catalog.db")
     try:
         rows = plain.load_table("db.orders").scan().to_arrow()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what a plain client shows

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import boto3
 from moto.server import ThreadedMotoServer
-from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType
 from pyspark.sql import DataFrame, SparkSession
 
 import tablecrypt.spark as tcs
+from tablecrypt import load_catalog
 from tablecrypt.errors import ConfigurationError
 
 DEMO = Path("demo/spark").absolute()
@@ -41,7 +41,7 @@ SCHEMA = Schema(
 
 def use_a_table(spark: SparkSession, orders: DataFrame, kms_endpoint: str) -> DataFrame:
     properties = {  # or leave them to .pyiceberg.yaml, under the catalog's name
-        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+        "type": "tablecrypt",
         "uri": f"sqlite:///{DEMO}/catalog.db",
         "warehouse": f"file://{DEMO}/warehouse",
         "encryption.kms-type": "aws",

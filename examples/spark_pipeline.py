@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyiceberg.catalog import load_catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -35,6 +34,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_first_table import CANARY, REGION, running_kms, running_spark
 
 import tablecrypt.spark as tcs
+from tablecrypt import load_catalog
 from tablecrypt.errors import ConfigurationError
 
 DEMO = Path("demo/pipeline").absolute()
@@ -200,7 +200,7 @@ def main() -> None:
     (RAW / "live").mkdir(parents=True)
     with running_kms() as kms_endpoint, running_spark() as spark:
         properties = {
-            "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+            "type": "tablecrypt",
             "uri": f"sqlite:///{DEMO}/catalog.db",
             "warehouse": f"file://{DEMO}/warehouse",
             "encryption.kms-type": "aws",

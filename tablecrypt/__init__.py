@@ -1,15 +1,39 @@
 """Encrypted Apache Iceberg tables from Python.
 
-Most users need nothing from this package but a catalog property: see `tablecrypt_catalog`. Here are the parts for those who work
-without one:
+load_catalog(name, …)    a PyIceberg catalog whose tables are encrypted; most users need nothing else
+is_encrypted(table)      whether a table that a catalog returned is encrypted
 
-    load_kms(properties)     a client of the key management service that the properties name
-    EncryptionManager        the key hierarchy of one table
-    errors                   every error a caller can meet
+load_kms(properties)     a client of the key management service that the properties name
+EncryptionManager        the key hierarchy of one table, without a catalog
+errors                   every error a caller can meet
 """
 
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+from tablecrypt import errors
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import load_kms
 
-__all__ = ["EncryptionManager", "KeyManagementClient", "load_kms"]
+if TYPE_CHECKING:
+    from tablecrypt.table.encrypted_table import EncryptedTable as EncryptedTable
+    from tablecrypt.table.encrypted_table import is_encrypted as is_encrypted
+    from tablecrypt_catalog.configuration import load_catalog as load_catalog
+
+__version__ = version("tablecrypt")
+__all__ = ["EncryptedTable", "EncryptionManager", "KeyManagementClient", "errors", "is_encrypted", "load_catalog", "load_kms"]
+
+# What lies in the upper layers is imported when it is asked for: the lower ones are used without it.
+_ON_DEMAND: Final = {
+    "EncryptedTable": "tablecrypt.table.encrypted_table",
+    "is_encrypted": "tablecrypt.table.encrypted_table",
+    "load_catalog": "tablecrypt_catalog.configuration",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ON_DEMAND[name]), name)

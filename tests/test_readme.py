@@ -10,9 +10,10 @@ from typing import Final
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import load_catalog
+import strictyaml
 
 import tablecrypt_catalog
+from tablecrypt import load_catalog
 from tablecrypt.cli.main import run
 from tablecrypt.kms.factory import load_kms
 from tests.support.plaintext import FolderStore, findings
@@ -68,6 +69,32 @@ def test_the_example_has_no_more_lines_than_promised() -> None:
     statements = PYTHON[0].partition("\n\n")[2].strip().splitlines()
 
     assert len(statements) <= 10
+
+
+@pytest.mark.parametrize("document", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda path: path.name)
+def test_every_catalog_configuration_is_one_that_pyiceberg_refuses(document: Path) -> None:
+    for block in re.findall(r"```yaml\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL):
+        configured = strictyaml.load(block.replace("#", " #")).data
+        assert [catalog["type"] for catalog in configured.get("catalog", {}).values()] == ["tablecrypt"] * len(
+            configured.get("catalog", {})
+        )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [README, *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.py")))],
+    ids=lambda text: text[:30],
+)
+def test_every_program_that_users_copy_loads_its_catalog_so_that_a_slip_is_refused(program: str) -> None:
+    assert '"type": "tablecrypt"' in program
+    assert '"py-catalog-impl"' not in program
+    assert "from tablecrypt import load_catalog" in program
+
+
+def test_the_configuration_file_of_the_readme_is_the_catalog_of_its_code() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+
+    assert strictyaml.load(block).data["catalog"]["prod"] == _catalog_properties()
 
 
 def test_the_make_targets_exist() -> None:

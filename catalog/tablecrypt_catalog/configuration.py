@@ -1,37 +1,115 @@
-"""Loading an encrypting catalog that .pyiceberg.yaml or environment variables describe.
+"""Loading an encrypting catalog from arguments, environment variables and .pyiceberg.yaml.
 
-PyIceberg looks for py-catalog-impl only among the arguments of its load_catalog. From a configuration file it takes the other properties
-and makes one of its own catalogs of them: it would write encryption.key-id into a table's properties, and the rows in plaintext.
+    catalog:
+      prod:
+        type: tablecrypt                      PyIceberg's own load_catalog knows no such type and raises ValueError
+        uri: sqlite:///catalog.db             says which catalog it is: sqlite, postgresql → SQL, http → REST, thrift → Hive
+        py-catalog-impl: package.module.Class where the uri does not: Glue, in-memory, a class of the user's own
+
+The type is there to fail closed. PyIceberg takes py-catalog-impl only from the arguments of its load_catalog. From a file or the
+environment it takes the other properties and makes one of its own catalogs of them, which would write encryption.key-id into a table's
+properties and the rows in plaintext. It refuses a type that it does not know, so a program with the wrong load_catalog writes nothing.
 """
 
 from __future__ import annotations
 
-from typing import cast
+import logging
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Final, cast
 
-import pyiceberg.catalog
-from pyiceberg.catalog import PY_CATALOG_IMPL, Catalog
+from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, Catalog, CatalogType, infer_catalog_type
 from pyiceberg.typedef import RecursiveDict
 from pyiceberg.utils.config import Config, merge_config
 
 from tablecrypt.errors import ConfigurationError
 
+logger = logging.getLogger(__name__)
+
+TABLECRYPT: Final = "tablecrypt"
+"""The value of `type` for every encrypting catalog."""
+
+_BY_TYPE: Final[Mapping[CatalogType, str]] = {
+    CatalogType.SQL: "tablecrypt_catalog.EncryptedSqlCatalog",
+    CatalogType.REST: "tablecrypt_catalog.EncryptedRestCatalog",
+    CatalogType.HIVE: "tablecrypt_catalog.EncryptedHiveCatalog",
+}
+
 
 def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
-    """Load a catalog as PyIceberg's load_catalog does, with py-catalog-impl from wherever it is configured.
+    """Load an encrypting catalog.
 
     Args:
         name: the catalog's name in the configuration; by default that of default-catalog.
         properties: used before those of the environment, and these before those of the file.
 
     Raises:
-        ConfigurationError: no py-catalog-impl is configured for it.
+        ConfigurationError: the catalog's type is not tablecrypt, nothing says which catalog it is, or its class cannot be used.
     """
     config = Config()
     name = name or config.get_default_catalog_name()
-    merged = merge_config(config.get_catalog_config(name) or {}, cast(RecursiveDict, properties))
-    if not merged.get(PY_CATALOG_IMPL):
-        raise ConfigurationError(
-            f"catalog {name!r} has no {PY_CATALOG_IMPL} in its configuration, so it would not encrypt. "
-            f"Set it to one of tablecrypt_catalog's classes, or load the catalog with pyiceberg.catalog.load_catalog"
+    configured = config.get_catalog_config(name) or {}
+    merged = merge_config(configured, cast(RecursiveDict, properties))
+    class_path = _class_path(name, merged)
+    if TYPE not in merged and PY_CATALOG_IMPL in configured:
+        logger.warning(
+            "The configuration of catalog %s has no 'type: %s': with it, PyIceberg's own load_catalog would refuse the catalog. "
+            "Without it, it makes a catalog that does not encrypt",
+            name,
+            TABLECRYPT,
         )
-    return pyiceberg.catalog.load_catalog(name, **cast("dict[str, str | None]", merged))
+    own: dict[str, str] = {each: cast(str, value) for each, value in merged.items() if each != TYPE}
+    return _catalog_class(class_path)(name, **own)
+
+
+def is_configured(name: str | None, properties: Mapping[str, str]) -> bool:
+    """Whether the arguments, the environment or the file say anything of a catalog."""
+    config = Config()
+    return bool({TYPE, PY_CATALOG_IMPL} & properties.keys() or config.get_catalog_config(name or config.get_default_catalog_name()))
+
+
+def _class_path(name: str, merged: RecursiveDict) -> str:
+    """Return the path of the catalog's class.
+
+    Raises:
+        ConfigurationError: as `load_catalog`.
+    """
+    kind, class_path = merged.get(TYPE), merged.get(PY_CATALOG_IMPL)
+    if kind is not None and str(kind).lower() != TABLECRYPT:
+        raise ConfigurationError(
+            f"catalog {name!r} has 'type: {kind}', which does not encrypt: write 'type: {TABLECRYPT}' and keep its other properties, "
+            "or load it with pyiceberg.catalog.load_catalog"
+        )
+    if class_path:
+        return str(class_path)
+    if kind is None:
+        raise ConfigurationError(
+            f"catalog {name!r} has neither 'type: {TABLECRYPT}' nor {PY_CATALOG_IMPL} in its configuration, so it would not encrypt. "
+            f"Write 'type: {TABLECRYPT}', or load the catalog with pyiceberg.catalog.load_catalog"
+        )
+    try:
+        inferred = infer_catalog_type(name, merged)
+    except ValueError:
+        inferred = None
+    if inferred is None:
+        raise ConfigurationError(
+            f"the {URI} of catalog {name!r} does not say which catalog it is: name its class in {PY_CATALOG_IMPL}, "
+            "for example tablecrypt_catalog.EncryptedGlueCatalog"
+        )
+    return _BY_TYPE[inferred]
+
+
+def _catalog_class(path: str) -> type[Catalog]:
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} cannot be imported: {error}") from error
+    if not isinstance(found, type) or not issubclass(found, Catalog):
+        raise ConfigurationError(f"{PY_CATALOG_IMPL} {path!r} is not a catalog class")
+    if not hasattr(found, "as_encrypted"):
+        raise ConfigurationError(
+            f"{PY_CATALOG_IMPL} {path!r} does not encrypt: "
+            "name one of tablecrypt_catalog's classes, or one that tablecrypt_catalog.encrypted made"
+        )
+    return found

@@ -53,14 +53,14 @@ class Settings:
         return self.catalog().load_table(name)
 
     def _check_is_configured(self) -> None:
-        from pyiceberg.catalog import PY_CATALOG_IMPL
         from pyiceberg.utils.config import Config
 
-        config = Config()
-        name = self.catalog_name or config.get_default_catalog_name()
-        if PY_CATALOG_IMPL in self.properties or config.get_catalog_config(name):
+        from tablecrypt_catalog.configuration import is_configured
+
+        if is_configured(self.catalog_name, self.properties):
             return
-        chosen = f"no catalog {name!r} is configured" if self.catalog_name else "name the catalog: --catalog NAME before the verb"
+        name = self.catalog_name or Config().get_default_catalog_name()
+        chosen = f"no catalog {name!r} is configured" if self.catalog_name else "name the catalog: --catalog NAME before the command"
         raise ConfigurationError(f"{chosen}; .pyiceberg.yaml or PYICEBERG_CATALOG__{name.upper()}__… in the environment describe one")
 
     def kms_properties(self) -> Mapping[str, str]:

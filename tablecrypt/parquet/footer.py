@@ -55,8 +55,8 @@ _NOT_ACCEPTED_IN_A_TABLE: Final = (
     "its plaintext file crypto metadata was changed"
 )
 _NOT_ASKED_FOR: Final = (
-    "says that it is written with AES_GCM_CTR_V1, which leaves pages unauthenticated. Whoever can write the file can make it say so. If its "
-    'writer chose that algorithm, ask for it: FileKeys(algorithm="AES_GCM_CTR_V1")'
+    "says that it is written with AES_GCM_CTR_V1, which leaves pages unauthenticated. Whoever can write the file can make it say so. "
+    'If its writer chose that algorithm, ask for it: FileKeys(algorithm="AES_GCM_CTR_V1")'
 )
 
 

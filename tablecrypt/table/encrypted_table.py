@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.metadata import TableMetadata
@@ -18,6 +18,7 @@ from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from tablecrypt import properties as names
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.table._pyiceberg.transactions import TableSeam
@@ -44,6 +45,10 @@ class EncryptedTable(TableSeam):
             KeyIdChangedError: encryption.key-id differs or is gone.
         """
         check_properties_keep_key_id(current.properties, following.properties)
+
+    def __repr__(self) -> str:
+        """PyIceberg's description of the table, and the id of its master key."""
+        return f"{super().__repr__()},\nencrypted: {names.KEY_ID.name} {self.metadata.properties[names.KEY_ID.name]}"
 
     def transaction(self) -> EncryptedTransaction:
         """Return a transaction that stages changes and lands them in one commit."""
@@ -176,3 +181,8 @@ class EncryptedMaintenance(MaintenanceTable):
     def expire_snapshots(self) -> ExpireSnapshots:
         """Remove snapshots from the metadata, and the keys that only they needed."""
         return EncryptedExpireSnapshots(transaction=EncryptedTransaction(self.tbl, autocommit=True))
+
+
+def is_encrypted(table: Table) -> bool:
+    """Whether everything that is written through this table object is encrypted."""
+    return isinstance(table, EncryptedTable)

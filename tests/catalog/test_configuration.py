@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from strictyaml import as_document
 
+import tablecrypt
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, load_catalog
@@ -53,6 +55,11 @@ def configure(home: Path, catalogs: Mapping[str, Mapping[str, str]], **more: str
 def set_variables(monkeypatch: pytest.MonkeyPatch, properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name.replace('.', '__').replace('-', '_').upper()}", value)
+
+
+def fails_closed(sql: Mapping[str, str]) -> dict[str, str]:
+    """The form that PyIceberg refuses: a type that it does not know in place of a class that it overlooks."""
+    return {"type": "tablecrypt", **{name: value for name, value in sql.items() if name != "py-catalog-impl"}}
 
 
 def rows_after_an_append(catalog: Catalog) -> int:
@@ -119,10 +126,85 @@ def test_several_encrypting_catalogs_live_in_one_file(home: Path, sql: dict[str,
 
 
 def test_a_catalog_that_would_not_encrypt_is_refused(home: Path, sql: dict[str, str]) -> None:
-    configure(home, {"prod": {name: value for name, value in sql.items() if name != "py-catalog-impl"}})
+    without_class = {name: value for name, value in sql.items() if name != "py-catalog-impl"}
+    configure(home, {"prod": without_class, "plain": {**without_class, "type": "sql"}})
     for name in ("prod", "unknown"):
-        with pytest.raises(ConfigurationError, match=f"'{name}' has no py-catalog-impl"):
+        with pytest.raises(ConfigurationError, match=f"'{name}' has neither 'type: tablecrypt' nor py-catalog-impl"):
             load_catalog(name)
+    with pytest.raises(ConfigurationError, match="'type: sql', which does not encrypt"):
+        load_catalog("plain")
+    for plain_class in ("pyiceberg.catalog.sql.SqlCatalog", "pathlib.Path", "no.such.Class", "Nothing"):
+        with pytest.raises(ConfigurationError, match="py-catalog-impl"):
+            load_catalog("prod", **{"py-catalog-impl": plain_class})
+
+
+@pytest.mark.parametrize(
+    ("uri", "implementation"),
+    [("sqlite:///{}/catalog.db", "EncryptedSqlCatalog"), ("thrift://localhost:1", "EncryptedHiveCatalog")],
+)
+def test_the_uri_says_which_encrypting_catalog_it_is(home: Path, sql: dict[str, str], uri: str, implementation: str) -> None:
+    configure(home, {"prod": {**fails_closed(sql), "uri": uri.format(home)}})
+    catalog = load_catalog("prod")
+    assert type(catalog).__name__ == implementation
+    assert "type" not in catalog.properties
+
+
+def test_a_uri_that_does_not_say_which_catalog_it_is_needs_a_class(home: Path, sql: dict[str, str], aws: AwsServer) -> None:
+    without_uri = {name: value for name, value in fails_closed(sql).items() if name != "uri"}
+    configure(home, {"prod": without_uri, "odd": {**without_uri, "uri": "ftp://server"}})
+    for name in ("prod", "odd"):
+        with pytest.raises(ConfigurationError, match="name its class in py-catalog-impl"):
+            load_catalog(name)
+    glue = load_catalog("prod", **{"py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog", "glue.endpoint": aws.endpoint})
+    assert type(glue) is EncryptedGlueCatalog
+
+
+@pytest.mark.parametrize("by", ["file", "environment"])
+def test_what_is_configured_to_fail_closed_encrypts_here_and_is_refused_by_pyiceberg(
+    home: Path, monkeypatch: pytest.MonkeyPatch, sql: dict[str, str], by: str
+) -> None:
+    if by == "file":
+        configure(home, {"prod": fails_closed(sql)})
+    else:
+        set_variables(monkeypatch, fails_closed(sql))
+    catalog = load_catalog("prod")
+    assert isinstance(catalog, EncryptedSqlCatalog)
+    assert rows_after_an_append(catalog) == 2
+    files = set(home.rglob("*"))
+
+    for program in (
+        "from pyiceberg.catalog import load_catalog; load_catalog('prod')",
+        "from pyiceberg.catalog import load_catalog; load_catalog('prod', uri='sqlite:///other.db')",
+        "from pyiceberg.catalog import load_catalog; load_catalog('prod', **{'py-catalog-impl': 'pyiceberg.catalog.sql.SqlCatalog'})",
+        "from pyiceberg.cli.console import run; run(['--catalog', 'prod', 'create', 'namespace', 'stray'], standalone_mode=False)",
+    ):
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=os.environ)
+        assert "not a valid CatalogType" in run.stderr + run.stdout or "Must not set both" in run.stderr
+    assert set(home.rglob("*")) == files
+    assert catalog.list_namespaces() == [("db",)]
+
+
+def test_a_class_without_the_type_still_loads_and_says_what_is_missing(
+    home: Path, sql: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    configure(home, {"prod": sql})
+    assert isinstance(load_catalog("prod"), EncryptedSqlCatalog)
+    assert "has no 'type: tablecrypt'" in caplog.text
+    caplog.clear()
+    load_catalog("elsewhere", **sql)
+    assert "type: tablecrypt" not in caplog.text
+
+
+def test_the_package_offers_what_most_users_need(home: Path, sql: dict[str, str]) -> None:
+    catalog = tablecrypt.load_catalog("prod", **fails_closed(sql))
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
+    plain = catalog.create_table("db.plain", ROWS.schema)
+    assert isinstance(table, tablecrypt.EncryptedTable)
+    assert (tablecrypt.is_encrypted(table), tablecrypt.is_encrypted(plain)) == (True, False)
+    assert f"encrypted: encryption.key-id {MASTER_KEY}" in repr(table)
+    assert "encrypted" not in repr(plain)
+    assert tablecrypt.__version__ == importlib.metadata.version("tablecrypt")
 
 
 def test_pyicebergs_own_load_catalog_takes_no_class_from_the_file(home: Path, sql: dict[str, str]) -> None:

@@ -141,7 +141,7 @@ def test_a_catalog_that_would_not_encrypt_is_refused(monkeypatch: pytest.MonkeyP
     [
         (("--catalog", "nowhere", "audit"), "no catalog 'nowhere' is configured"),
         (("audit",), "name the catalog: --catalog NAME"),
-        (("--property", "py-catalog-impl=nowhere.Catalog", "audit", "db.t"), "cannot be loaded"),
+        (("--property", "py-catalog-impl=nowhere.Catalog", "audit", "db.t"), "cannot be imported"),
         (("--catalog", "nowhere", "verify", "orders"), "write namespace.name"),
     ],
 )
