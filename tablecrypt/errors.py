@@ -11,6 +11,7 @@
     │   ├── KmsAccessDeniedError
     │   └── KmsUnavailableError
     ├── FormatError              the bytes are not of the format they should be of, or of one we do not read
+    ├── DeletionRefusedError     a file that is not the table's own, as far as can be told, was to be deleted or written over
     ├── PurgeIncompleteError     files of a table could not be deleted: purging it again continues
     ├── ConfigurationError       a property or an argument cannot be used as given
     └── MissingExtraError        an optional package is not installed; the message names the pip extra
@@ -94,6 +95,25 @@ class KmsUnavailableError(KmsError):
 
 class FormatError(TablecryptError):
     """The bytes are not of the format they should be of, or of a version that this library does not read."""
+
+
+class DeletionRefusedError(TablecryptError, PermissionError):
+    """A file that something in storage calls the table's was not deleted or written over, since it lies or is named as none of it does.
+
+    It is a PermissionError too, so that code which goes on where a store refuses a deletion goes on here.
+
+    Attributes:
+        location: the file.
+        what: why not.
+    """
+
+    def __init__(self, location: str, what: str) -> None:
+        super().__init__(location, what)
+        self.location = location
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.location} is not deleted or written over: it {self.what}"
 
 
 class PurgeIncompleteError(TablecryptError):

@@ -8,6 +8,7 @@ in force: what is exchanged is only the metadata that it swaps in.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, cast
 
@@ -27,11 +28,12 @@ from tablecrypt.table._pyiceberg.metastore import MetastoreCatalogSeam
 from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.plain_tables import plain_tables_opened
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import UpgradeToVersion3Update
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.pins import TrustedTable, moved_refs, sighting
-from tablecrypt_catalog.purge import purge
+from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     as_encrypted,
     creation_properties,
@@ -66,6 +68,11 @@ class EncryptionMixin(MetastoreCatalogSeam):
         """Register a table that exists already, encrypted or not, by its metadata file."""
         question = self.client_pins.ask(identifier)
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), question.answered)  # type: ignore[safe-super]
+
+    def load_unencrypted(self, identifier: str | Identifier) -> Table:
+        """Load a table for audit or migration: as `load_table`, but also one that has encryption.key-id and is not encrypted."""
+        with plain_tables_opened():
+            return self.load_table(identifier)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; its pin goes with it."""
@@ -117,23 +124,41 @@ class EncryptionMixin(MetastoreCatalogSeam):
         return EncryptedCreateTransaction(staged)
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop a table and delete its files, of an encrypted table also those of expired snapshots.
+        """Drop a table and delete its files, of an encrypted table also those of expired snapshots: see `purge_files`.
 
         Raises:
+            ConfigurationError: the table is encrypted, and no pin says where it lies.
             PurgeIncompleteError: files could not be deleted; purging again continues.
             CommitFailedException: someone committed to the table meanwhile; purging again deletes those files too.
         """
+        self.purge_files(identifier)
+
+    def purge_files(self, identifier: str | Identifier, delete_below: Sequence[str] = (), skip_unreadable: bool = False) -> Purged:
+        """Drop a table and delete its files, as `purge_table`, and tell what stays.
+
+        Args:
+            identifier: the table.
+            delete_below: folders in which an encrypted table's files may be deleted, beside those that pinned metadata names.
+            skip_unreadable: whether to leave older metadata that cannot be read, or is another table's, with all that it alone names.
+
+        Returns:
+            What became of the files. Of a table that is not encrypted the catalog deletes them, and nothing is told.
+
+        Raises:
+            ConfigurationError, PurgeIncompleteError, CommitFailedException: as `purge_table`, `delete_below` considered.
+        """
+        name = ".".join(Catalog.identifier_to_tuple(identifier))
         try:
             table = self.load_table(identifier)
         except FileNotFoundError as error:
             # A purge deletes the current metadata last: the one before this ended there.
             logger.warning("%s has no metadata any more and is only dropped: %s", identifier, error)
             self.drop_table(identifier)
-            return
+            return Purged(name)
         if not isinstance(table, EncryptedTable):
             super().purge_table(identifier)
-            return
-        purge(table, lambda: self.drop_table(identifier))
+            return Purged(name)
+        return purge(table, lambda: self.drop_table(identifier), delete_below, skip_unreadable)
 
     def drop_table(self, identifier: str | Identifier) -> None:
         """Drop a table, and forget its pin."""

@@ -7,13 +7,16 @@ deleted only when the level below is gone:
 
 Until the last step the catalog still finds the table, so a purge that failed is finished by another one: what is missing then was deleted
 before, together with all that it named. The files of expired snapshots are found through the older metadata that listed them.
+
+What is deleted, files/deletion.py decides: what lies outside the table's folders, such as what add_files took in, stays and is listed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeVar, cast
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
@@ -21,49 +24,90 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.errors import PurgeIncompleteError, TamperedFileError
+from tablecrypt.errors import (
+    AuthenticationError,
+    FormatError,
+    KeyIdChangedError,
+    KeyNotFoundError,
+    PlaintextRefusedError,
+    PurgeIncompleteError,
+    TamperedFileError,
+)
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.metadata_file import read_metadata_file
+from tablecrypt.table.metadata_file import read_named_metadata_file
+from tablecrypt.table.table_file_io import deleting_io
 
 logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
 B = TypeVar("B")
 
+_SKIP: Final = "purge_files(…, skip_unreadable=True) leaves it, with all that it alone names, and lists it"
 
-def purge(table: EncryptedTable, drop: Callable[[], None]) -> None:
+
+@dataclass(frozen=True)
+class Purged:
+    """What a purge of an encrypted table deleted, and what it left.
+
+    Attributes:
+        table: the table's name.
+        deleted: how many files are gone, those of an interrupted purge not counted.
+        refused: files that the table's metadata names and that stay, because they need not be the table's; with the reason.
+        skipped: older metadata files that cannot be read or are another table's, with the problem. They stay, and so does what they alone
+            name.
+    """
+
+    table: str
+    deleted: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def purge(table: EncryptedTable, drop: Callable[[], None], delete_below: Sequence[str] = (), skip_unreadable: bool = False) -> Purged:
     """Delete a table's files, then drop it.
 
     Args:
         table: the table as the catalog has it now.
         drop: makes the catalog forget the table.
+        delete_below: folders in which the table's files may be deleted, beside those that pinned metadata names.
+        skip_unreadable: whether to leave older metadata that cannot be read, or is another table's, with all that it alone names.
 
     Raises:
+        ConfigurationError: neither a pin nor `delete_below` says where the table lies; nothing was deleted.
         PurgeIncompleteError: files could not be deleted; the table is still in the catalog, and purging it again continues.
         CommitFailedException: someone committed to the table meanwhile; purging it again deletes those files too.
         TamperedFileError, KeyNotFoundError, KmsError: the table's files cannot be listed; nothing was deleted.
     """
-    name, io = ".".join(table.name()), cast(EncryptingFileIO, table.io)
-    older = _older_metadata(table)
-    snapshots = _snapshots([*older.values(), table.metadata])
-    lists = _parallel(lambda each: _manifests(each, io), snapshots)
-    manifests = {manifest.manifest_path: manifest for listed in lists for manifest in listed}
-    data_files = {path for paths in _parallel(lambda each: _paths(each, io), manifests.values()) for path in paths}
-    _delete(name, io, data_files)
-    _delete(name, io, manifests)
-    _delete(name, io, {*(snapshot.manifest_list for snapshot in snapshots), *_statistics(table.metadata)})
-    _delete_in_order(name, io, older)
+    name, io = ".".join(table.name()), deleting_io(table, delete_below)
+    older, skipped = _older_metadata(table, skip_unreadable)
+    deletion = _Deletion(name, io)
+    named = _Named()
+    named.look_into(_snapshots([table.metadata]), io)
+    expired = [each for each in _snapshots(older.values()) if each.manifest_list not in named.lists]
+    named.look_into(expired, io, skipped if skip_unreadable else None)
+    deletion.delete(named.data_files)
+    deletion.delete(named.manifests)
+    deletion.delete({*named.lists, *_statistics(table.metadata)})
+    deletion.delete_in_order(older)
     _check_unchanged(table)
-    _delete_in_order(name, io, [table.metadata_location])
+    deletion.delete_in_order([table.metadata_location])
     drop()
+    for location, reason in {**deletion.refused, **skipped}.items():
+        logger.warning("%s was purged, but %s stays: %s", name, location, reason)
+    return Purged(name, deletion.deleted, deletion.refused, skipped)
 
 
-def _older_metadata(table: EncryptedTable) -> dict[str, TableMetadata]:
-    """Every older metadata file that is still there, oldest first. Each names only so many before it, so their logs are followed."""
+def _older_metadata(table: EncryptedTable, skip_unreadable: bool) -> tuple[dict[str, TableMetadata], dict[str, str]]:
+    """Every older metadata file that is still there, oldest first; and those that were skipped, with the problem.
+
+    Each names only so many before it, so their logs are followed.
+    """
     found: dict[str, TableMetadata] = {}
+    skipped: dict[str, str] = {}
     seen = {table.metadata_location}
+    io = cast(EncryptingFileIO, table.io)
     waiting = [entry.metadata_file for entry in table.metadata.metadata_log]
     while waiting:
         location = waiting.pop()
@@ -71,22 +115,84 @@ def _older_metadata(table: EncryptedTable) -> dict[str, TableMetadata]:
             continue
         seen.add(location)
         try:
-            metadata = read_metadata_file(table.io.new_input(location)).parse()
+            metadata = read_named_metadata_file(io.inner, location, io.own_folders).parse()
+            if metadata.table_uuid != table.metadata.table_uuid:
+                named = f"the metadata log of {'.'.join(table.name())} names it, but it is another table's metadata"
+                raise TamperedFileError(location, f"{named}; {_SKIP}")
         except FileNotFoundError:
             logger.debug("%s was deleted before", location)
             continue
-        if metadata.table_uuid != table.metadata.table_uuid:
-            raise TamperedFileError(location, f"the metadata log of {'.'.join(table.name())} names it, but it is another table's metadata")
+        except FormatError as error:
+            if not skip_unreadable:
+                raise FormatError(f"{error}; {_SKIP}") from error
+            skipped[location] = str(error)
+            continue
+        except TamperedFileError as error:
+            if not skip_unreadable:
+                raise
+            skipped[location] = error.what
+            continue
         found[location] = metadata
         waiting += [entry.metadata_file for entry in metadata.metadata_log]
-    return dict(sorted(found.items(), key=lambda each: each[1].last_updated_ms))
+    return dict(sorted(found.items(), key=lambda each: each[1].last_updated_ms)), skipped
+
+
+class _Named:
+    """What snapshots name: manifest lists, manifests, data and delete files."""
+
+    def __init__(self) -> None:
+        self.lists: set[str] = set()
+        self.manifests: set[str] = set()
+        self.data_files: set[str] = set()
+
+    def look_into(self, snapshots: Sequence[EncryptedSnapshot], io: FileIO, skipped: dict[str, str] | None = None) -> None:
+        """Take in what snapshots name.
+
+        Args:
+            snapshots: of one or more metadata files.
+            io: the table's.
+            skipped: takes in the manifest lists of snapshots that cannot be read, with the problem; None to raise it.
+        """
+        rows: dict[str, ManifestFile] = {}
+        for snapshot, manifests in _read(_manifests, snapshots, io, skipped is not None):
+            if isinstance(manifests, Exception):
+                _note(skipped, snapshot.manifest_list, manifests)
+            else:
+                self.lists.add(snapshot.manifest_list)
+                rows.update({manifest.manifest_path: manifest for manifest in manifests if manifest.manifest_path not in self.manifests})
+        for manifest, paths in _read(_paths, list(rows.values()), io, skipped is not None):
+            if isinstance(paths, Exception):
+                _note(skipped, manifest.manifest_path, paths)
+            else:
+                self.manifests.add(manifest.manifest_path)
+                self.data_files.update(paths)
+
+
+def _read(read: Callable[[A, FileIO], list[B]], things: Sequence[A], io: FileIO, may_fail: bool) -> Iterator[tuple[A, list[B] | Exception]]:
+    """Read things in parallel; yield each with what it holds, or with why it cannot be read where that may be."""
+
+    def attempt(each: A) -> list[B] | Exception:
+        try:
+            return read(each, io)
+        except (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError) as error:
+            if not may_fail:
+                raise
+            return error
+
+    return zip(things, _parallel(attempt, things), strict=True)
+
+
+def _note(skipped: dict[str, str] | None, location: str, error: Exception) -> None:
+    assert skipped is not None
+    skipped[location] = f"{type(error).__name__}: {error}"
 
 
 def _snapshots(versions: Iterable[TableMetadata]) -> list[EncryptedSnapshot]:
-    snapshots: dict[int, EncryptedSnapshot] = {}
+    """Return every snapshot once. Two that differ in their manifest list alone are two: somebody may have edited one of the files."""
+    snapshots: dict[tuple[int, str], EncryptedSnapshot] = {}
     for metadata in versions:
         if isinstance(metadata, EncryptedTableMetadata):
-            snapshots.update({snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots})
+            snapshots.update({(snapshot.snapshot_id, snapshot.manifest_list): snapshot for snapshot in metadata.snapshots})
     return list(snapshots.values())
 
 
@@ -107,10 +213,8 @@ def _paths(manifest: ManifestFile, io: FileIO) -> list[str]:
 
 
 def _statistics(metadata: TableMetadata) -> Iterator[str]:
-    """Statistics files below the table's location. Nothing authenticates their names, so others are left alone."""
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
-        if statistics.statistics_path.startswith(f"{metadata.location}/"):
-            yield statistics.statistics_path
+        yield statistics.statistics_path
 
 
 def _check_unchanged(table: EncryptedTable) -> None:
@@ -119,27 +223,49 @@ def _check_unchanged(table: EncryptedTable) -> None:
         raise CommitFailedException(f"{'.'.join(table.name())} was committed to while it was purged ({location}): purge it again")
 
 
-def _delete(name: str, io: EncryptingFileIO, locations: Iterable[str]) -> None:
-    problems = [problem for problem in _parallel(lambda location: _delete_one(io, location), locations) if problem is not None]
-    if problems:
-        raise PurgeIncompleteError(name, dict(problems))
+class _Deletion:
+    """Deletes the files of one table, and keeps what was refused.
 
+    Args:
+        name: the table's.
+        io: deletes what is below the table's folders, and nothing else.
+    """
 
-def _delete_in_order(name: str, io: EncryptingFileIO, locations: Iterable[str]) -> None:
-    """Delete one by one and stop at the first failure: what comes later is needed to find it again."""
-    for location in locations:
-        _delete(name, io, [location])
+    def __init__(self, name: str, io: EncryptingFileIO) -> None:
+        self._name = name
+        self._io = io
+        self.deleted = 0
+        self.refused: dict[str, str] = {}
 
+    def delete(self, locations: Iterable[str]) -> None:
+        """Delete files, in any order. PurgeIncompleteError when the store did not delete all of them."""
+        allowed = []
+        for location in locations:
+            if (reason := self._io.deletable.reason_against(location)) is None:
+                allowed.append(location)
+            else:
+                self.refused[location] = reason
+        outcomes = list(_parallel(self._delete_one, allowed))
+        self.deleted += outcomes.count(None)
+        problems = [outcome for outcome in outcomes if isinstance(outcome, tuple)]
+        if problems:
+            raise PurgeIncompleteError(self._name, dict(problems))
 
-def _delete_one(io: EncryptingFileIO, location: str) -> tuple[str, str] | None:
-    try:
-        io.delete(location)
-    except FileNotFoundError:
-        logger.debug("%s was deleted before", location)
-    except Exception as error:  # noqa: BLE001
-        # Every store has errors of its own; all of them are reported together.
-        return (location, f"{type(error).__name__}: {error}") if _may_exist(io, location) else None
-    return None
+    def delete_in_order(self, locations: Iterable[str]) -> None:
+        """Delete one by one and stop at the first failure: what comes later is needed to find it again."""
+        for location in locations:
+            self.delete([location])
+
+    def _delete_one(self, location: str) -> tuple[str, str] | Literal["gone"] | None:
+        """Return None for a file that was deleted, "gone" for one that was not there, else what the store said."""
+        try:
+            self._io.delete(location)
+        except FileNotFoundError:
+            return "gone"
+        except Exception as error:  # noqa: BLE001
+            # Every store has errors of its own; all of them are reported together.
+            return (location, f"{type(error).__name__}: {error}") if _may_exist(self._io, location) else "gone"
+        return None
 
 
 def _may_exist(io: EncryptingFileIO, location: str) -> bool:

@@ -13,7 +13,7 @@ Iceberg REST catalog specification: loadTable, updateTable, createTable (stage-c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError
@@ -40,12 +40,13 @@ from tablecrypt.table._pyiceberg.rest import RestCatalogSeam
 from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.plain_tables import plain_tables_opened
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.commit_answer import check_answer
 from tablecrypt_catalog.pins import moved_refs, sighting
-from tablecrypt_catalog.purge import purge
+from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     as_encrypted,
     creation_properties,
@@ -172,6 +173,11 @@ class EncryptedRestCatalog(RestCatalogSeam):
         super().register_table(identifier, metadata_location, overwrite)
         return self.load_table(identifier)
 
+    def load_unencrypted(self, identifier: str | Identifier) -> Table:
+        """Load a table for audit or migration: as `load_table`, but also one that has encryption.key-id and is not encrypted."""
+        with plain_tables_opened():
+            return self.load_table(identifier)
+
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; its pin goes with it."""
         super().rename_table(from_identifier, to_identifier)
@@ -187,23 +193,41 @@ class EncryptedRestCatalog(RestCatalogSeam):
         self.client_pins.forget(identifier)
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop a table and delete its files, of an encrypted table also those of expired snapshots.
+        """Drop a table and delete its files, of an encrypted table also those of expired snapshots: see `purge_files`.
 
         Raises:
+            ConfigurationError: the table is encrypted, and no pin says where it lies.
             PurgeIncompleteError: files could not be deleted; purging again continues.
             CommitFailedException: someone committed to the table meanwhile; purging again deletes those files too.
         """
+        self.purge_files(identifier)
+
+    def purge_files(self, identifier: str | Identifier, delete_below: Sequence[str] = (), skip_unreadable: bool = False) -> Purged:
+        """Drop a table and delete its files, as `purge_table`, and tell what stays.
+
+        Args:
+            identifier: the table.
+            delete_below: folders in which an encrypted table's files may be deleted, beside those that pinned metadata names.
+            skip_unreadable: whether to leave older metadata that cannot be read, or is another table's, with all that it alone names.
+
+        Returns:
+            What became of the files. Of a table that is not encrypted the catalog deletes them, and nothing is told.
+
+        Raises:
+            ConfigurationError, PurgeIncompleteError, CommitFailedException: as `purge_table`, `delete_below` considered.
+        """
+        name = ".".join(self.identifier_to_tuple(identifier))
         try:
             table = self.load_table(identifier)
         except NoSuchTableError:
             # A server says so too of a table whose current metadata file is gone, and a purge deletes that last.
             self.drop_table(identifier)
-            return
+            return Purged(name)
         if isinstance(table, EncryptedTable):
-            purge(table, lambda: self.drop_table(identifier))
-            return
+            return purge(table, lambda: self.drop_table(identifier), delete_below, skip_unreadable)
         super().drop_table(identifier, purge_requested=True)
         self.client_pins.forget(identifier)
+        return Purged(name)
 
     def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
         """Return a plain table as a migration sees it: with metadata and a FileIO that encrypt, while the server still holds it plain."""
@@ -286,7 +310,7 @@ class EncryptedRestCatalog(RestCatalogSeam):
             identifier=table.name(),
             metadata=metadata,
             metadata_location=table.metadata_location,
-            io=table_file_io(self.client_properties, table.io, metadata),
+            io=table_file_io(self.client_properties, table.io, metadata, is_pinned=bool(self.pin_places)),
             catalog=self,
             config=table.config,
         )

@@ -19,6 +19,7 @@ from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properti
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
+from tablecrypt.files.deletion import NOTHING
 from tablecrypt.keys.key_settings import KeySettings
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.factory import shared_kms
@@ -26,7 +27,8 @@ from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
 from tablecrypt.table.metadata_file import read_metadata_file
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.plain_tables import are_plain_tables_opened
+from tablecrypt.table.table_file_io import TableFileIO, folders_of
 from tablecrypt.table.updates import EncryptTableUpdate
 from tablecrypt_catalog.pins import Sighting, sighting
 
@@ -102,7 +104,7 @@ def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMeta
         identifier=table_identifier(table),
         metadata=metadata,
         metadata_location=table.metadata_location,
-        io=table_file_io(catalog.properties, table.io, metadata),
+        io=table_file_io(catalog.properties, table.io, metadata, is_pinned=bool(getattr(catalog, "pin_places", ()))),
         catalog=catalog,
         config=table.config,
     )
@@ -132,9 +134,17 @@ def as_encrypted(catalog: Catalog, kms_properties: Properties, table: Table, pro
     )
 
 
-def table_file_io(catalog_properties: Properties, inner: FileIO, metadata: TableMetadata) -> TableFileIO:
-    """Return a table's fail-closed FileIO with its encryption manager."""
-    return TableFileIO(inner, encryption_manager(catalog_properties, metadata.properties))
+def table_file_io(catalog_properties: Properties, inner: FileIO, metadata: TableMetadata, is_pinned: bool = False) -> TableFileIO:
+    """Return a table's fail-closed FileIO with its encryption manager.
+
+    Args:
+        catalog_properties: with what the KMS is reached.
+        inner: does the storing.
+        metadata: the table's.
+        is_pinned: whether the metadata is held against a pin, so that the folders it names are the table's.
+    """
+    folders = folders_of(metadata)
+    return TableFileIO(inner, encryption_manager(catalog_properties, metadata.properties), folders, folders if is_pinned else NOTHING)
 
 
 def encryption_manager(catalog_properties: Properties, table_properties: Mapping[str, str]) -> EncryptionManager:
@@ -177,7 +187,7 @@ def refuse_key_id_without_encryption(identifier: Identifier, metadata: TableMeta
     Raises:
         PlaintextRefusedError: the property is there.
     """
-    if names.KEY_ID.name in metadata.properties:
+    if names.KEY_ID.name in metadata.properties and not are_plain_tables_opened():
         raise PlaintextRefusedError(
             metadata.location,
             f"table {'.'.join(identifier)} has {names.KEY_ID.name} but is not encrypted (format version {metadata.format_version}); "

@@ -57,7 +57,7 @@ def audit(context: click.Context, settings: Settings, table: str | None, html_fi
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
     with progress_shown() as heard:
-        found = look_through(settings.catalog() if table is None else settings.table(table), progress=heard)
+        found = look_through(settings.catalog() if table is None else settings.plain_table(table), progress=heard)
     if html_file is not None:
         from tablecrypt.maintenance.report import html_page
 

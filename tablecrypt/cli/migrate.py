@@ -5,7 +5,16 @@ from __future__ import annotations
 import click
 
 from tablecrypt.cli.confirm import confirm
-from tablecrypt.cli.options import dry_run_option, json_option, spark_option, spark_session, table_argument, workers_option, yes_option
+from tablecrypt.cli.options import (
+    delete_below_option,
+    dry_run_option,
+    json_option,
+    spark_option,
+    spark_session,
+    table_argument,
+    workers_option,
+    yes_option,
+)
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
 from tablecrypt.cli.show import show
@@ -30,6 +39,7 @@ from tablecrypt.cli.verb import Verb
 @click.option("--location", help="Of the new table; by default beside the plain table's.")
 @click.option("--drop-refs", is_flag=True, help="Drop other branches and tags, which would keep plaintext snapshots.")
 @click.option("--keep-plaintext", is_flag=True, help="Do not delete the plaintext files after the commit.")
+@delete_below_option
 @workers_option
 @spark_option
 @yes_option
@@ -45,6 +55,7 @@ def migrate(
     pairs: tuple[str, ...],
     drop_refs: bool,
     keep_plaintext: bool,
+    delete_below: tuple[str, ...],
     workers: int | None,
     use_spark: bool,
     yes: bool,
@@ -55,7 +66,8 @@ def migrate(
 
     Every live file of TABLE is encrypted beside itself, without decoding a value, and one commit puts the encrypted ones in place. Its
     history goes, and its plaintext files are deleted; with --into both stay, and the encrypted table is a new one. An interrupted run goes
-    on when called again. The report lists every place where plaintext may still be.
+    on when called again. The report lists every place where plaintext may still be. Files outside TABLE's folder stay as they are, unless
+    --delete-below names their folder.
     """
     from tablecrypt.maintenance.migrate import migrate as encrypt_table
 
@@ -64,13 +76,14 @@ def migrate(
         confirm(f"Encrypt {table} under {key_id}: {losses}. Go on?", yes)
     with progress_shown() as heard:
         done = encrypt_table(
-            settings.table(table),
+            settings.plain_table(table),
             key_id,
             into=into,
             location=location,
             properties=parse_properties(pairs, "--set"),
             drop_refs=drop_refs,
             delete_plaintext=not keep_plaintext,
+            delete_below=delete_below,
             dry_run=dry_run,
             progress=heard,
             spark=spark_session(use_spark),

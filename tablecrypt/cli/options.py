@@ -17,6 +17,13 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed 
 workers_option = click.option(
     "--workers", type=click.IntRange(min=1), help="How many files at once; by default one for each core.", metavar="N"
 )
+delete_below_option = click.option(
+    "--delete-below",
+    "delete_below",
+    metavar="LOCATION",
+    multiple=True,
+    help="A folder in which files of the table may be deleted or written over, where no pin says so; repeatable.",
+)
 spark_option = click.option(
     "--spark", "use_spark", is_flag=True, help="Run on the executors of the Spark session that the environment describes."
 )

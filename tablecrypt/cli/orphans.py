@@ -10,7 +10,7 @@ import click
 
 from tablecrypt.cli import exit_codes
 from tablecrypt.cli.confirm import confirm
-from tablecrypt.cli.options import dry_run_option, json_option, moment, table_argument, yes_option
+from tablecrypt.cli.options import delete_below_option, dry_run_option, json_option, moment, table_argument, yes_option
 from tablecrypt.cli.progress_shown import bytes_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -31,13 +31,21 @@ if TYPE_CHECKING:
 )
 @table_argument
 @click.option("--older-than", metavar="MOMENT", callback=moment, help="Only files last written before: a date, or 7d ago; by default 3d.")
+@delete_below_option
 @yes_option
 @dry_run_option
 @json_option
 @pass_settings
 @click.pass_context
 def orphans(
-    context: click.Context, settings: Settings, table: str, older_than: dt.datetime | None, yes: bool, dry_run: bool, as_json: bool
+    context: click.Context,
+    settings: Settings,
+    table: str,
+    older_than: dt.datetime | None,
+    delete_below: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Find and remove files that the table does not know.
 
@@ -47,10 +55,10 @@ def orphans(
     from tablecrypt.maintenance.orphan_files import remove_orphan_files
 
     loaded = settings.table(table)
-    result = replace(remove_orphan_files(loaded, older_than), dry_run=dry_run)
+    result = replace(remove_orphan_files(loaded, older_than, delete_below=delete_below), dry_run=dry_run)
     if not dry_run and result.found:
         confirm(f"Delete {len(result.found):,} files ({bytes_shown(result.size)}) under {loaded.location()}?", yes)
-        result = remove_orphan_files(loaded, older_than, dry_run=False)
+        result = remove_orphan_files(loaded, older_than, dry_run=False, delete_below=delete_below)
     if as_json:
         show(result, as_json)
     else:
@@ -64,4 +72,6 @@ def _print(result: OrphanFiles) -> None:
         click.echo(f"{file.size:>14,}  {file.location}")
     for location, problem in result.failed.items():
         click.echo(f"{location}: {problem}")
+    for location, reason in result.refused.items():
+        click.echo(f"refused: {location} {reason}")
     click.echo(f"{len(result.found):,} found, {len(result.deleted):,} deleted, {len(result.failed):,} could not be deleted")

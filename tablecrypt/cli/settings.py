@@ -52,6 +52,13 @@ class Settings:
             raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name")
         return self.catalog().load_table(name)
 
+    def plain_table(self, name: str) -> Table:
+        """Return a table of the catalog, also one that has encryption.key-id and is not encrypted. Raises as `table` does."""
+        from tablecrypt.table.plain_tables import plain_tables_opened
+
+        with plain_tables_opened():
+            return self.table(name)
+
     def _check_is_configured(self) -> None:
         from pyiceberg.utils.config import Config
 

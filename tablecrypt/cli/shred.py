@@ -6,7 +6,7 @@ import click
 
 from tablecrypt.cli import exit_codes
 from tablecrypt.cli.confirm import confirm
-from tablecrypt.cli.options import dry_run_option, json_option, table_argument, yes_option
+from tablecrypt.cli.options import delete_below_option, dry_run_option, json_option, table_argument, yes_option
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -22,7 +22,7 @@ from tablecrypt.errors import ConfigurationError
         ("The whole table", "tablecrypt --catalog prod shred db.orders --whole-table db.orders --yes"),
     ],
     needs="Permission to wrap and unwrap with the table's master key, to list, write and delete in its metadata folder, and to commit.",
-    codes={exit_codes.FOUND: "a file of the table still leads to what was shredded: the report says left or still opened"},
+    codes={exit_codes.FOUND: "not complete: something is left, refused, not found or still opened, or nothing became unreadable"},
 )
 @table_argument
 @click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="A snapshot, in the table or expired; repeatable.")
@@ -32,6 +32,7 @@ from tablecrypt.errors import ConfigurationError
     is_flag=True,
     help="Put the same rows in the place of heads that hold keys of files they deleted, and shred those too.",
 )
+@delete_below_option
 @yes_option
 @dry_run_option
 @json_option
@@ -44,6 +45,7 @@ def shred(
     snapshots: tuple[int, ...],
     whole_table: str | None,
     replace_heads: bool,
+    delete_below: tuple[str, ...],
     yes: bool,
     dry_run: bool,
     as_json: bool,
@@ -60,6 +62,10 @@ def shred(
         raise ConfigurationError("name what to shred: --snapshot ID, or --whole-table NAME")
     if snapshots and whole_table is not None:
         raise ConfigurationError("--snapshot and --whole-table exclude each other")
+    if whole_table is not None and whole_table != table:
+        raise ConfigurationError(
+            f"--whole-table says {whole_table}, but the table is {table}: to destroy all of it, say its name once more"
+        )
     if not dry_run:
         what = f"{len(snapshots)} {'snapshot' if len(snapshots) == 1 else 'snapshots'} of {table}" if snapshots else f"all of {table}"
         confirm(f"The keys of {what} will be destroyed for good. Go on?", yes)
@@ -71,6 +77,7 @@ def shred(
             replace_heads=replace_heads,
             dry_run=dry_run,
             progress=heard,
+            delete_below=delete_below,
         )
     show(done, as_json)
     if not dry_run and not done.is_complete:

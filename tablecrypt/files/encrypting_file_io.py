@@ -5,7 +5,8 @@
     this package, Parquet files    write a file that encrypts itself, checked to be so  raw_output (see raw_output.py)
     this package                   read stored bytes, of which nothing is promised     raw_input
     this package, migration        read a plaintext file, to encrypt it                plaintext_input
-    anyone                         read the table's metadata JSON, delete              new_input, delete
+    anyone                         read the table's metadata JSON                      new_input
+    anyone                         delete what this object wrote, or what is in scope  delete (see files/deletion.py)
     anyone                         anything else: PlaintextRefusedError                new_input, new_output
 
 PyIceberg's own writers call new_output, so a code path of PyIceberg that does not know of encryption fails before it writes a byte.
@@ -24,6 +25,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.ags1_reader import Ags1InputStream
 from tablecrypt.files.ags1_writer import Ags1OutputStream
+from tablecrypt.files.deletion import NOTHING
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent, RawOutputFile
 
 _ENCRYPTED_MAGICS: Final = (b"PARE", ags1.MAGIC)
@@ -127,7 +129,12 @@ class PlaintextInputFile(InputFile):
 
 
 class EncryptingFileIO(FileIO):
-    """See the module. `inner` does the storing; `properties` are its properties."""
+    """See the module. `inner` does the storing; `properties` are its properties.
+
+    Attributes:
+        deletable: below which folders it deletes files that it did not write itself.
+        own_folders: below which folders the writes of its table go.
+    """
 
     def __init__(self, inner: FileIO) -> None:
         """ConfigurationError when `inner` is an EncryptingFileIO itself."""
@@ -135,6 +142,9 @@ class EncryptingFileIO(FileIO):
             raise ConfigurationError("this FileIO encrypts already: wrap the one inside it")
         super().__init__(inner.properties)
         self.inner = inner
+        self.deletable = NOTHING
+        self.own_folders = NOTHING
+        self._written: set[str] = set()
 
     def __reduce__(self) -> tuple[type[EncryptingFileIO], tuple[FileIO]]:
         return type(self), (self.inner,)
@@ -154,8 +164,27 @@ class EncryptingFileIO(FileIO):
         )
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete the file, whatever it holds."""
-        self.inner.delete(location if isinstance(location, str) else location.location)
+        """Delete a file that this object has opened for writing, or that is in the scope `deletable`.
+
+        Raises:
+            DeletionRefusedError: it is neither.
+        """
+        name = location if isinstance(location, str) else location.location
+        if name not in self._written:
+            self.deletable.check(name)
+        self.inner.delete(name)
+
+    def delete_new(self, location: str) -> None:
+        """Delete a file of a write that failed, which no metadata names: one of this object, or below the folders that writes go to.
+
+        Which folders these are, unpinned metadata may say: what lies there under a name that a write gave is at most a new file.
+
+        Raises:
+            DeletionRefusedError: it lies elsewhere.
+        """
+        if location not in self._written and self.deletable.reason_against(location) is not None:
+            self.own_folders.check(location)
+        self.inner.delete(location)
 
     def decrypting_input(self, location: str, key_metadata: StandardKeyMetadata) -> DecryptingInputFile:
         """The plaintext of an AGS1 file."""
@@ -163,7 +192,9 @@ class EncryptingFileIO(FileIO):
 
     def encrypting_output(self, location: str, key_metadata: StandardKeyMetadata) -> EncryptingOutputFile:
         """A new AGS1 file, under key metadata that no other file has."""
-        return EncryptingOutputFile(self.inner.new_output(location), key_metadata)
+        output = EncryptingOutputFile(self.inner.new_output(location), key_metadata)
+        self._written.add(location)
+        return output
 
     def raw_input(self, location: str) -> InputFile:
         """The stored bytes, whatever they are: the reader checks them."""
@@ -171,6 +202,7 @@ class EncryptingFileIO(FileIO):
 
     def raw_output(self, location: str, content: RawContent) -> RawOutputFile:
         """A file that is stored as it is given, checked to be of this kind. PlaintextRefusedError for a name that such a file has not."""
+        self._written.add(location)
         return RawOutputFile(self.inner, location, content)
 
     def plaintext_input(self, location: str) -> PlaintextInputFile:

@@ -27,6 +27,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import FormatError
+from tablecrypt.files.deletion import is_journal_name
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
@@ -109,11 +110,11 @@ class Journal:
             stored.write(json.dumps({_ENCRYPTION_KEYS: keys, _KEY_ID: sealed.key_id}).encode())
 
     def remove(self) -> None:
-        """Delete the journal: what it says is committed."""
-        locations = [file.location for file in stored_files(self._io.inner, self._folder)]
+        """Delete the journal: what it says is committed. A file of another name is not the journal's, and stays."""
+        locations = [file.location for file in stored_files(self._io.inner, self._folder) if is_journal_name(file.location)]
         # The keys go first: entries without them count as not done.
         for location in sorted(locations, key=lambda each: not each.endswith(_KEYS_SUFFIX)):
-            self._io.delete(location)
+            self._io.delete_new(location)
 
     def _is_stored(self, file: DataFile) -> bool:
         # A run that rests for days may find its files taken for orphans.

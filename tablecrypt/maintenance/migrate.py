@@ -14,8 +14,8 @@ What it does not do: it does not reach copies outside the table's location, nor 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
@@ -25,15 +25,18 @@ from pyiceberg.typedef import Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.deletion import DeletionScope, Place
 from tablecrypt.maintenance.arguments import check_new_name
-from tablecrypt.maintenance.encrypted import name_of
+from tablecrypt.maintenance.encrypted import name_of, table_io
 from tablecrypt.maintenance.migration import Migration, migration_journal
-from tablecrypt.maintenance.plaintext_left import PlaintextLeft, delete_plaintext_of, plaintext_left
+from tablecrypt.maintenance.plaintext_left import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
 from tablecrypt.maintenance.progress import ProgressListener, unheard
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.maintenance.runner import runner_for
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.plain_tables import plain_tables_opened
+from tablecrypt.table.table_file_io import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +62,9 @@ class Migrated(VerbResult):
         size: plaintext bytes of all of them.
         resumed: how many of them an earlier run had done.
         snapshot_id: the table's one snapshot; None where it has no rows, and for a dry run.
-        deleted: how many plaintext files were deleted.
+        deleted: how many plaintext files were deleted; for a dry run, how many would be.
+        refused: files that the plain table names and that stay, because they lie outside its folders, such as those that `add_files` took
+            in, or are not named as its files are; with the reason. `delete_below` names further folders.
         left: plaintext that may still exist, as far as it can be known from here. For a migration into a new table, all of the plain one
             is there besides.
     """
@@ -69,6 +74,7 @@ class Migrated(VerbResult):
     resumed: int = 0
     snapshot_id: int | None = None
     deleted: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
     left: tuple[PlaintextLeft, ...] = ()
 
 
@@ -81,6 +87,7 @@ def migrate(
     properties: Mapping[str, str] | None = None,
     drop_refs: bool = False,
     delete_plaintext: bool = True,
+    delete_below: Sequence[str] = (),
     dry_run: bool = False,
     progress: ProgressListener = unheard,
     spark: SparkSession | None = None,
@@ -96,14 +103,16 @@ def migrate(
         properties: further table properties to set, such as encryption.data-key-length.
         drop_refs: in place, whether branches other than main, and tags, may go: they would keep plaintext snapshots.
         delete_plaintext: in place, whether to delete the plain table's files after the commit. Until then they are plaintext beside it.
+        delete_below: in place, folders in which files of the plain table are deleted too, and encrypted beside themselves: folders outside
+            its location, or the location itself where neither pins nor the place of its metadata file say that it is the table's.
         dry_run: whether to say only what would be done.
         progress: hears the plaintext bytes that are done.
         spark: a session whose executors do the work.
         workers: how many files at once, without `spark`.
 
     Raises:
-        ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or has branches or tags; or
-            `into` or `location` cannot be a table's.
+        ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or has branches or tags;
+            `into` or `location` cannot be a table's; or plaintext is to be deleted and nothing says that the location is the table's.
         TableAlreadyExistsError: there is a table of the new name, and it is not what an earlier run made of this state of the plain one.
         FormatError: a data file is not what its manifest says, or holds equality deletes in ORC.
         KmsError: the KMS refused the key; nothing was written.
@@ -115,7 +124,8 @@ def migrate(
     run = _Run(catalog, {**(properties or {}), names.KEY_ID.name: key_id}, dry_run, progress, spark, workers)
     if into is not None:
         return run.into(table, into, location or f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}")
-    return run.in_place(table, key_id, drop_refs, delete_plaintext)
+    with plain_tables_opened():
+        return run.in_place(table, key_id, drop_refs, delete_plaintext, delete_below)
 
 
 @dataclass(frozen=True)
@@ -127,15 +137,19 @@ class _Run:
     spark: SparkSession | None
     workers: int | None
 
-    def in_place(self, table: Table, key_id: str, drop_refs: bool, delete_plaintext: bool) -> Migrated:
+    def in_place(self, table: Table, key_id: str, drop_refs: bool, delete_plaintext: bool, delete_below: Sequence[str]) -> Migrated:
         """Encrypt, commit, and delete what was plain: all of it, or what an earlier run left to do."""
         migrated = Migrated(name_of(table), self.dry_run, files=0, size=0)
         attempts = 0
         while not isinstance(current := table.catalog.load_table(table.name()), EncryptedTable):
             _refuse_refs(current, drop_refs)
-            migration = Migration(current, self._as_encrypted(current), None)
+            _refuse_another_key(current, key_id)
+            scope = _deletable(current, delete_below, delete_plaintext)
+            migration = Migration(current, self._as_encrypted(current), None, DeletionScope((current.location(),), scope.named))
             if self.dry_run:
-                return self._planned(table, migration)
+                plain = plaintext_of(current.metadata, current.io, scope)
+                deleted = plain.stored(current.io) if delete_plaintext else 0
+                return replace(self._planned(table, migration), deleted=deleted, refused=plain.refused if delete_plaintext else {})
             resumed, encrypted = self._encrypted(migration)
             try:
                 snapshot_id = migration.commit_in_place(encrypted)
@@ -145,14 +159,15 @@ class _Run:
                     raise
                 continue
             migrated = replace(self._planned(table, migration), resumed=resumed, snapshot_id=snapshot_id)
-        found = current.metadata.properties.get(names.KEY_ID.name)
-        if found != key_id:
-            raise ConfigurationError(f"{name_of(table)} is encrypted already, under {found}")
+        _refuse_another_key(current, key_id)
+        scope = _deletable(current, delete_below, delete_plaintext)
+        before = plaintext_before(current, scope) if delete_plaintext else PlaintextOf()
         if self.dry_run:
-            return migrated
+            return replace(migrated, deleted=before.stored(table_io(current).inner), refused=before.refused)
         migration_journal(current).remove()
-        deleted = delete_plaintext_of(current) if delete_plaintext else 0
-        return replace(migrated, deleted=deleted, left=tuple(plaintext_left(current)))
+        io = table_io(current)
+        deleted = before.delete(TableFileIO(io.inner, io.manager, io.own_folders, scope))
+        return replace(migrated, deleted=deleted, refused=before.refused, left=tuple(plaintext_left(current, before.refused)))
 
     def into(self, table: Table, identifier: str, location: str) -> Migrated:
         """Encrypt, and register under another name."""
@@ -192,6 +207,38 @@ class _Run:
     def _planned(self, table: Table, migration: Migration) -> Migrated:
         size = sum(file.file_size_in_bytes for file in migration.files.values())
         return Migrated(name_of(table), self.dry_run, len(migration.files), size)
+
+
+def _deletable(table: Table, delete_below: Sequence[str], must_delete: bool) -> DeletionScope:
+    """Return below which folders a plain table's files are deleted: its location, where that is the table's own; and what the caller names.
+
+    A plain table has no pin. That its location is its own, the catalog says, which names the metadata file: it lies in the folder metadata
+    of the location. A catalog that keeps no pins at all is not asked.
+
+    Raises:
+        ConfigurationError: files are to be deleted, and neither the catalog nor the caller says that the location is the table's.
+    """
+    keeps_pins = bool(getattr(table.catalog, "pin_places", ()))
+    is_own = keeps_pins and _is_in_metadata_folder(table.metadata_location, table.location())
+    scope = DeletionScope((table.location(),) if is_own else ()).and_below(delete_below)
+    if must_delete and not scope.contains(table.location()):
+        raise ConfigurationError(
+            f"{name_of(table)}: only its metadata says that its plaintext files are in {table.location()}. If they are, name the folder: "
+            f"delete_below=[{table.location()!r}] (--delete-below); or keep them: delete_plaintext=False (--keep-plaintext)"
+        )
+    return scope
+
+
+def _is_in_metadata_folder(metadata_location: str, location: str) -> bool:
+    below = Place.of(metadata_location).below(Place.of(location))
+    return below is not None and len(below) == 2 and below[0] == "metadata"
+
+
+def _refuse_another_key(table: Table, key_id: str) -> None:
+    found = table.metadata.properties.get(names.KEY_ID.name)
+    if found is not None and found != key_id:
+        is_encrypted = "is encrypted already" if isinstance(table, EncryptedTable) else f"has {names.KEY_ID.name} already"
+        raise ConfigurationError(f"{name_of(table)} {is_encrypted}, under {found}")
 
 
 def _refuse_refs(table: Table, drop_refs: bool) -> None:

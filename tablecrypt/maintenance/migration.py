@@ -31,6 +31,7 @@ from pyiceberg.table.update import (
 )
 
 from tablecrypt.errors import FormatError
+from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.journal import Journal
 from tablecrypt.maintenance.migrate_file import MigrateWork, migrate_file, migrate_work
@@ -46,9 +47,11 @@ from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.file_swap import BaseManifest
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import write_metadata_file
+from tablecrypt.table.table_file_io import TableFileIO, folders_of
 from tablecrypt.table.updates import EncryptTableUpdate
 
 VERB: Final = "migrate"
+_ANY_NAME: Final = "file.parquet"
 _NAMESPACE: Final = uuid.UUID("0d1c6f57-8a43-5b0e-9c72-4f2ab6e1d935")
 
 
@@ -59,10 +62,12 @@ class Migration:
         plain: the plain table as it is now.
         table: the same with the metadata and the FileIO that it will have (`EncryptingCatalog.as_encrypted`).
         location: where the table beside it goes; None to encrypt in place.
+        folders: in place, below which folders a file is encrypted beside itself; another goes to the data folder of the table's location.
     """
 
-    def __init__(self, plain: Table, table: EncryptedTable, location: str | None) -> None:
+    def __init__(self, plain: Table, table: EncryptedTable, location: str | None, folders: DeletionScope = NOTHING) -> None:
         self._plain = plain
+        self._folders = folders
         self._io = table_io(table)
         self._map = None if location is None else PathMap(plain.location().rstrip("/"), location)
         self._metadata = encrypted_metadata_of(table)
@@ -70,6 +75,7 @@ class Migration:
         if location is not None:
             self._metadata = _beginning_at(self._metadata, location, self.uuid_beside(plain, location))
             self.table = _with_metadata(table, self._metadata)
+            self._io = table_io(self.table)
         self._manifests = [BaseManifest(*each) for each in self._plain_manifests()]
         self.files = self._live_files()
 
@@ -92,8 +98,7 @@ class Migration:
         key_length = self._io.manager.data_key_length
 
         def copied(file: DataFile) -> FileWork[MigrateWork]:
-            target = file.file_path if self._map is None else self._map(file.file_path)
-            return migrate_work(file, target.rpartition("/")[0], key_length)
+            return migrate_work(file, self._folder_for(file.file_path), key_length)
 
         def rewritten(file: DataFile) -> FileWork[RewriteOrcWork]:
             return rewrite_orc_work(file, self._metadata, key_length)
@@ -145,6 +150,14 @@ class Migration:
         updates, requirements = producer.produce()
         return updates, requirements, producer.snapshot_id
 
+    def _folder_for(self, location: str) -> str:
+        """Return where the ciphertext of a file goes: never into a folder that is not the table's."""
+        if self._map is not None:
+            return self._map(location).rpartition("/")[0]
+        if self._folders.reason_against(f"{location.rpartition('/')[0]}/{_ANY_NAME}") is None:
+            return location.rpartition("/")[0]
+        return f"{self._metadata.location.rstrip('/')}/data"
+
     def _plain_manifests(self) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
         snapshot = self._plain.metadata.current_snapshot()
         return iter(()) if snapshot is None else plain_manifests(self._plain.metadata, snapshot, self._plain.io)
@@ -174,7 +187,7 @@ def _with_metadata(table: EncryptedTable, metadata: EncryptedTableMetadata) -> E
         identifier=table.name(),
         metadata=metadata,
         metadata_location=table.metadata_location,
-        io=table.io,
+        io=TableFileIO(table_io(table).inner, table_io(table).manager, folders_of(metadata)),
         catalog=table.catalog,
         config=table.config,
     )

@@ -20,7 +20,7 @@ from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.stored_files import canonical, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file
+from tablecrypt.table.metadata_file import MetadataFile, read_named_metadata_file
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def older_metadata(table: EncryptedTable) -> Iterator[OlderMetadata]:
 def read_older(table: EncryptedTable, location: str) -> OlderMetadata | None:
     """Read one metadata file; None where there is none, or it is another table's."""
     try:
-        file = read_metadata_file(table_io(table).raw_input(location))
+        file = read_named_metadata_file(table_io(table).inner, location, table_io(table).own_folders)
     except FileNotFoundError:
         logger.debug("%s is gone", location)
         return None

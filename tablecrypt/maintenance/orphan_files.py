@@ -4,6 +4,7 @@
     then known        the table as the catalog has it after that: its metadata files, and of every snapshot the manifest list, manifests,
                       data and delete files; statistics
     orphans           listed, not known, older than a limit, in no folder and of no name that begins with _ or .
+    refused           orphans that need not be the table's (see files/deletion.py), or lie where another table's metadata lies
 
 A write that is under way has files that no metadata names yet. They are younger than the limit, unless the write takes longer than that.
 Which files a table has is authenticated (its manifests are encrypted), so nobody can have a live file deleted by editing a manifest.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,12 +24,16 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from tablecrypt.errors import FormatError
+from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance.arguments import checked_moment
 from tablecrypt.maintenance.encrypted import encrypted, name_of, newest, table_io
 from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.maintenance.stored_files import StoredFile, canonical, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.metadata_file import read_named_metadata_file
+from tablecrypt.table.table_file_io import TableFileIO, deleting_io
 
 logger = logging.getLogger(__name__)
 
@@ -43,11 +48,13 @@ class OrphanFiles(VerbResult):
         found: the files.
         deleted: locations of those that are gone.
         failed: for each location that could not be deleted, what the store said.
+        refused: files that no metadata of the table names, and that are not deleted because they need not be the table's; with the reason.
     """
 
     found: tuple[StoredFile, ...]
     deleted: tuple[str, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -55,7 +62,9 @@ class OrphanFiles(VerbResult):
         return sum(file.size for file in self.found)
 
 
-def remove_orphan_files(table: Table, older_than: dt.datetime | None = None, dry_run: bool = True) -> OrphanFiles:
+def remove_orphan_files(
+    table: Table, older_than: dt.datetime | None = None, dry_run: bool = True, delete_below: Sequence[str] = ()
+) -> OrphanFiles:
     """Find the files under an encrypted table's location that nothing in the table names, and delete them if asked to.
 
     Args:
@@ -63,20 +72,58 @@ def remove_orphan_files(table: Table, older_than: dt.datetime | None = None, dry
         older_than: only files last written before this moment, which has a time zone; by default three days ago. It must be longer ago
             than the longest write takes.
         dry_run: whether to find only.
+        delete_below: folders of the table in which files may be deleted, where no pin says where it lies, or where other tables' files are
+            beside its own.
 
     Raises:
-        ConfigurationError: the table is not encrypted, `older_than` has no time zone, or its FileIO cannot list.
+        ConfigurationError: the table is not encrypted, `older_than` has no time zone, its FileIO cannot list, or files are to be deleted
+            and neither a pin nor `delete_below` says where the table lies.
         TamperedFileError, KeyNotFoundError, KmsError: the table's own files cannot be listed; nothing was deleted.
     """
     io = table_io(encrypted(table))
     limit = dt.datetime.now(dt.UTC) - SAFE_AGE if older_than is None else checked_moment("older_than", older_than)
+    io = io.deleting_below(delete_below) if dry_run else deleting_io(newest(table), delete_below)
     location = table.location().rstrip("/")
     listed = list(stored_files(io.inner, location))
     known = {canonical(each) for each in known_locations(newest(table))}
-    candidates = [file for file in listed if _is_old(file, limit) and not _is_hidden(file, location)]
-    found = tuple(file for file in candidates if canonical(file.location) not in known)
+    unknown = [file for file in listed if _is_old(file, limit) and not _is_hidden(file, location) and canonical(file.location) not in known]
+    strangers = _foreign_folders(io, listed, known, str(table.metadata.table_uuid))
+    refused = {file.location: reason for file in unknown if (reason := _reason_against(io, strangers, file.location)) is not None}
+    found = tuple(file for file in unknown if file.location not in refused)
     deleted, failed = ([], {}) if dry_run else _delete(io, found)
-    return OrphanFiles(name_of(table), dry_run, found, tuple(deleted), failed)
+    return OrphanFiles(name_of(table), dry_run, found, tuple(deleted), failed, refused)
+
+
+def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str) -> str | None:
+    """Return why a file is not deleted: it is not the table's own by its place or name, or another table lies around it."""
+    if (reason := io.deletable.reason_against(location)) is not None:
+        return reason
+    for folder, metadata_location in strangers.items():
+        named = any(DeletionScope((), (each,)).contains(folder) for each in io.deletable.named)
+        if location.startswith(f"{folder}/") and not named:
+            return f"lies in a folder that another table uses, as {metadata_location} says"
+    return None
+
+
+def _foreign_folders(io: TableFileIO, listed: Iterable[StoredFile], known: Collection[tuple[str, str, str]], own: str) -> dict[str, str]:
+    """Return the folders in which other tables keep their files, each with the metadata file that says so: read to compare its uuid."""
+    candidates = [file.location for file in listed if file.location.endswith(TABLE_METADATA_SUFFIXES)]
+    unknown = [location for location in candidates if canonical(location) not in known]
+    found: dict[str, str] = {}
+    for location in sorted(unknown):
+        folder = location.rpartition("/")[0]
+        root = folder.rpartition("/")[0] if folder.endswith("/metadata") else folder
+        if root not in found and _table_uuid(io, location) not in (own, None):
+            found[root] = location
+    return found
+
+
+def _table_uuid(io: TableFileIO, location: str) -> str | None:
+    """Return the table-uuid that a metadata file names; None for a file that is not readable as such, or is gone."""
+    try:
+        return str(read_named_metadata_file(io.inner, location, io.own_folders).parse().table_uuid)
+    except (FormatError, FileNotFoundError):
+        return None
 
 
 def known_locations(table: EncryptedTable) -> set[str]:

@@ -10,14 +10,19 @@ Copies outside the table's location, backups and caches cannot be seen from here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
+from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt import properties as names
-from tablecrypt.errors import MissingExtraError
+from tablecrypt.errors import FormatError, MissingExtraError
+from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.maintenance.audit.heads import Seal, read_heads
 from tablecrypt.maintenance.encrypted import table_io
 from tablecrypt.maintenance.object_versions import object_versions
@@ -25,8 +30,11 @@ from tablecrypt.maintenance.orphan_files import known_locations
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.stored_files import canonical, delete_checksums, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.metadata_file import read_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata_file import read_named_metadata_file
 from tablecrypt.table.table_file_io import TableFileIO
+
+logger = logging.getLogger(__name__)
 
 _LAST_DELETED: Final = {FileKind.MANIFEST: 1, FileKind.MANIFEST_LIST: 2}
 
@@ -46,21 +54,66 @@ class PlaintextLeft:
     what: str
 
 
-def delete_plaintext_of(table: EncryptedTable) -> int:
-    """Delete every file that the table's last plain metadata names, and return how many were there."""
-    metadata = _last_plain_metadata(table)
-    if metadata is None:
-        return 0
-    io = table_io(table)
-    kept = {canonical(location) for location in known_locations(table)}
-    files = sorted(reachable_files(metadata, io.inner).files.values(), key=lambda file: _LAST_DELETED.get(file.kind, 0))
+@dataclass(frozen=True)
+class PlaintextOf:
+    """What a plain table's metadata names, data files first: what may be deleted once the table is encrypted, and what stays.
+
+    Attributes:
+        deletable: locations, in the order in which they are deleted.
+        refused: locations of files that need not be the table's own, with the reason; they stay.
+    """
+
+    deletable: tuple[str, ...] = ()
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def stored(self, io: FileIO) -> int:
+        """Return how many of the deletable files are there."""
+        return sum(ExecutorFactory.get_or_create().map(lambda location: io.new_input(location).exists(), self.deletable))
+
+    def delete(self, io: TableFileIO) -> int:
+        """Delete what is deletable, and return how many files were there."""
+        return sum(_delete(io, location) for location in self.deletable)
+
+
+def plaintext_of(metadata: TableMetadata, io: FileIO, scope: DeletionScope) -> PlaintextOf:
+    """Find every file that a plain table's metadata names.
+
+    Args:
+        metadata: of the plain table.
+        io: the store's own.
+        scope: below which folders files may be deleted.
+    """
+    files = sorted(reachable_files(metadata, io).files.values(), key=lambda file: _LAST_DELETED.get(file.kind, 0))
     statistics = [each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)]
-    return sum(_delete(io, location) for location in (*statistics, *(file.location for file in files)) if canonical(location) not in kept)
+    locations = dict.fromkeys((*statistics, *(file.location for file in files)))
+    refused = {location: reason for location in locations if (reason := scope.reason_against(location)) is not None}
+    return PlaintextOf(tuple(location for location in locations if location not in refused), refused)
 
 
-def plaintext_left(table: EncryptedTable) -> Iterator[PlaintextLeft]:
-    """Yield what may still be there in plaintext."""
+def plaintext_before(table: EncryptedTable, scope: DeletionScope) -> PlaintextOf:
+    """Find what an encrypted table's last plain metadata names and the table does not."""
+    metadata = next((metadata for _, metadata in _metadata_log(table) if _is_plain(metadata)), None)
+    if metadata is None:
+        return PlaintextOf()
+    found = plaintext_of(metadata, table_io(table).inner, scope)
+    kept = {canonical(location) for location in known_locations(table)}
+    return PlaintextOf(
+        tuple(location for location in found.deletable if canonical(location) not in kept),
+        {location: reason for location, reason in found.refused.items() if canonical(location) not in kept},
+    )
+
+
+def plaintext_left(table: EncryptedTable, refused: Mapping[str, str]) -> Iterator[PlaintextLeft]:
+    """Yield what may still be there in plaintext.
+
+    Args:
+        table: the encrypted one.
+        refused: files that the plain table named and that were not deleted, with the reason.
+    """
     io = table_io(table).inner
+    for named, reason in refused.items():
+        with suppress(FileNotFoundError):
+            yield PlaintextLeft(named, len(io.new_input(named)), f"a file that the plain table named: it {reason}")
     location = table.location().rstrip("/")
     plain_metadata = {canonical(each) for each in _plain_metadata_locations(table)}
     known = {canonical(each) for each in known_locations(table)} - plain_metadata
@@ -93,18 +146,26 @@ def _delete(io: TableFileIO, location: str) -> int:
 
 
 def _plain_metadata_locations(table: EncryptedTable) -> Iterable[str]:
-    return [location for location, metadata in _metadata_log(table) if names.KEY_ID.name not in metadata.properties]
+    return [location for location, metadata in _metadata_log(table) if _is_plain(metadata)]
 
 
-def _last_plain_metadata(table: EncryptedTable) -> TableMetadata | None:
-    return next((metadata for _, metadata in _metadata_log(table) if names.KEY_ID.name not in metadata.properties), None)
+def _is_plain(metadata: TableMetadata) -> bool:
+    """Whether metadata is of a time before the table was encrypted. Another writer may have set encryption.key-id then, too."""
+    if not isinstance(metadata, EncryptedTableMetadata) or names.KEY_ID.name not in metadata.properties:
+        return True
+    return any(snapshot.key_id is None for snapshot in metadata.snapshots)
 
 
 def _metadata_log(table: EncryptedTable) -> Iterator[tuple[str, TableMetadata]]:
-    """Yield earlier metadata, the newest first, as far as it is still stored."""
+    """Yield earlier metadata of this table, the newest first, as far as it is still stored and readable."""
+    io = table_io(table)
     for entry in reversed(table.metadata.metadata_log):
         try:
-            file = read_metadata_file(table.io.new_input(entry.metadata_file))
+            metadata = read_named_metadata_file(io.inner, entry.metadata_file, io.own_folders).parse()
         except FileNotFoundError:
             continue
-        yield entry.metadata_file, file.parse()
+        except FormatError as error:
+            logger.warning("the metadata log of %s names a file that is no metadata: %s", ".".join(table.name()), error)
+            continue
+        if metadata.table_uuid == table.metadata.table_uuid:
+            yield entry.metadata_file, metadata

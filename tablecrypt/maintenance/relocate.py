@@ -23,6 +23,7 @@ from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
@@ -152,7 +153,7 @@ class _Copying:
             data_key_length=source.manager.data_key_length,
             kek_lifespan_ms=source.manager.kek_lifespan_ms,
         )
-        self.target = TableFileIO(source.inner, manager)
+        self.target = TableFileIO(source.inner, manager, DeletionScope((new_location,)))
         self.identity = CopyIdentity.of(metadata, table.metadata_location, new_location, self.key_id, all_snapshots)
         self.metadata_location = f"{new_location}/metadata/00000-{self.identity.copy_id}.metadata.json"
 

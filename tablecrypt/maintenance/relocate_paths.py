@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance.stored_files import store_of
+from tablecrypt.files.deletion import store_of
 
 _LOCATION: Final = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?/*(?P<rest>.*)", re.DOTALL)
 _HASH_LENGTH: Final = 12

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from pyiceberg.table import Table
-from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, TableUpdate
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
@@ -35,6 +35,7 @@ from tablecrypt.maintenance.shred_inventory import Inventory, InventoryTaker
 from tablecrypt.maintenance.shred_metadata import Scrubbed, dead_keks, forget_in_log, holders, scrub
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.table_file_io import deleting_io
 
 _ROUNDS: Final = 5
 
@@ -50,6 +51,8 @@ class Shredded(VerbResult):
         rewritten: metadata files that were written over without dead keys.
         deleted: files with dead keys that were deleted.
         left: files that still hold dead keys because the store let them be neither rewritten nor deleted, with what it said.
+        refused: files that hold, or may hold, dead keys and were not touched, because they need not be the table's; with the reason.
+        not_found: ids of snapshots that neither the table nor any metadata file that it left behind knows.
         shredded_files: data and delete files that nothing in the table opens any more. They are still stored, as noise:
             `remove_orphan_files` deletes them.
         live_files: files of the shredded snapshots that stay readable because live snapshots share them.
@@ -65,6 +68,8 @@ class Shredded(VerbResult):
     rewritten: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     left: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    not_found: tuple[int, ...] = ()
     shredded_files: tuple[str, ...] = ()
     live_files: tuple[str, ...] = ()
     still_opened: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -73,12 +78,17 @@ class Shredded(VerbResult):
 
     @property
     def is_complete(self) -> bool:
-        """Whether no file that the table knows still leads to a shredded snapshot."""
-        return not self.left and not self.still_opened
+        """Whether all snapshots were found, something of them became unreadable, and no file that the table knows still leads to it."""
+        return self.is_effective and not (self.left or self.refused or self.still_opened or self.not_found)
+
+    @property
+    def is_effective(self) -> bool:
+        """Whether a file became unreadable by it, or by the run before; not where live snapshots share all that the shredded ones held."""
+        return bool(self.shredded_files or self.unknown)
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields, and whether that is all, as JSON's types."""
-        return {**super().to_json(), "complete": self.is_complete}
+        return {**super().to_json(), "effective": self.is_effective, "complete": self.is_complete}
 
 
 def shred(
@@ -88,6 +98,7 @@ def shred(
     replace_heads: bool = False,
     dry_run: bool = False,
     progress: ProgressListener = unheard,
+    delete_below: Sequence[str] = (),
 ) -> Shredded:
     """Put snapshots of an encrypted table, or all of it, out of reach for good.
 
@@ -110,18 +121,23 @@ def shred(
             deleted, and shred that head too. After rows were deleted or files rewritten, the snapshot that did it is such a head.
         dry_run: only find what would go.
         progress: hears of the snapshots that were looked into, and of the files that were written over or deleted.
+        delete_below: folders in which the table's metadata files may be written over or deleted, beside those that pinned metadata names.
 
     Raises:
-        ConfigurationError: the table is not encrypted, an id is no number, a branch or tag points to a snapshot, or a whole table is not
-            confirmed.
+        ConfigurationError: the table is not encrypted, an id is no number, a branch or tag points to a snapshot, a whole table is not
+            confirmed, or neither a pin nor `delete_below` says where the table lies.
         KeyNotFoundError, AuthenticationError: a live snapshot cannot be read: nothing has changed; `rescue` may help.
         KmsError: the KMS refused; nothing has changed.
         CommitFailedException: others committed too often meanwhile; nothing has changed.
     """
     name = name_of(encrypted(table))
+    if snapshots is not None and not snapshots:
+        raise ConfigurationError("snapshots is empty: name those to shred, or leave it out and confirm the whole table")
     if snapshots is None and confirm != name and not dry_run:
         raise ConfigurationError(f"this destroys all of {name} for good: give confirm={name!r}")
-    shredding = _Shredding(table, None if snapshots is None else _ids(snapshots), progress)
+    shredding = _Shredding(table, None if snapshots is None else _ids(snapshots), progress, delete_below)
+    if not dry_run:
+        shredding.check_place()
     if replace_heads:
         shredding.take_along(replaced_before(newest(table)))
     found = shredding.find()
@@ -154,11 +170,14 @@ class _Shredding:
         table: the caller's.
         doomed: ids of snapshots; None for all.
         progress: hears of each step.
+        delete_below: folders that the caller names.
     """
 
-    def __init__(self, table: Table, doomed: frozenset[int] | None, progress: ProgressListener) -> None:
+    def __init__(self, table: Table, doomed: frozenset[int] | None, progress: ProgressListener, delete_below: Sequence[str]) -> None:
         self._table = table
         self._doomed = doomed
+        self._delete_below = delete_below
+        self._not_found: tuple[int, ...] = ()
         self._dead: set[str] = set()
         self._gone: set[int] = set()
         self._asked: tuple[int, ...] = ()
@@ -166,6 +185,10 @@ class _Shredding:
         self._rotator = Rotator()
         self._looked_into = Counted("shred: snapshots", "snapshots", progress)
         self._scrubbed = Counted("shred: metadata files", "files", progress)
+
+    def check_place(self) -> None:
+        """Raise ConfigurationError where nothing says that the table lies where its metadata says."""
+        deleting_io(newest(self._table), self._delete_below)
 
     def take_along(self, snapshot_ids: frozenset[int]) -> None:
         """Shred further snapshots, too."""
@@ -185,7 +208,7 @@ class _Shredding:
         if self._must_rotate(current, older):
             self._dead |= {kek.key_id for kek in current.key_ring.keks}
         inventory = InventoryTaker(table_io(table), self._looked_into).take(list(doomed.values()), self._live(current))
-        inventory.unknown += tuple(sorted(asked - doomed.keys()))
+        self._not_found = tuple(sorted(asked - doomed.keys()))
         return inventory
 
     def destroy(self) -> Scrubbed:
@@ -197,10 +220,11 @@ class _Shredding:
             self._doomed = frozenset(self._gone) if self._doomed is None else self._doomed
             fresh = newest(self._table)
             gone = self._dead - {kek.key_id for kek in encrypted_metadata_of(fresh).key_ring.keks}
-            again = scrub(fresh, gone, self._scrubbed)
+            again = scrub(fresh, gone, deleting_io(fresh, self._delete_below), self._scrubbed)
             scrubbed.rewritten += [each for each in again.rewritten if each not in scrubbed.rewritten]
             scrubbed.deleted += again.deleted
             scrubbed.left = again.left
+            scrubbed.refused.update(again.refused)
             if again.deleted:
                 forget_in_log(fresh, again.deleted)
             elif not again.rewritten:
@@ -211,6 +235,9 @@ class _Shredding:
         """Return what was done; in a dry run, what would be rewritten."""
         fresh = newest(self._table)
         held = [file.location for file in holders(fresh, self._dead)] if dry_run else []
+        scope = table_io(fresh).deletable.and_below(self._delete_below)
+        refused = {location: reason for location in held if (reason := scope.reason_against(location)) is not None}
+        held = [location for location in held if location not in refused]
         if dry_run and self._dead & {kek.key_id for kek in encrypted_metadata_of(fresh).key_ring.keks}:
             held.append(fresh.metadata_location)
         return Shredded(
@@ -222,6 +249,8 @@ class _Shredding:
             rewritten=tuple(held if dry_run else scrubbed.rewritten),
             deleted=tuple(scrubbed.deleted),
             left=scrubbed.left,
+            refused=refused if dry_run else scrubbed.refused,
+            not_found=self._not_found,
             shredded_files=found.shredded,
             live_files=found.live,
             still_opened=found.still_opened,
@@ -236,7 +265,9 @@ class _Shredding:
         if not gone and not self._dead & {kek.key_id for kek in current.key_ring.keks}:
             return _Plan(())
         self._gone |= set(gone)
-        removed = (cast(TableUpdate, RemoveSnapshotsUpdate(snapshot_ids=gone)),) if gone else ()
+        # Named one by one, so that pins know that branches are to end here and were not cut off by somebody.
+        ended = (RemoveSnapshotRefUpdate(ref_name=name) for name, ref in current.refs.items() if ref.snapshot_id in gone)
+        removed = (*ended, cast(TableUpdate, RemoveSnapshotsUpdate(snapshot_ids=gone))) if gone else ()
         live = self._live(current)
         if not live:
             self._dead |= {kek.key_id for kek in current.key_ring.keks}

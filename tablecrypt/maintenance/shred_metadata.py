@@ -13,7 +13,6 @@ table's.
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -22,6 +21,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.serializers import Compressor
 from pyiceberg.table.update import TableUpdate
 
+from tablecrypt.errors import FormatError
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
@@ -31,12 +31,12 @@ from tablecrypt.maintenance.progress import Counted
 from tablecrypt.maintenance.stored_files import canonical, delete_checksums, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata_file import decompressed
+from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.updates import ForgetMetadataFilesUpdate
 
 _KEYS: Final = "encryption-keys"
 _JOURNAL_FOLDER: Final = "/tablecrypt-"
-_GZIP: Final = 31
-"""zlib's window bits for a gzip stream of any window."""
 
 
 @dataclass
@@ -47,11 +47,13 @@ class Scrubbed:
         rewritten: files that are there without them.
         deleted: files that are gone.
         left: files that could be neither rewritten nor deleted, with what the store said.
+        refused: files that were not touched because they need not be the table's, with the reason.
     """
 
     rewritten: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
 
 def dead_keks(current: EncryptedTableMetadata, older: Collection[OlderMetadata]) -> set[str]:
@@ -77,23 +79,27 @@ def holders(table: EncryptedTable, dead: Collection[str]) -> Iterator[OlderMetad
                 yield OlderMetadata(stored.location, problem="a journal")
 
 
-def scrub(table: EncryptedTable, dead: Collection[str], counted: Counted) -> Scrubbed:
+def scrub(table: EncryptedTable, dead: Collection[str], io: TableFileIO, counted: Counted) -> Scrubbed:
     """Take dead KEKs, and the keys that they wrap, out of every file beside the current metadata.
 
     Args:
         table: as the catalog has it now, after the dead KEKs left it.
         dead: ids of KEKs that are in no current metadata.
+        io: the table's, which writes over and deletes what lies below its folders, and nothing else.
         counted: tells of the files.
     """
     done = Scrubbed()
     for file in counted.over(list(holders(table, dead))):
+        if (reason := io.deletable.reason_against(file.location)) is not None:
+            done.refused[file.location] = reason
+            continue
         if file.metadata is None or file.file is None:
-            _delete(table, file.location, done)
+            _delete(io, file.location, done)
             continue
         try:
-            _rewrite(table, file)
+            _rewrite(table, io, file)
         except Exception as error:  # noqa: BLE001  every store has errors of its own: what cannot be written over is deleted
-            _delete(table, file.location, done, because=error)
+            _delete(io, file.location, done, because=error)
         else:
             done.rewritten.append(file.location)
     return done
@@ -115,7 +121,7 @@ class _Forgotten:
         self.updates: tuple[TableUpdate, ...] = (cast(TableUpdate, ForgetMetadataFilesUpdate(metadata_files=logged)),) if logged else ()
 
 
-def _rewrite(table: EncryptedTable, file: OlderMetadata) -> None:
+def _rewrite(table: EncryptedTable, io: TableFileIO, file: OlderMetadata) -> None:
     assert file.file is not None
     assert file.metadata is not None
     document: dict[str, Any] = json.loads(file.file.content)
@@ -124,9 +130,9 @@ def _rewrite(table: EncryptedTable, file: OlderMetadata) -> None:
     if not kept:
         del document[_KEYS]
     content = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-    with table_io(table).raw_output(file.location, RawContent.METADATA_JSON).create(overwrite=True) as stream:
+    with io.raw_output(file.location, RawContent.METADATA_JSON).create(overwrite=True) as stream:
         stream.write(Compressor.get_compressor(file.location).bytes_compressor()(content))
-    delete_checksums(table.io, file.location)
+    delete_checksums(io, file.location)
 
 
 def _kept_entries(current: EncryptedTableMetadata, older: EncryptedTableMetadata) -> list[EncryptedKey]:
@@ -135,10 +141,10 @@ def _kept_entries(current: EncryptedTableMetadata, older: EncryptedTableMetadata
     return [key for key in current.encryption_keys if key.key_id in needed]
 
 
-def _delete(table: EncryptedTable, location: str, done: Scrubbed, because: Exception | None = None) -> None:
+def _delete(io: TableFileIO, location: str, done: Scrubbed, because: Exception | None = None) -> None:
     try:
-        table.io.delete(location)
-        delete_checksums(table.io, location)
+        io.delete(location)
+        delete_checksums(io, location)
     except FileNotFoundError:
         done.deleted.append(location)
     except Exception as error:  # noqa: BLE001  as above; the result tells of it
@@ -155,8 +161,8 @@ def _content(table: EncryptedTable, file: OlderMetadata) -> bytes:
     with table_io(table).raw_input(file.location).open() as stream:
         stored = bytes(stream.read())
     try:
-        return zlib.decompressobj(_GZIP).decompress(stored)
-    except zlib.error:
+        return decompressed(file.location, stored, may_be_cut=True)
+    except FormatError:
         return stored
 
 

@@ -21,9 +21,9 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.deletion import store_of
 
 _LOCAL: Final = "file"
-_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "": _LOCAL, "abfss": "abfs", "wasbs": "wasb"}
 _MODIFIED: Final = ("LastModified", "last_modified", "mtime", "updated")
 
 
@@ -60,11 +60,6 @@ def canonical(location: str) -> tuple[str, str, str]:
     rest = location.partition(":")[2] if parts.scheme else location
     path = rest.lstrip("/").removeprefix(parts.netloc).lstrip("/")
     return store_of(parts.scheme), parts.netloc, unquote(path)
-
-
-def store_of(scheme: str) -> str:
-    """Return the one scheme that stands for all names of a store: "s3" for "s3a" too, "file" for none."""
-    return _SAME_STORE.get(scheme, scheme)
 
 
 def delete_checksums(io: FileIO, location: str) -> None:

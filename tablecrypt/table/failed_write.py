@@ -15,7 +15,7 @@ def delete_written(io: EncryptingFileIO, locations: Iterable[str]) -> None:
     """Delete files that nothing names, as far as the store lets it be. One that stays holds only ciphertext."""
     for location in locations:
         try:
-            io.delete(location)
+            io.delete_new(location)
         except Exception as error:  # noqa: BLE001  the error that made the write fail is the one to raise
             logger.warning("could not delete %s of a failed write: %s", location, type(error).__name__)
 

@@ -8,7 +8,6 @@ The digest is SHA-256, in hexadecimal, over the uncompressed JSON, so that it is
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import re
 import zlib
@@ -21,9 +20,16 @@ from pyiceberg.io import FileIO, InputFile
 from pyiceberg.serializers import Compressor
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.deletion import DeletionScope, Place
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.table.metadata import EncryptedTableMetadata
 
+_GZIP_SUFFIXES: Final = (".gz.metadata.json", ".metadata.json.gz")
+_GZIP: Final = 31
+"""zlib's window bits for a gzip stream of any window."""
+_SMALL: Final = 32 * 1024 * 1024
+_RATIO: Final = 64
 _VERSION_3: Final = re.compile(rb'"format-version"\s*:\s*3\b')
 
 
@@ -64,13 +70,70 @@ def read_metadata_file(file: InputFile) -> MetadataFile:
     """Read a metadata.json.
 
     Raises:
-        FormatError: its name says gzip, and it is not.
+        FormatError: its name says gzip, and it is not, or it comes to more than `decompressed` allows.
     """
+    with file.open() as stream:
+        return MetadataFile(file.location, decompressed(file.location, bytes(stream.read())))
+
+
+def read_named_metadata_file(io: FileIO, location: str, own_folders: DeletionScope) -> MetadataFile:
+    """Read a metadata file that other metadata names, or that lies in a table's folder: somebody may have made up the name, or the file.
+
+    Args:
+        io: the store's own.
+        location: of the file.
+        own_folders: of the table. What the store says of a file outside of them is an error of the name.
+
+    Raises:
+        FormatError: it is no metadata file by its name, its spelling or its content; or lies elsewhere and cannot be read.
+        FileNotFoundError: it is not there.
+    """
+    if not location.endswith(TABLE_METADATA_SUFFIXES):
+        raise FormatError(f"{location}: not named as a metadata file is")
     try:
-        with file.open() as stream, Compressor.get_compressor(file.location).stream_decompressor(stream) as json:
-            return MetadataFile(file.location, json.read())
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FormatError(f"{file.location}: not readable as gzip: {error}") from error
+        Place.of(location)
+        return read_metadata_file(io.new_input(location))
+    except FileNotFoundError:
+        raise
+    except ConfigurationError as error:
+        raise FormatError(f"{location}: {error}") from error
+    except (OSError, ValueError) as error:
+        if own_folders.reason_against(location) is None:
+            raise
+        raise FormatError(f"{location}: lies outside the table's folders, and is not readable: {type(error).__name__}") from error
+
+
+def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> bytes:
+    """Return the JSON of a metadata file's bytes: those of a gzip stream where its name says so, else as they are.
+
+    What it may come to is bounded: 32 MiB, or 64 times the bytes that are stored where that is more.
+
+    Args:
+        location: names the compression.
+        stored: the file's bytes.
+        may_be_cut: whether to return what half a stream, or none, says.
+
+    Raises:
+        FormatError: its name says gzip, and it is not, or it comes to more.
+    """
+    if not location.endswith(_GZIP_SUFFIXES):
+        return stored
+    limit = max(_SMALL, _RATIO * len(stored))
+    found, rest = bytearray(), stored
+    try:
+        while rest:
+            stream = zlib.decompressobj(_GZIP)
+            found += stream.decompress(rest, limit + 1 - len(found))
+            if len(found) > limit:
+                raise FormatError(f"{location}: {len(stored)} bytes of gzip come to more than {limit}, which no metadata file does")
+            if not stream.eof:
+                raise EOFError("the stream ends before its end")
+            rest = stream.unused_data.lstrip(b"\0")
+    except (zlib.error, EOFError) as error:
+        if may_be_cut:
+            return bytes(found) or stored
+        raise FormatError(f"{location}: not readable as gzip: {error}") from error
+    return bytes(found)
 
 
 def write_metadata_file(metadata: TableMetadata, io: FileIO, location: str) -> MetadataFile:

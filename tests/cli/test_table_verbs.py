@@ -108,9 +108,15 @@ def test_shred_asks_and_needs_a_target(command: Command, table: Table) -> None:
     assert "--snapshot" in command.run("shred", "db.rows", "--yes").stderr
     assert "exclude" in command.run("shred", "db.rows", "--yes", "--snapshot", "1", "--whole-table", "db.rows").stderr
     assert "--yes" in command.run("shred", "db.rows", "--snapshot", first).stderr
+    typo = command.run("shred", "db.rows", "--whole-table", "db.row", "--yes")
+    assert (typo.code, "--whole-table says db.row, but the table is db.rows" in typo.stderr) == (2, True)
+    assert "confirm=" not in typo.stderr
+    nowhere = command.run("shred", "db.rows", "--snapshot", "99", "--yes", "--json")
+    assert (nowhere.code, json.loads(nowhere.stdout)["complete"], json.loads(nowhere.stdout)["not_found"]) == (1, False, [99])
     result_of(command.run("shred", "db.rows", "--snapshot", first, "--dry-run", "--json"))
     assert len(table.refresh().metadata.snapshots) == 3
-    result_of(command.run("shred", "db.rows", "--snapshot", first, "--yes", "--json"))
+    done = command.run("shred", "db.rows", "--snapshot", first, "--yes", "--json")
+    assert (done.code, json.loads(done.stdout)["effective"]) == (1, False), "live snapshots share all of its files"
 
     assert first not in {str(snapshot.snapshot_id) for snapshot in table.refresh().metadata.snapshots}
 

@@ -121,7 +121,7 @@ def test_java_and_this_side_share_a_metastore_while_keys_change(
     java_on_hive.append("rotating.t", rows(300))
     result = shred(table, [each.snapshot_id for each in table.refresh().snapshots()][:-1])
 
-    assert result.is_complete
+    assert not (result.left or result.refused or result.still_opened)
     assert_same_rows(java_on_hive.rows("rotating.t"), catalog.load_table("rotating.t").scan().to_arrow())
     java_on_hive.append("rotating.t", rows(400))
     final = catalog.load_table("rotating.t")

@@ -75,7 +75,14 @@ def test_migrations_and_orphans_have_results_of_the_same_kind(unwatched_warehous
     assert (planned.table, planned.dry_run, done.dry_run) == ("db.plain", True, False)
     assert json.loads(json.dumps(done.to_json()))["left"][0]["what"]
     found = m.remove_orphan_files(plain.catalog.load_table("db.plain"))
-    assert json.loads(json.dumps(found.to_json())) == {"table": "db.plain", "dry_run": True, "found": [], "deleted": [], "failed": {}}
+    assert json.loads(json.dumps(found.to_json())) == {
+        "table": "db.plain",
+        "dry_run": True,
+        "found": [],
+        "deleted": [],
+        "failed": {},
+        "refused": {},
+    }
 
 
 def test_a_phase_that_begins_anew_is_told_of_where_it_comes_further() -> None:

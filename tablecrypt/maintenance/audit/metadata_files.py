@@ -10,7 +10,6 @@ before encryption, and the newest.
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,9 +21,11 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
 from tablecrypt.errors import FormatError
+from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.metadata_file import read_metadata_file
+from tablecrypt.table.metadata_file import read_named_metadata_file
+from tablecrypt.table.table_file_io import folders_of
 
 MAX_READ: Final = 200
 _THREADS: Final = 16
@@ -47,6 +48,7 @@ def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO,
         io: the store's own FileIO.
         limit: how many are read.
     """
+    own_folders = folders_of(metadata)
     wanted = sorted(set(locations))
     findings: list[Finding] = []
     if len(wanted) > limit:
@@ -56,7 +58,7 @@ def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO,
     plaintext: dict[str, str] = {}
     stale_keys: dict[str, int] = {}
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="tablecrypt-metadata") as pool:
-        for location, content in pool.map(lambda each: (each, _read(io, each)), wanted):
+        for location, content in pool.map(lambda each: (each, _read(io, each, own_folders)), wanted):
             if content is None:
                 continue
             older = _Older(location, content)
@@ -72,12 +74,12 @@ def look_at_older(metadata: TableMetadata, locations: Iterable[str], io: FileIO,
     return OlderMetadata(tuple(findings), plaintext)
 
 
-def _read(io: FileIO, location: str) -> dict[str, Any] | Exception | None:
+def _read(io: FileIO, location: str, own_folders: DeletionScope) -> dict[str, Any] | Exception | None:
     try:
-        content = json.loads(read_metadata_file(io.new_input(location)).content)
+        content = json.loads(read_named_metadata_file(io, location, own_folders).content)
     except FileNotFoundError:
         return None
-    except (FormatError, ValueError, gzip.BadGzipFile) as error:
+    except (FormatError, ValueError, RecursionError) as error:
         return error
     return content if isinstance(content, dict) else FormatError(f"{location} holds no JSON object")
 

@@ -28,6 +28,7 @@ from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.audit.result import Audit, TableAudit
 from tablecrypt.maintenance.audit.table_audit import audit_table
 from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
+from tablecrypt.table.plain_tables import plain_tables_opened
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,8 @@ def _audited(table: Table, moment: dt.datetime, progress: ProgressListener) -> T
 
 def _of_catalog(catalog: Catalog, identifier: Identifier, moment: dt.datetime, progress: ProgressListener) -> TableAudit | None:
     try:
-        table = catalog.load_table(identifier)
+        with plain_tables_opened():
+            table = catalog.load_table(identifier)
     except NoSuchTableError:
         logger.debug("%s was dropped meanwhile", identifier)
         return None

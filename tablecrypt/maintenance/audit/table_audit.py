@@ -89,7 +89,8 @@ class _TableAudit:
 
     def _findings(self) -> Iterator[Finding]:
         if self._manager is None:
-            message = f"has no {names.KEY_ID.name}: none of its {len(self._found.files)} files is encrypted"
+            has_key_id = "has" if names.KEY_ID.name in self._metadata.properties else "has no"
+            message = f"{has_key_id} {names.KEY_ID.name}, and none of its {len(self._found.files)} files is encrypted"
             yield Finding(FindingKind.PLAIN_TABLE, ".".join(self._table.name()), message)
             return
         if isinstance(self._metadata, EncryptedTableMetadata):

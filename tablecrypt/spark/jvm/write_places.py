@@ -81,7 +81,7 @@ class Places:
         """Delete what lies at the other places that were given. Only after the desk is closed."""
         for location in self._given.keys() - set(kept):
             try:
-                io.delete(location)
+                io.delete_new(location)
             except FileNotFoundError:
                 logger.debug("%s was removed by its task, or never written", location)
             except Exception as error:  # noqa: BLE001  what made the write fail is the error to raise, and ciphertext may stay

@@ -1,0 +1,201 @@
+"""Which files may be deleted or written over for a table: the one place that decides it.
+
+Metadata files, manifests, logs, listings and workers' messages say which files a table has, or had. They are data: whoever writes the
+storage may have written them. What they name is deleted only if
+
+    it lies below a folder of the table    the pinned location, the pinned write.*.path properties, or what the caller names
+    it is named as such a file is          data.parquet, x.avro, x.orc, x.puffin, x.stats, x.metadata.json, a journal of this package
+    its spelling has one meaning           no "..", ".", "//", percent-encoded slash or dot segment, "?", "#", "*", control character
+    links do not lead out of the folder    on a local disk, the real folder of the file is below the real folder of the table
+
+`s3`, `s3a` and `s3n` are one store, so are `abfs` and `abfss`, `file:` and no scheme; another scheme, bucket, account or case is another
+place. A folder itself, a whole bucket or the root of a disk is never a table's folder by metadata alone.
+
+A process that may change links in the table's folder while a file is deleted is not kept out: it could delete the file itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote
+
+from tablecrypt.errors import ConfigurationError, DeletionRefusedError
+
+LOCAL: Final = "file"
+_SAME_STORE: Final = {"s3a": "s3", "s3n": "s3", "": LOCAL, "abfss": "abfs", "wasbs": "wasb"}
+_WITHOUT_AUTHORITY: Final = ("hdfs", "viewfs", "memory")
+_URI: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
+_AMBIGUOUS: Final = re.compile(r"[\x00-\x1f\x7f?#*\[\]\\]")
+_FILE_NAMES: Final = re.compile(r"[^/]+\.(?:parquet|avro|orc|puffin|stats|metadata\.json|metadata\.json\.gz)", re.IGNORECASE)
+_JOURNAL_NAMES: Final = re.compile(r"metadata/tablecrypt-[a-z-]+/[0-9a-f-]{36}\.(?:entries|json)")
+_CHECKSUMS: Final = re.compile(r"\.(?P<of>[^/]+)\.crc")
+_UNPINNED: Final = "nothing that this client trusts says where the table lies: name its folder"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A location, taken apart: the store, the bucket, host or account, and the names on the way from its root.
+
+    Names of a local path are without empty ones; in a bucket an empty name is a name.
+    """
+
+    store: str
+    authority: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, location: str) -> Place:
+        """Take a location apart.
+
+        Raises:
+            ConfigurationError: its spelling has more than one meaning, or none.
+        """
+        problem = _problem(location)
+        if problem is not None:
+            raise ConfigurationError(f"{location!r} {problem}")
+        match = _URI.fullmatch(location)
+        scheme, authority, path = (match["scheme"], match["authority"] or "", match["path"] or "") if match else ("", "", location)
+        store = _SAME_STORE.get(scheme, scheme)
+        if store == LOCAL:
+            if authority:
+                raise ConfigurationError(f"{location!r} names a host, which a local file has none of")
+            # As PyIceberg does with a path that has no scheme.
+            path = path if match else os.path.abspath(path)
+            return cls(store, "", tuple(name for name in path.split("/") if name))
+        if not authority and store not in _WITHOUT_AUTHORITY:
+            raise ConfigurationError(f"{location!r} names no bucket")
+        return cls(store, authority, tuple(path.removeprefix("/").rstrip("/").split("/")) if path.strip("/") else ())
+
+    @property
+    def local_path(self) -> str:
+        """The path of a local place."""
+        return "/" + "/".join(self.names)
+
+    def below(self, root: Place) -> tuple[str, ...] | None:
+        """Return the names that lead here from a folder; None where this is not below it."""
+        depth = len(root.names)
+        if (self.store, self.authority, self.names[:depth]) != (root.store, root.authority, root.names) or len(self.names) <= depth:
+            return None
+        return self.names[depth:]
+
+
+@dataclass(frozen=True)
+class DeletionScope:
+    """The folders below which files may be deleted or written over. An empty one allows nothing.
+
+    Attributes:
+        folders: as they are spelled in metadata or by the caller.
+        named: whether the caller named one of them.
+    """
+
+    folders: tuple[str, ...] = ()
+    named: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        for folder in self.named:
+            if not Place.of(folder).names and Place.of(folder).store == LOCAL:
+                raise ConfigurationError(f"{folder!r} is the root of the disk: name a table's folder")
+
+    def and_below(self, locations: Iterable[str]) -> DeletionScope:
+        """Return the scope with folders that the caller names.
+
+        Raises:
+            ConfigurationError: a location cannot be a table's folder.
+        """
+        return DeletionScope(self.folders, (*self.named, *([locations] if isinstance(locations, str) else locations)))
+
+    def contains(self, location: str) -> bool:
+        """Whether a folder of a table lies in the scope, or is one of its folders."""
+        try:
+            place = Place.of(location)
+        except ConfigurationError:
+            return False
+        return any(place == root or place.below(root) is not None for root in self._roots())
+
+    def reason_against(self, location: str) -> str | None:
+        """Return why a file may not be deleted or written over; None where it may."""
+        if not self.folders and not self.named:
+            return _UNPINNED
+        if location.endswith("/"):
+            return "is a folder"
+        try:
+            place = Place.of(location)
+        except ConfigurationError as error:
+            return str(error).removeprefix(f"{location!r} ")
+        reasons = [_reason_below(root, place) for root in self._roots()]
+        if None in reasons:
+            return None
+        nearer = [reason for reason in reasons if reason is not None and reason != _OUTSIDE]
+        return nearer[0] if nearer else f"{_OUTSIDE}: {', '.join((*self.folders, *self.named))}"
+
+    def check(self, location: str) -> None:
+        """Raise DeletionRefusedError where a file may not be deleted or written over."""
+        reason = self.reason_against(location)
+        if reason is not None:
+            raise DeletionRefusedError(location, reason)
+
+    def _roots(self) -> list[Place]:
+        roots = []
+        for folder in self.folders:
+            try:
+                root = Place.of(folder)
+            except ConfigurationError:
+                continue
+            if root.names:
+                roots.append(root)
+        return [*roots, *map(Place.of, self.named)]
+
+
+NOTHING: Final = DeletionScope()
+_OUTSIDE: Final = "lies outside the table's folders"
+
+
+def store_of(scheme: str) -> str:
+    """Return the one scheme that stands for all names of a store: "s3" for "s3a" too, "file" for none."""
+    return _SAME_STORE.get(scheme, scheme)
+
+
+def is_table_file_name(path: str) -> bool:
+    """Whether a path below a table's folder is named as the table's own files are: data, deletes, manifests, metadata, statistics."""
+    folder, _, name = path.rpartition("/")
+    if (checksums := _CHECKSUMS.fullmatch(name)) is not None:
+        name = checksums["of"]
+    return _FILE_NAMES.fullmatch(name) is not None or is_journal_name(f"/{folder}/{name}")
+
+
+def is_journal_name(path: str) -> bool:
+    """Whether a path is that of a part of a journal, as maintenance/journal.py names them."""
+    return re.search(f"/{_JOURNAL_NAMES.pattern}$", path) is not None
+
+
+def _reason_below(root: Place, place: Place) -> str | None:
+    below = place.below(root)
+    if below is None:
+        return _OUTSIDE
+    if any(not name for name in below):
+        return "has an empty name in its path"
+    if not is_table_file_name("/".join(below)):
+        return "is not named as a file of a table is"
+    if place.store == LOCAL:
+        real_root, real_folder = os.path.realpath(root.local_path), os.path.realpath(os.path.dirname(place.local_path))
+        if os.path.commonpath([real_root, real_folder]) != real_root:
+            return f"lies outside the table's folder: a link leads to {real_folder}"
+    return None
+
+
+def _problem(location: str) -> str | None:
+    if _AMBIGUOUS.search(location):
+        return "holds a character that has a meaning of its own in locations"
+    if not _URI.fullmatch(location) and ":" in location.partition("/")[0]:
+        return "is no location"
+    decoded, before = location, ""
+    while decoded != before:
+        before, decoded = decoded, unquote(decoded)
+        segments = decoded.split("/")
+        if ".." in segments or "." in segments:
+            return "goes up, or nowhere, in its path"
+    return None
