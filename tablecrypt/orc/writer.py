@@ -79,6 +79,10 @@ def write_table(
     """
     if unknown := options.keys() - WRITER_OPTIONS:
         raise ConfigurationError(f"{', '.join(sorted(unknown))}: no option of this writer; it takes {', '.join(sorted(WRITER_OPTIONS))}")
+    if not isinstance(encrypt, Mapping):
+        raise ConfigurationError(f"encrypt is a {type(encrypt).__name__}; it says for each key name which columns are under it")
+    if keys is None:
+        raise ConfigurationError("keys=None: give a key provider; an ORC file in the clear is written by pyarrow.orc")
     if stripe_size < 1:
         raise ConfigurationError(f"a stripe size of {stripe_size} bytes")
     parts = _PartWriter(table.schema, encrypt, mask or {}, {"compression": compression, **options}, bloom_filter_columns)

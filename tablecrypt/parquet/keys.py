@@ -189,6 +189,16 @@ class FileKeys:
             raise ConfigurationError(f"column_key_metadata names {keyless[0]!r}, which column_keys has no key for")
 
 
+def required_keys(keys: object) -> FileKeys:
+    """Return the keys. ConfigurationError for anything else, None above all: it never stands for a file in the clear."""
+    if not isinstance(keys, FileKeys):
+        given = "keys=None" if keys is None else f"keys of type {type(keys).__name__}"
+        raise ConfigurationError(
+            f"{given}: give parquet.FileKeys(...); a plaintext Parquet file is written by pyarrow, or by parquet.decrypt"
+        )
+    return keys
+
+
 def _secret(key: object, name: str) -> Secret:
     if not isinstance(key, Secret | bytes | bytearray):
         raise ConfigurationError(f"{name} is a {type(key).__name__}; a key is bytes or a Secret")

@@ -16,7 +16,7 @@ from typing import Any
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.parquet.footer import read_footer
-from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.keys import FileKeys, required_keys
 from tablecrypt.parquet.layout import FileCiphers, FileLayout
 from tablecrypt.parquet.module_writer import ModularWriter
 from tablecrypt.parquet.sealing import Sealing
@@ -36,11 +36,12 @@ def encrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = No
         random: gives nonces and the random part of the AAD.
 
     Raises:
-        ConfigurationError: the file is encrypted already, keys name columns that it does not have, or it has too many pages.
+        ConfigurationError: there are no keys or they name columns that the file lacks, it is encrypted already, or has too many pages.
         FormatError: it is no Parquet file that can be encrypted.
     """
+    sealed_with = required_keys(keys)
     with open_source(source, location) as opened, open_sink(sink) as out:
-        return rewrite(plain_layout(opened), out, keys, random)
+        return rewrite(plain_layout(opened), out, sealed_with, random)
 
 
 def decrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = None) -> int:
@@ -70,10 +71,11 @@ def reencrypt(
         TamperedFileError: a module does not authenticate, or the file is not what its footer says.
         PlaintextRefusedError: the source is plaintext.
         KeyNotFoundError: a key of the source is missing.
-        ConfigurationError: the new keys name columns that the file does not have.
+        ConfigurationError: there are no new keys, or they name columns that the file does not have.
     """
+    sealed_with = required_keys(new)
     with open_source(source, location) as opened, open_sink(sink) as out:
-        return rewrite(encrypted_layout(opened, old), out, new, random)
+        return rewrite(encrypted_layout(opened, old), out, sealed_with, random)
 
 
 def plain_layout(source: Source) -> FileLayout:
@@ -86,6 +88,7 @@ def plain_layout(source: Source) -> FileLayout:
 
 def encrypted_layout(source: Source, keys: FileKeys) -> FileLayout:
     """Open an encrypted file, its footer authenticated. PlaintextRefusedError for a plaintext one."""
+    keys = required_keys(keys)
     if keys.file_length is not None and source.length != keys.file_length:
         raise TamperedFileError(source.location, f"has {source.length} bytes, but its key metadata says {keys.file_length}")
     footer = read_footer(source)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.keys import FileKeys, required_keys
 from tablecrypt.parquet.module_writer import ModularWriter
 from tablecrypt.parquet.rewrite import plain_layout
 from tablecrypt.parquet.sealing import Sealing
@@ -80,7 +80,7 @@ class EncryptedParquetWriter:
         self._closed = False
         # Options that pyarrow refuses and keys that name no column are found here, before anything is written.
         empty = self._plaintext(schema.empty_table(), None)
-        sealing = Sealing(keys, "the new Parquet file", random)
+        sealing = Sealing(required_keys(keys), "the new Parquet file", random)
         self._opened = open_sink(sink)
         self._sink = self._opened.__enter__()
         try:

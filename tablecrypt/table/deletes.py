@@ -63,7 +63,7 @@ class DeleteReader:
         equality: list[EqualityDelete] = []
         for file in task.delete_files:
             if is_deletion_vector(file):
-                positions = read_deletion_vector(self._io, EncryptedDataFile.of(file))
+                positions = read_deletion_vector(self._io, EncryptedDataFile.of(file), task.file.record_count)
             elif file.content == DataFileContent.POSITION_DELETES:
                 parts.extend(self._once(file, self._read_position_deletes).get(task.file.file_path, ()))
             else:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
+from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import construct_writer, resolve_reader
@@ -28,6 +28,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import FormatError
+from tablecrypt.manifests.bounded_decoder import bounded_decoder
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.manifests.schemas import (
     DATA_FILE_FIELD_ID,
@@ -43,8 +44,6 @@ from tablecrypt.table.file_parts import FilePart
 from tablecrypt.table.plan import EncryptedFileScanTask
 
 _STATISTICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
-# The decoder does not check bounds: zeros end a number that runs over, and the position is checked afterwards.
-_PADDING: Final = bytes(64)
 
 
 class FileEntryCodec:
@@ -129,7 +128,7 @@ class FileEntryCodec:
 @contextmanager
 def _decoding(content: bytes) -> Iterator[BinaryDecoder]:
     """Give a decoder of all of the content: what is decoded ends where the content ends."""
-    decoder = new_decoder(content + _PADDING)
+    decoder = bounded_decoder(content)
     try:
         yield decoder
     except (ArithmeticError, AttributeError, EOFError, LookupError, RuntimeError, TypeError, ValueError) as error:

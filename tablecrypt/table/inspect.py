@@ -10,6 +10,8 @@ from typing import Final
 import pyarrow as pa
 from pyiceberg.table.inspect import InspectTable
 
+from tablecrypt.table._pyiceberg.inspection import EntriesTable
+
 _KEY_METADATA: Final = "key_metadata"
 _DATA_FILE: Final = "data_file"
 
@@ -19,7 +21,7 @@ class RedactedInspectTable(InspectTable):
 
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
         """Manifest entries of a snapshot."""
-        return _redacted_struct(super().entries(snapshot_id))
+        return _redacted_struct(EntriesTable(self.tbl).entries(snapshot_id))
 
     def files(self, snapshot_id: int | None = None) -> pa.Table:
         """Data and delete files of a snapshot."""

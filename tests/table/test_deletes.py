@@ -264,3 +264,24 @@ def test_a_shared_delete_file_is_read_once(files: TableFiles, monkeypatch: pytes
     read: Callable[[DataFile], int] = lambda each: sum(len(b) for b in reader.batches(EncryptedFileScanTask(each, {delete})))  # noqa: E731
     assert [read(each) for each in data] == [99, 99, 99]
     assert opened.count(delete.file_path) == 1
+
+
+def test_a_deletion_vector_is_not_expanded_before_its_size_is_known() -> None:
+    """Some kilobytes of runs stand for 16 million positions, of 8 bytes each."""
+    import tracemalloc
+
+    from pyroaring import BitMap64
+
+    runs = BitMap64(range(1 << 24))
+    runs.run_optimize()
+    blob = deletion_vector_blob(runs.serialize())
+    assert len(blob) < 10_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="16777216 positions; its manifest says 10"):
+            parse_deletion_vector(blob, "loc", cardinality=10, rows=1 << 25)
+        with pytest.raises(FormatError, match="names position 16777215 of a data file of 100 rows"):
+            parse_deletion_vector(blob, "loc", cardinality=1 << 24, rows=100)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

@@ -158,3 +158,18 @@ def _comparable(file: Any) -> list[Any]:
         tuple(value[position] for position in range(len(value))) if isinstance(value, Record) else value
         for value in EncryptedDataFile.of(file).values()
     ]
+
+
+def test_a_length_past_the_end_is_refused_before_it_is_used() -> None:
+    """PyIceberg's compiled decoder believes every length: it would copy memory behind the bytes, or end the process."""
+    codec = FileEntryCodec(metadata())
+    content = codec.encode_files([data_file()])
+    huge = b"\xfe\xff\xff\xff\xff\xff\xff\x7f"
+    refused = 0
+    for at in range(len(content)):
+        for changed in (content[:at] + huge + content[at + 1 :], content[:at] + huge):
+            try:
+                codec.decode_files(changed)
+            except FormatError:
+                refused += 1
+    assert refused > len(content)
