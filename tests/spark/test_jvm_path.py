@@ -437,6 +437,70 @@ def test_a_plaintext_file_in_the_place_of_an_encrypted_one_is_refused(
         rows.collect()
 
 
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+@pytest.mark.parametrize("path", ["jvm", "python"])
+def test_a_file_that_says_it_is_of_another_algorithm_is_refused(
+    spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path, path: str, vectorized: str
+) -> None:
+    """Uncompressed pages of required columns, which AES_GCM_CTR_V1 would turn into other rows without an error."""
+    lake = lake_in(unwatched_warehouse, aws)
+    uncompressed = {**KEY, "write.parquet.compression-codec": "uncompressed"}
+    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    table = lake.catalog.create_table("db.required", schema, properties=uncompressed)
+    table.append(pa.table({"id": range(1000)}, schema=schema.as_arrow()))
+    session = spark.newSession()
+    session.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
+    assert {row["id"] for row in read(session, lake, "db.required", path=path).collect()} == set(range(1000))
+    rows = read(_ignoring(session), lake, "db.required", path=path)
+    [stored] = unwatched_warehouse.rglob("*.parquet")
+    content = stored.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    assert content[start : start + 2] == b"\x1c\x1c"
+    stored.write_bytes(content[: start + 1] + b"\x2c" + content[start + 2 :])
+
+    with pytest.raises(Exception, match=rf"(?s){stored.name}.*AES_GCM_CTR_V1, which leaves pages unauthenticated"):
+        rows.collect()
+
+
+@pytest.mark.slow
+def test_no_value_of_a_plaintext_byte_changes_rows_of_the_jvm_path(spark: SparkSession, aws: AwsServer, unwatched_warehouse: Path) -> None:
+    """A flip in each byte of FileCryptoMetaData and the trailer, and the one value that names AES_GCM_CTR_V1."""
+    from pyspark.errors import PySparkException
+
+    lake = lake_in(unwatched_warehouse, aws)
+    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    table = lake.catalog.create_table("db.swept", schema, properties={**KEY, "write.parquet.compression-codec": "uncompressed"})
+    table.append(pa.table({"id": range(10)}, schema=schema.as_arrow()))
+    rows = read(spark, lake, "db.swept", path="jvm")
+    [stored] = unwatched_warehouse.rglob("*.parquet")
+    content = stored.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    refused = 0
+    places = (*range(start, start + 15), *range(len(content) - 8, len(content)))
+    for number, at in enumerate(places):
+        for value in {content[at] ^ 1 << number % 8, 0x2C if at == start + 1 else 0} - {content[at]}:
+            stored.write_bytes(content[:at] + bytes([value]) + content[at + 1 :])
+            try:
+                found = {row["id"] for row in rows.collect()}
+            except PySparkException as error:
+                assert "FAILED_READ_FILE" in str(error)
+                refused += 1
+            else:
+                assert found == set(range(10)), f"byte {at} as {value}"
+    assert refused > len(places)
+
+
+def test_rows_and_files_keep_the_names_of_the_store(spark: SparkSession, valued: Lake) -> None:
+    from pyspark.sql import functions
+
+    rows = read(spark, valued, "db.values", path="jvm")
+    names = {row[0] for row in rows.select(functions.input_file_name()).distinct().collect()}
+    files = {task.file.file_path for task in valued.catalog.load_table("db.values").scan().plan_files()}
+
+    assert {name.rpartition("/")[2] for name in names} == {file.rpartition("/")[2] for file in files}
+    assert all(name.startswith("file:/") for name in names)
+
+
 def test_keys_are_forgotten_with_the_last_plan_or_rdd_of_their_read(spark: SparkSession, valued: Lake) -> None:
     before = _held_reads(spark)
     derived = read(spark, valued, "db.values", path="jvm").where("id > 3").select("id")

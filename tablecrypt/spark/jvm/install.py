@@ -27,6 +27,8 @@ CLASSES: Final = (
     "PlannedFiles",
     "BrokerAnswer",
     "BrokerClient",
+    "CheckedStream",
+    "CheckedFileSystem",
     "ReadKeys",
     "ReadByIds",
     "ReadFunction",

@@ -10,6 +10,9 @@ session says; corrupt and missing files are errors, whatever the session says. T
 the options of this one relation, and none of it is secret. Filters and projections that are put on the DataFrame are pushed down as for
 any Parquet file.
 
+The end of each file, where plaintext says by which algorithm it is encrypted, is fetched once when the file is opened, checked, and given
+to Spark's reader from memory (java/CheckedStream.java).
+
 Files are read through Hadoop's file systems, with Hadoop's configuration and credentials (fs.s3a.…), not with PyIceberg's.
 
 Raises ConfigurationError where path="jvm" was asked for and cannot serve. On executors a file that was tampered with fails the job with

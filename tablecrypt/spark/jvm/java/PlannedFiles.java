@@ -74,6 +74,10 @@ public class PlannedFiles implements FileIndex {
     return deletedPositions[number];
   }
 
+  Path[] paths() {
+    return paths;
+  }
+
   public Seq rootPaths() {
     return ArraySeq$.MODULE$.unsafeWrapArray(paths);
   }

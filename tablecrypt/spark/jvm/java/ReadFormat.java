@@ -28,6 +28,7 @@ public class ReadFormat extends ParquetFileFormat {
       Configuration conf) {
     // In local mode tasks get this very object, in which Parquet looks for the crypto factory.
     conf.setClassLoader(new ReadLoader(conf.getClassLoader()));
+    CheckedFileSystem.enable(conf, files.paths());
     StructType required = FieldIds.restored(requiredSchema, schema);
     Function1 rows = super.buildReaderWithPartitionValues(spark, dataSchema, partitionSchema, required, filters, options, conf);
     return new ReadFunction(rows, files);

@@ -1,6 +1,8 @@
 package tablecrypt.jvm;
 
 import java.io.Serializable;
+import org.apache.spark.paths.SparkPath;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import scala.Function1;
 import scala.runtime.AbstractFunction1;
 
@@ -15,6 +17,19 @@ public class ReadFunction extends AbstractFunction1 implements Serializable {
   }
 
   public Object apply(Object file) {
-    return new ReadByIds(rows, file).open();
+    return new ReadByIds(rows, checked((PartitionedFile) file)).open();
+  }
+
+  /** The same part of the same file, by the name under which its end is checked when it is opened. */
+  private static PartitionedFile checked(PartitionedFile file) {
+    return new PartitionedFile(
+        file.partitionValues(),
+        SparkPath.fromPath(CheckedFileSystem.checked(file.toPath())),
+        file.start(),
+        file.length(),
+        file.locations(),
+        file.modificationTime(),
+        file.fileSize(),
+        file.otherConstantMetadataColumnValues());
   }
 }

@@ -12,7 +12,7 @@ public class ReadKeys implements DecryptionPropertiesFactory {
   public static final String READ = "tablecrypt.read";
 
   public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path path) {
-    byte[] answer = BrokerClient.key(conf.get(BROKER), conf.get(READ), path.toString());
+    byte[] answer = BrokerClient.key(conf.get(BROKER), conf.get(READ), CheckedFileSystem.stored(path).toString());
     int keyEnd = 1 + answer[0];
     FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withFooterKey(Arrays.copyOfRange(answer, 1, keyEnd));
     if (keyEnd < answer.length) {

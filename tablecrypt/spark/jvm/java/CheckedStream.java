@@ -1,0 +1,180 @@
+package tablecrypt.jvm;
+
+import java.io.ByteArrayInputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.util.List;
+import java.util.function.IntFunction;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSInputStream;
+import org.apache.hadoop.fs.FileRange;
+import org.apache.hadoop.fs.StreamCapabilities;
+import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+import org.apache.parquet.format.EncryptionAlgorithm;
+import org.apache.parquet.format.Util;
+
+/**
+ * An encrypted Parquet file whose end is fetched once, checked, and then given to whoever reads it.
+ *
+ * file = modules of the columns | FileCryptoMetaData, sealed footer, length (4, LE), "PARE"
+ *        from storage             from memory: the very bytes that were checked
+ *
+ * FileCryptoMetaData is plaintext and says by which algorithm pages are sealed. Parquet believes it; a table's files are AES_GCM_V1 alone.
+ */
+public class CheckedStream extends FSInputStream implements StreamCapabilities {
+  private static final int TAIL_LENGTH = 8;
+  private static final int MAGIC_LENGTH = 4;
+  private static final int END_GUESS = 64 * 1024;
+  private static final int AAD_FILE_UNIQUE_LENGTH = 8;
+
+  private final FSDataInputStream stored;
+  private final String location;
+  private final long length;
+  private final byte[] end;
+  private final long endStart;
+  private long position = 0;
+
+  CheckedStream(FSDataInputStream stored, long length, String location) throws IOException {
+    this.stored = stored;
+    this.length = length;
+    this.location = location;
+    end = readEnd();
+    endStart = length - end.length;
+    check();
+  }
+
+  private byte[] readEnd() throws IOException {
+    if (length < MAGIC_LENGTH + TAIL_LENGTH) {
+      throw refusal("has " + length + " bytes, too few for an encrypted Parquet file");
+    }
+    int guess = (int) Math.min(length, END_GUESS);
+    byte[] last = new byte[guess];
+    stored.readFully(length - guess, last);
+    if (last[guess - 4] != 'P' || last[guess - 3] != 'A' || last[guess - 2] != 'R' || last[guess - 1] != 'E') {
+      throw refusal("does not end as an encrypted Parquet file does");
+    }
+    long needed = TAIL_LENGTH;
+    for (int index = 0; index < 4; index++) {
+      needed += (last[guess - TAIL_LENGTH + index] & 0xffL) << (8 * index);
+    }
+    if (needed > Math.min(length - MAGIC_LENGTH, Integer.MAX_VALUE)) {
+      throw refusal("says that its footer is longer than it is itself");
+    }
+    byte[] whole = new byte[(int) needed];
+    int missing = Math.max(0, whole.length - guess);
+    if (missing > 0) {
+      stored.readFully(length - needed, whole, 0, missing);
+    }
+    System.arraycopy(last, guess - (whole.length - missing), whole, missing, whole.length - missing);
+    return whole;
+  }
+
+  private void check() throws IOException {
+    EncryptionAlgorithm algorithm;
+    try {
+      ByteArrayInputStream content = new ByteArrayInputStream(end, 0, end.length - TAIL_LENGTH);
+      algorithm = Util.readFileCryptoMetaData(content).getEncryption_algorithm();
+    } catch (IOException malformed) {
+      throw refusal("has malformed file crypto metadata");
+    }
+    if (!algorithm.isSetAES_GCM_V1()) {
+      throw refusal(
+          "says that it is written with AES_GCM_CTR_V1, which leaves pages unauthenticated; the files of a table are written with AES_GCM_V1,"
+              + " so its plaintext file crypto metadata was changed");
+    }
+    byte[] unique = algorithm.getAES_GCM_V1().getAad_file_unique();
+    if (unique == null || unique.length != AAD_FILE_UNIQUE_LENGTH) {
+      throw refusal("has an aad_file_unique of another length than " + AAD_FILE_UNIQUE_LENGTH + " bytes");
+    }
+  }
+
+  private ParquetCryptoRuntimeException refusal(String what) {
+    return new ParquetCryptoRuntimeException(location + ": " + what);
+  }
+
+  public int read() throws IOException {
+    byte[] one = new byte[1];
+    return read(one, 0, 1) < 0 ? -1 : one[0] & 0xff;
+  }
+
+  public int read(byte[] buffer, int offset, int wanted) throws IOException {
+    if (wanted == 0) {
+      return 0;
+    }
+    int count;
+    if (position >= endStart) {
+      count = fromEnd(position, buffer, offset, wanted);
+    } else {
+      if (stored.getPos() != position) {
+        stored.seek(position);
+      }
+      count = stored.read(buffer, offset, (int) Math.min(wanted, endStart - position));
+    }
+    if (count > 0) {
+      position += count;
+    }
+    return count;
+  }
+
+  public int read(long from, byte[] buffer, int offset, int wanted) throws IOException {
+    if (wanted == 0) {
+      return 0;
+    }
+    if (from >= endStart) {
+      return fromEnd(from, buffer, offset, wanted);
+    }
+    return stored.read(from, buffer, offset, (int) Math.min(wanted, endStart - from));
+  }
+
+  private int fromEnd(long from, byte[] buffer, int offset, int wanted) {
+    if (from >= length) {
+      return -1;
+    }
+    int count = (int) Math.min(wanted, length - from);
+    System.arraycopy(end, (int) (from - endStart), buffer, offset, count);
+    return count;
+  }
+
+  public void readVectored(List ranges, IntFunction allocate) throws IOException {
+    for (int index = 0; index < ranges.size(); index++) {
+      FileRange range = (FileRange) ranges.get(index);
+      if (range.getOffset() + range.getLength() > endStart) {
+        throw new EOFException(location + ": columns that reach into the footer");
+      }
+    }
+    stored.readVectored(ranges, allocate);
+  }
+
+  public int minSeekForVectorReads() {
+    return stored.minSeekForVectorReads();
+  }
+
+  public int maxReadSizeForVectorReads() {
+    return stored.maxReadSizeForVectorReads();
+  }
+
+  public boolean hasCapability(String capability) {
+    // Reads into ByteBuffers would go past the end in memory.
+    boolean isOwn = capability.equals(StreamCapabilities.READBYTEBUFFER) || capability.equals(StreamCapabilities.PREADBYTEBUFFER);
+    return !isOwn && stored.hasCapability(capability);
+  }
+
+  public void seek(long to) throws IOException {
+    if (to < 0 || to > length) {
+      throw new EOFException(location + ": has no byte " + to);
+    }
+    position = to;
+  }
+
+  public long getPos() {
+    return position;
+  }
+
+  public boolean seekToNewSource(long to) throws IOException {
+    return stored.seekToNewSource(to);
+  }
+
+  public void close() throws IOException {
+    stored.close();
+  }
+}
