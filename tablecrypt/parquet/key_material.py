@@ -12,6 +12,9 @@
     keyEncryptionKeyID     with double wrapping: the KEK's id, 16 random bytes in base64
     wrappedKEK             with double wrapping: in base64
 
+kmsInstanceID and kmsInstanceURL are read and never used: whoever writes the file could name a KMS of his own. Which KMS is asked, the
+client's configuration says.
+
 Nothing of this is secret or authenticated by itself: a wrapped key that was changed does not unwrap, and a key of another file does not
 open the footer. Raises FormatError for bytes that are no such JSON.
 
