@@ -54,7 +54,7 @@ def hadoop_kms(
     says masks.
     """
     from tablecrypt.kms.factory import load_kms
-    from tablecrypt.orc.hadoop_kms_access import read_allow_list
+    from tablecrypt.orc.hadoop_kms_access import AllowListFile
     from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile
     from tablecrypt.orc.hadoop_kms_limits import RateLimit
     from tablecrypt.orc.hadoop_kms_protocol import HadoopKms
@@ -65,8 +65,9 @@ def hadoop_kms(
     keys = MasterKeyFile(key_file, kms)
     # What cannot be read is better said now than to the first client.
     names = keys.names()
-    read_allow_list(allow_list)
-    service = HadoopKms(keys, lambda: read_allow_list(allow_list), RateLimit(rate, burst), believe_names=believe_names)
+    listed = AllowListFile(allow_list)
+    listed.read()
+    service = HadoopKms(keys, listed.read, RateLimit(rate, burst), believe_names=believe_names)
     server = HadoopKmsServer(service, ServerSettings(**listening))
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     for stopping in (signal.SIGTERM, signal.SIGINT):

@@ -15,7 +15,7 @@ Iceberg table spec, "Encryption Keys". Nothing here is secret: entries are store
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from typing import Final
 
 from pydantic import Field
@@ -24,6 +24,8 @@ from pyiceberg.typedef import IcebergBaseModel
 from tablecrypt.errors import FormatError
 
 KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
+_TIMESTAMP: Final = re.compile("[0-9]{1,19}")
+_MAX_LONG: Final = 2**63 - 1
 
 
 class EncryptedKey(IcebergBaseModel):
@@ -41,21 +43,26 @@ class EncryptedKey(IcebergBaseModel):
 
     @property
     def timestamp(self) -> str:
-        """A KEK's KEY_TIMESTAMP as stored: its UTF-8 digits are the AAD of every key that this KEK wraps."""
+        """A KEK's KEY_TIMESTAMP as stored: its UTF-8 digits are the AAD of every key that this KEK wraps.
+
+        Raises:
+            FormatError: there is none, or it is no 64-bit number of milliseconds.
+        """
         if not self.is_kek or self.properties is None:
             raise FormatError(f"encryption key {self.key_id} has no {KEY_TIMESTAMP}: it is not a KEK")
-        return self.properties[KEY_TIMESTAMP]
+        stored = self.properties[KEY_TIMESTAMP]
+        if not _TIMESTAMP.fullmatch(stored) or int(stored) > _MAX_LONG:
+            raise FormatError(f"encryption key {self.key_id}: {KEY_TIMESTAMP} {stored[:24]!r} is not a number of milliseconds")
+        return stored
 
     @property
     def created_at_ms(self) -> int:
         """A KEK's KEY_TIMESTAMP in milliseconds since the epoch."""
-        if not (self.timestamp.isascii() and self.timestamp.isdigit()):
-            raise FormatError(f"encryption key {self.key_id}: {KEY_TIMESTAMP} is not a number of milliseconds")
         return int(self.timestamp)
 
     def wrapped_bytes(self) -> bytes:
         """The decoded `encrypted-key-metadata`."""
         try:
             return base64.b64decode(self.encrypted_key_metadata, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise FormatError(f"encryption key {self.key_id}: encrypted-key-metadata is not base64") from error

@@ -2,8 +2,10 @@
 
 Rules:
     1. A manifest-list key is opened by the KEK that its encrypted-by-id names, and by no other; that KEK by the table's master key alone.
-    2. A KEK wraps new keys only while its encrypted-by-id is the table's master key and its age is under its lifespan.
-    3. Of several KEKs that may wrap new keys, the newest does.
+    2. A KEK wraps new keys only while its encrypted-by-id is the table's master key and its age is under its lifespan. One that says it
+       was made later than now, by more than CLOCK_SKEW_MS, wraps none.
+    3. Of the KEKs in the metadata only that which opens the key of the snapshot that a commit follows may wrap the commit's key: whoever
+       can add an entry to metadata.json cannot make an older KEK open that key. Where there is no such KEK, a new one is made.
     4. An entry is needed while a snapshot names it, or while a needed manifest-list key is wrapped by it.
 
 `now_ms` is always given by the caller.
@@ -13,9 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from tablecrypt.errors import FormatError, KeyNotFoundError
 from tablecrypt.keys.encrypted_key import EncryptedKey
+
+CLOCK_SKEW_MS: Final = 15 * 60 * 1000
+"""By how much the clocks of two writers may differ: a quarter of an hour, beyond which AWS refuses their requests as well."""
+
+
+def may_wrap(kek: EncryptedKey, now_ms: int, lifespan_ms: int) -> bool:
+    """Whether a KEK's age lets it wrap new keys (rule 2)."""
+    return -CLOCK_SKEW_MS <= now_ms - kek.created_at_ms < lifespan_ms
+
+
+def is_ahead(kek: EncryptedKey, now_ms: int) -> bool:
+    """Whether a KEK says that it was made later than now, by more than clocks differ."""
+    return kek.created_at_ms - now_ms > CLOCK_SKEW_MS
 
 
 @dataclass(frozen=True)
@@ -73,10 +89,24 @@ class KeyRing:
             raise FormatError(f"encryption key {key.encrypted_by_id} wraps {manifest_list_key_id} but is not a KEK")
         return KeyChain(key, kek)
 
-    def current_kek(self, master_key_id: str, now_ms: int, lifespan_ms: int) -> EncryptedKey | None:
-        """Return the KEK that wraps new keys now, or None when a new one has to be made (rules 2 and 3)."""
-        usable = [kek for kek in self.keks if kek.encrypted_by_id == master_key_id and now_ms - kek.created_at_ms < lifespan_ms]
-        return max(usable, key=lambda kek: kek.created_at_ms, default=None)
+    def current_kek(self, parent_key_id: str | None, master_key_id: str, now_ms: int, lifespan_ms: int) -> KeyChain | None:
+        """Return the chain whose KEK may wrap a new key once it has opened its manifest-list key; None when a new KEK has to be made.
+
+        Rules 2 and 3. Nothing is opened here.
+
+        Args:
+            parent_key_id: the key-id of the snapshot that the commit follows; None when there is none.
+            master_key_id: the table's.
+            now_ms, lifespan_ms: milliseconds since the epoch, and milliseconds.
+
+        Raises:
+            KeyNotFoundError, FormatError: the parent's key, or the KEK above it, is missing or no key.
+        """
+        if parent_key_id is None:
+            return None
+        chain = self.chain(parent_key_id)
+        usable = chain.kek.encrypted_by_id == master_key_id and may_wrap(chain.kek, now_ms, lifespan_ms)
+        return chain if usable else None
 
     def needed_by(self, snapshot_key_ids: Iterable[str]) -> set[str]:
         """Return the ids of the entries that these snapshots need: their manifest-list keys and the KEKs above them (rule 4)."""

@@ -11,6 +11,8 @@ snapshot that names them. Iceberg table spec, "Encryption Keys" and "Key Metadat
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import secrets
 import time
 from collections.abc import Callable
@@ -22,11 +24,14 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError
 from tablecrypt.keys.encrypted_key import KEY_TIMESTAMP, EncryptedKey
-from tablecrypt.keys.key_ring import KeyChain, KeyRing
+from tablecrypt.keys.key_ring import KeyChain, KeyRing, may_wrap
 from tablecrypt.keys.key_settings import DEFAULT_DATA_KEY_LENGTH, DEFAULT_KEK_LIFESPAN_MS, KeySettings
-from tablecrypt.kms.client import KeyManagementClient, rewrap_key
+from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.new_blobs import rewrap_key, unwrap_key, wrap_key
 
 KEY_ID_LENGTH: Final = 16
+_FINGERPRINT_OF: Final = b"tablecrypt KEK fingerprint 1"
+_FINGERPRINT_DIGITS: Final = 32
 
 
 def _now_ms() -> int:
@@ -74,7 +79,7 @@ class EncryptionManager:
         self.kek_lifespan_ms = settings.kek_lifespan_ms
         self._now_ms = now_ms
         self._random = random
-        self._unused = KeyRing()
+        self._unlanded: EncryptedKey | None = None
 
     def __repr__(self) -> str:
         return f"EncryptionManager(table_key_id={self.table_key_id!r}, data_key_length={self.data_key_length})"
@@ -83,17 +88,19 @@ class EncryptionManager:
         """Return a fresh DEK and AAD prefix for one file. Never use the result for a second file."""
         return StandardKeyMetadata.generate(self.data_key_length, self._random)
 
-    def seal_manifest_list_key(self, key_metadata: StandardKeyMetadata, ring: KeyRing) -> SealedKey:
-        """Wrap a manifest list's key metadata under the table's current KEK, or under a new KEK where none may wrap any more.
+    def seal_manifest_list_key(self, key_metadata: StandardKeyMetadata, ring: KeyRing, parent_key_id: str | None = None) -> SealedKey:
+        """Wrap a manifest list's key metadata under the KEK of the snapshot that it follows, or under a new one where that may not.
 
         Args:
             key_metadata: DEK, AAD prefix and file length of the manifest list that was written.
             ring: the keys of the metadata that the commit is based on.
+            parent_key_id: the key-id of the snapshot that the new one follows; None for a table's first.
 
         Raises:
-            KmsError: the KMS refused to wrap or unwrap the KEK.
+            AuthenticationError, FormatError, KeyNotFoundError: the key of the snapshot that it follows does not open under its KEK.
+            KmsError: the KMS refused to wrap or unwrap the KEK, or answered wrongly.
         """
-        kek = self._current_kek(ring)
+        kek = self._current_kek(ring, parent_key_id)
         entry = self._seal(self._new_key_id(), key_metadata, kek)
         return SealedKey(entry.key_id, (entry,) if kek.key_id in ring else (kek, entry))
 
@@ -106,13 +113,12 @@ class EncryptionManager:
         return self._seal(chain.manifest_list_key.key_id, self.open_manifest_list_key(chain), kek)
 
     def new_kek(self) -> EncryptedKey:
-        """Make a KEK and have the KMS wrap it, whatever KEKs there are.
+        """Make a KEK and have the KMS wrap it, whatever KEKs there are: one call to wrap it, and one to see that it opens again.
 
         Raises:
-            KmsError: the KMS refused to wrap it.
+            KmsError: the KMS refused to wrap or unwrap it, or answered wrongly.
         """
-        key = Secret(self._random(self.data_key_length))
-        wrapped = self.kms.wrap_key(key.reveal(), self.table_key_id)
+        wrapped = wrap_key(self.kms, Secret(self._random(self.data_key_length)), self.table_key_id)
         return EncryptedKey(
             key_id=self._new_key_id(),
             encrypted_key_metadata=_base64(wrapped),
@@ -120,32 +126,42 @@ class EncryptionManager:
             properties={KEY_TIMESTAMP: str(self._now_ms())},
         )
 
-    def rewrap_kek(self, kek: EncryptedKey, from_key_id: str | None = None) -> EncryptedKey:
+    def rewrap_kek(self, chain: KeyChain, from_key_id: str | None = None) -> EncryptedKey:
         """Return a KEK's entry, wrapped by the newest version of the table's master key. The KEK itself, its id and its age stay.
 
         Args:
-            kek: the entry.
+            chain: the KEK, and a manifest-list key that it must open: without that it may be the KEK of another table.
             from_key_id: the master key that wraps it now, where encryption.key-id, an alias for instance, meant another key then.
 
         Raises:
             KeyIdChangedError: the entry says that another master key wraps it than the table's.
-            AuthenticationError, KmsError: the KMS refused one of the two keys.
+            AuthenticationError: it does not open the manifest-list key, or is not wrapped by that master key.
+            KmsError: the KMS refused one of the two keys, or answered wrongly.
         """
-        self._check_master_key(kek)
-        wrapped = rewrap_key(self.kms, kek.wrapped_bytes(), self.table_key_id, from_key_id or self.table_key_id)
-        return kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
+        self._check_master_key(chain.kek)
+        old, from_key_id = chain.kek.wrapped_bytes(), from_key_id or self.table_key_id
+        key = unwrap_key(self.kms, old, from_key_id)
+        _opened(chain, key)
+        wrapped = rewrap_key(self.kms, old, self.table_key_id, from_key_id, key)
+        return chain.kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
 
-    def usable_kek(self, ring: KeyRing) -> EncryptedKey | None:
-        """Return the KEK that would wrap a new key now; None where that takes a new KEK. Asks nothing of the KMS."""
-        return ring.current_kek(self.table_key_id, self._now_ms(), self.kek_lifespan_ms)
-
-    def check_usable(self, ring: KeyRing) -> None:
+    def check_usable(self, ring: KeyRing, parent_key_id: str | None = None) -> None:
         """Ask the KMS now for what sealing will need, so that a refusal comes before any file is written.
 
         Raises:
-            KmsError, KeyNotFoundError: the KMS refused the master key.
+            AuthenticationError, FormatError, KeyNotFoundError, KmsError: as `seal_manifest_list_key`.
         """
-        self._unwrap(self._current_kek(ring))
+        self._unwrap(self._current_kek(ring, parent_key_id))
+
+    def fingerprint(self, kek: EncryptedKey) -> str:
+        """Return 32 hex digits that tell one KEK from another, whatever id, date or wrapping its entry has, and nothing about its bytes.
+
+        HMAC-SHA-256 under the KEK, of a fixed text, cut to 16 bytes. For remembering KEKs that were retired.
+
+        Raises:
+            AuthenticationError, KeyIdChangedError, KmsError: the KEK cannot be unwrapped.
+        """
+        return hmac.new(self._unwrap(kek).reveal(), _FINGERPRINT_OF, hashlib.sha256).hexdigest()[:_FINGERPRINT_DIGITS]
 
     def open_manifest_list_key(self, chain: KeyChain) -> StandardKeyMetadata:
         """Unwrap a manifest list's key metadata.
@@ -156,22 +172,20 @@ class EncryptionManager:
             KeyIdChangedError: the KEK is wrapped by another master key than the table's.
             KmsError: the KMS refused to unwrap the KEK.
         """
-        kek = AesGcm(self._unwrap(chain.kek))
-        try:
-            plaintext = kek.decrypt(chain.manifest_list_key.wrapped_bytes(), chain.kek.timestamp.encode())
-        except AuthenticationError as error:
-            raise AuthenticationError(
-                f"encryption key {chain.manifest_list_key.key_id} does not open under KEK {chain.kek.key_id}: "
-                "the entry, the KEK or its KEY_TIMESTAMP was changed"
-            ) from error
-        return StandardKeyMetadata.decode(plaintext)
+        return StandardKeyMetadata.decode(_opened(chain, self._unwrap(chain.kek)))
 
-    def _current_kek(self, ring: KeyRing) -> EncryptedKey:
-        # A KEK that was made for an attempt which did not land is as good for the next one, and spares the KMS a call.
-        kek = self.usable_kek(ring) or self.usable_kek(self._unused)
-        if kek is None:
-            kek = self.new_kek()
-            self._unused = KeyRing([kek])
+    def _current_kek(self, ring: KeyRing, parent_key_id: str | None) -> EncryptedKey:
+        now_ms = self._now_ms()
+        chain = ring.current_kek(parent_key_id, self.table_key_id, now_ms, self.kek_lifespan_ms)
+        if chain is not None:
+            # Opening it is what tells this KEK from one that somebody has put into the metadata.
+            self.open_manifest_list_key(chain)
+            return chain.kek
+        # A KEK that was made for an attempt which did not land is as good for the next one, and spares the KMS its calls. One that landed
+        # may have been retired since: it wraps only where the snapshot that is followed says so.
+        kek = self._unlanded
+        if kek is None or kek.key_id in ring or not may_wrap(kek, now_ms, self.kek_lifespan_ms):
+            kek = self._unlanded = self.new_kek()
         return kek
 
     def _seal(self, key_id: str, key_metadata: StandardKeyMetadata, kek: EncryptedKey) -> EncryptedKey:
@@ -180,7 +194,7 @@ class EncryptionManager:
 
     def _unwrap(self, kek: EncryptedKey) -> Secret:
         self._check_master_key(kek)
-        return Secret(self.kms.unwrap_key(kek.wrapped_bytes(), self.table_key_id))
+        return unwrap_key(self.kms, kek.wrapped_bytes(), self.table_key_id)
 
     def _check_master_key(self, kek: EncryptedKey) -> None:
         if kek.encrypted_by_id != self.table_key_id:
@@ -191,6 +205,17 @@ class EncryptionManager:
 
     def _new_key_id(self) -> str:
         return _base64(self._random(KEY_ID_LENGTH))
+
+
+def _opened(chain: KeyChain, kek: Secret) -> bytes:
+    """Return what a KEK seals in a chain: the bytes of a StandardKeyMetadata."""
+    try:
+        return AesGcm(kek).decrypt(chain.manifest_list_key.wrapped_bytes(), chain.kek.timestamp.encode())
+    except AuthenticationError as error:
+        raise AuthenticationError(
+            f"encryption key {chain.manifest_list_key.key_id} does not open under KEK {chain.kek.key_id}: "
+            "the entry, the KEK or its KEY_TIMESTAMP was changed"
+        ) from error
 
 
 def _base64(data: bytes) -> str:

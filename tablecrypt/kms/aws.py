@@ -3,7 +3,8 @@
     wrapped key = Encrypt's (or GenerateDataKey's) CiphertextBlob, as it is; its inside is AWS's own affair
     algorithm SYMMETRIC_DEFAULT, no EncryptionContext: what Iceberg Java does, so either side unwraps the other's keys
 
-Decrypt names the wrapping key, so that a blob of another key of the account is refused rather than opened.
+Decrypt names the wrapping key, so that a blob of another key of the account is refused rather than opened. Every answer says which key was
+used; one that says another than was asked for is refused.
 What goes wrong is named by tablecrypt/kms/aws_errors.py; the session is made by tablecrypt/kms/aws_session.py.
 """
 
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, KmsError
 from tablecrypt.kms.aws_errors import translate
 from tablecrypt.kms.aws_session import AwsIdentity
 from tablecrypt.kms.client import GeneratedKey, check_key_length
@@ -44,9 +45,9 @@ class AwsKeyManagementClient:
 
     Permissions, on the key (an alias needs them on the key behind it; in IAM, or in the key's policy):
         kms:Decrypt            to read
-        kms:Encrypt            to write
+        kms:Encrypt            to write, with kms:Decrypt: what was wrapped is unwrapped once before it is stored
         kms:GenerateDataKey    to generate a key in the KMS (`generate_key`; SYMMETRIC_DEFAULT only)
-        kms:ReEncryptFrom      on the old key, to rewrap (`rewrap_key`); Decrypt and Encrypt are not needed for that
+        kms:ReEncryptFrom      on the old key, to rewrap (`rewrap_key`), with kms:Decrypt on both
         kms:ReEncryptTo        on the new key, which may be the same
     and with an assumed role, for the first identity:
         sts:AssumeRole         on the role; sts:TagSession too where client.assume-role.tags.* are given
@@ -71,11 +72,14 @@ class AwsKeyManagementClient:
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
         check_key_length(len(key))
         with _errors("kms:Encrypt", wrapping_key_id):
-            return self._client.get().encrypt(KeyId=wrapping_key_id, Plaintext=key, EncryptionAlgorithm=self._algorithm)["CiphertextBlob"]
+            answer = self._client.get().encrypt(KeyId=wrapping_key_id, Plaintext=key, EncryptionAlgorithm=self._algorithm)
+            _check_key(wrapping_key_id, answer.get("KeyId"), "kms:Encrypt")
+            return answer["CiphertextBlob"]
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         with _errors("kms:Decrypt", wrapping_key_id):
             answer = self._client.get().decrypt(KeyId=wrapping_key_id, CiphertextBlob=wrapped_key, EncryptionAlgorithm=self._algorithm)
+            _check_key(wrapping_key_id, answer.get("KeyId"), "kms:Decrypt")
             return answer["Plaintext"]
 
     def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
@@ -85,18 +89,22 @@ class AwsKeyManagementClient:
             return GeneratedKey(key=key, wrapped_key=self.wrap_key(key, wrapping_key_id))
         with _errors("kms:GenerateDataKey", wrapping_key_id):
             answer = self._client.get().generate_data_key(KeyId=wrapping_key_id, NumberOfBytes=length)
+            _check_key(wrapping_key_id, answer.get("KeyId"), "kms:GenerateDataKey")
             return GeneratedKey(key=answer["Plaintext"], wrapped_key=answer["CiphertextBlob"])
 
     def rewrap_key(self, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
         # Without SourceKeyId, KMS would open a blob of any key that the caller may use, and wrap it for those who may use this one.
         with _errors("kms:ReEncrypt*", wrapping_key_id if from_key_id == wrapping_key_id else f"{from_key_id} to {wrapping_key_id}"):
-            return self._client.get().re_encrypt(
+            answer = self._client.get().re_encrypt(
                 CiphertextBlob=wrapped_key,
                 SourceKeyId=from_key_id,
                 DestinationKeyId=wrapping_key_id,
                 SourceEncryptionAlgorithm=self._algorithm,
                 DestinationEncryptionAlgorithm=self._algorithm,
-            )["CiphertextBlob"]
+            )
+            _check_key(from_key_id, answer.get("SourceKeyId"), "kms:ReEncrypt*")
+            _check_key(wrapping_key_id, answer.get("KeyId"), "kms:ReEncrypt*")
+            return answer["CiphertextBlob"]
 
     def close(self) -> None:
         client = self._client.drop()
@@ -115,6 +123,16 @@ def _one_of(properties: Mapping[str, str], read: Property, known: tuple[str, ...
     if value not in known:
         raise ConfigurationError(f"{read.name} must be one of {', '.join(known)}, not {value!r}")
     return value
+
+
+def _check_key(asked: str, answered: str | None, action: str) -> None:
+    """Compare the key that KMS says it used with the one that it was asked to use. What an alias means is known to KMS alone."""
+    if asked.startswith("alias/") or ":alias/" in asked:
+        return
+    # An ARN is arn:aws:kms:<region>:<account>:key/<id>
+    used = answered or ""
+    if used != asked and used.rpartition(":key/")[2] != asked:
+        raise KmsError(f"AWS KMS answered {action} with key {used[:256]!r}, where {asked!r} was asked for: the answer is not used")
 
 
 @contextmanager

@@ -8,7 +8,8 @@
                       ▼
                 the service, asked again while it is unavailable and the budget lasts ─► remember the key
 
-`wrap_key` and `generate_key` always ask, and what they return is remembered too, so that a writer never unwraps the key it just made.
+`wrap_key` and `generate_key` always ask, and nothing of their answers is remembered: the first unwrap of a blob is asked of the service,
+which tells whether the blob is what it should be (tablecrypt/kms/new_blobs.py).
 `rewrap_key` always asks too, in one call where the service can rewrap, else in two, and nothing of it is remembered.
 A refusal is never remembered: the next caller asks again. What an unwrap returns must be 16, 24 or 32 bytes; else FormatError.
 
@@ -31,6 +32,7 @@ from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KmsUnavailableError
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient, RewrappingClient, check_key_length
+from tablecrypt.kms.frames import without_locals
 from tablecrypt.kms.key_cache import CacheName, KeyCache, cache_name
 from tablecrypt.kms.per_process import PerProcess
 from tablecrypt.kms.retry import RetryPolicy
@@ -84,15 +86,13 @@ class ResilientKeyManagementClient:
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
         check_key_length(len(key))
-        wrapped_key = self._ask("wrap_key", lambda: self._inner.wrap_key(key, wrapping_key_id))
-        self._remember(wrapped_key, wrapping_key_id, key)
-        return wrapped_key
+        secret = Secret(key)
+        del key  # an error would show the local variables of this function
+        return self._ask("wrap_key", lambda: self._inner.wrap_key(secret.reveal(), wrapping_key_id))
 
     def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
         check_key_length(length)
-        generated = self._ask("generate_key", lambda: self._inner.generate_key(wrapping_key_id, length))
-        self._remember(generated.wrapped_key, wrapping_key_id, generated.key)
-        return generated
+        return self._ask("generate_key", lambda: self._inner.generate_key(wrapping_key_id, length))
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         state = self._state.get()
@@ -113,7 +113,7 @@ class ResilientKeyManagementClient:
         inner = self._inner
         if isinstance(inner, RewrappingClient):
             return self._ask("rewrap_key", lambda: inner.rewrap_key(wrapped_key, wrapping_key_id, from_key_id))
-        key = Secret(_checked(self._ask("unwrap_key", lambda: inner.unwrap_key(wrapped_key, from_key_id)), from_key_id))
+        key = _checked(Secret(self._ask("unwrap_key", lambda: inner.unwrap_key(wrapped_key, from_key_id))), from_key_id)
         return self._ask("wrap_key", lambda: inner.wrap_key(key.reveal(), wrapping_key_id))
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class ResilientKeyManagementClient:
     def _unwrap_for_all(self, state: _State, name: CacheName, flight: Future[Secret], wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         """Ask the service, and give every thread that waits on `flight` the same key or the same error."""
         try:
-            key = Secret(_checked(self._ask("unwrap_key", lambda: self._inner.unwrap_key(wrapped_key, wrapping_key_id)), wrapping_key_id))
+            key = _checked(Secret(self._ask("unwrap_key", lambda: self._inner.unwrap_key(wrapped_key, wrapping_key_id))), wrapping_key_id)
         except BaseException as error:
             with state.lock:
                 del state.in_flight[name]
@@ -143,14 +143,13 @@ class ResilientKeyManagementClient:
             state = self._state.get()
             with state.lock:
                 state.calls[verb] += 1
-            return call()
+            try:
+                return call()
+            except BaseException as error:
+                without_locals(error)
+                raise
 
         return self._retry.call(counted)
-
-    def _remember(self, wrapped_key: bytes, wrapping_key_id: str, key: bytes) -> None:
-        state = self._state.get()
-        with state.lock:
-            state.cache.put(cache_name(wrapped_key, wrapping_key_id), Secret(key))
 
     def __repr__(self) -> str:
         return f"ResilientKeyManagementClient({self._inner!r})"
@@ -159,7 +158,7 @@ class ResilientKeyManagementClient:
         raise TypeError("a KMS client belongs to its process: send the properties and call load_kms there")
 
 
-def _checked(key: bytes, wrapping_key_id: str) -> bytes:
+def _checked(key: Secret, wrapping_key_id: str) -> Secret:
     if len(key) not in KEY_LENGTHS:
         raise FormatError(f"master key {wrapping_key_id!r} unwrapped {len(key)} bytes, which is no AES key: this blob is not a wrapped KEK")
     return key

@@ -1,7 +1,8 @@
 """A small file that changes whole or not at all, and by one process at a time.
 
-The next content is written to <path>.new, created with O_EXCL and mode 0600, flushed to the disk and renamed over <path>. That name is
-also the lock: of two processes that change the file at once, one is refused.
+The next content is written to <path>.new, created with O_EXCL and mode 0600, flushed to the disk and renamed over <path>; then the folder
+is flushed too, without which a power cut could bring the old content back. The name is also the lock: of two processes that change the file
+at once, one is refused.
 
 Raises: ConfigurationError when the file is being changed by another, or cannot be written.
 """
@@ -38,5 +39,14 @@ def replacing(path: Path, what: str) -> Iterator[Callable[[bytes], object]]:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+        _flush_folder(path.absolute().parent)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -53,14 +53,16 @@ class Journal:
     Args:
         io: the table's, with the manager that seals the journal's keys.
         metadata: gives the table's location and the partition specs of its files.
-        keys: the table's encryption keys: parts are sealed under the newest KEK among them, or a new one.
+        keys: the table's encryption keys.
+        key_id: that of a snapshot: parts are sealed under its KEK. None for a new KEK.
         verb: names the folder.
     """
 
-    def __init__(self, io: TableFileIO, metadata: TableMetadata, keys: Iterable[EncryptedKey], verb: str) -> None:
+    def __init__(self, io: TableFileIO, metadata: TableMetadata, keys: Iterable[EncryptedKey], key_id: str | None, verb: str) -> None:
         self._io = io
         self._codec = FileEntryCodec(metadata)
         self._keys = list(keys)
+        self._key_id = key_id
         self._folder = f"{metadata.location.rstrip('/')}/metadata/tablecrypt-{verb}"
 
     def load(self) -> dict[str, EncryptedDataFile]:
@@ -102,9 +104,9 @@ class Journal:
         output = self._io.new_encrypted_output(part + _ENTRIES_SUFFIX)
         with output.create() as stream:
             stream.write(_LENGTH.pack(len(locations)) + locations + self._codec.encode_files(finished.values()))
-        sealed = self._io.manager.seal_manifest_list_key(output.key_metadata, KeyRing(self._keys))
+        sealed = self._io.manager.seal_manifest_list_key(output.key_metadata, KeyRing(self._keys), self._key_id)
         chain = KeyRing([*self._keys, *sealed.added]).chain(sealed.key_id)
-        self._keys = [chain.kek]
+        self._keys, self._key_id = [chain.kek, chain.manifest_list_key], sealed.key_id
         keys = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in (chain.kek, chain.manifest_list_key)]
         with self._io.raw_output(part + _KEYS_SUFFIX, RawContent.JOURNAL_KEYS).create() as stored:
             stored.write(json.dumps({_ENCRYPTION_KEYS: keys, _KEY_ID: sealed.key_id}).encode())

@@ -174,7 +174,7 @@ class Migration:
 
 def migration_journal(table: EncryptedTable) -> Journal:
     """Return what says which files of a migration to this table are done."""
-    return Journal(table_io(table), table.metadata, (), VERB)
+    return Journal(table_io(table), table.metadata, (), None, VERB)
 
 
 def _beginning_at(metadata: EncryptedTableMetadata, location: str, table_uuid: uuid.UUID) -> EncryptedTableMetadata:

@@ -1,8 +1,10 @@
 """Removing the entries of `encryption-keys` that nothing needs, in one metadata commit.
 
-    needed     a manifest-list key that a snapshot names; a KEK that wraps one of those; the KEK that would wrap the next one
-    pruned     all others: keys of expired snapshots, KEKs that opened nothing but those
+    needed     a manifest-list key that a snapshot names; a KEK that wraps one of those
+    pruned     all others: keys of expired snapshots, KEKs that opened nothing but those, KEKs that somebody has put there
 
+Commits of this package wrap under the KEK of the snapshot that they follow, so a KEK that no snapshot needs is of no use to them. Iceberg
+Java wraps under any young KEK that is there, whoever put it there: pruning is what keeps it from a retired one.
 Iceberg Java never removes an entry, so a table that it commits to carries the key of every snapshot that there ever was.
 """
 
@@ -13,7 +15,7 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate
 
-from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest
 from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
 from tablecrypt.maintenance.results import VerbResult
@@ -72,10 +74,6 @@ def _plan(table: EncryptedTable) -> _Plan:
     metadata = encrypted_metadata_of(table)
     ring = metadata.key_ring
     needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
-    # Whoever commits next would seal under it, and be refused if it were gone.
-    next_kek = table_io(table).manager.usable_kek(ring)
-    if next_kek is not None:
-        needed.add(next_kek.key_id)
     unneeded = [key for key in metadata.encryption_keys if key.key_id not in needed]
     return _Plan(
         keks=tuple(key.key_id for key in unneeded if key.is_kek),

@@ -115,7 +115,7 @@ def reencrypt(
         return Reencrypted(name_of(table), dry_run, plan.data_files, len(plan.files) - plan.data_files, size)
     io = table_io(table)
     key_length = data_key_length or io.manager.data_key_length
-    journal = Journal(io, metadata, metadata.encryption_keys, VERB)
+    journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(branch), VERB)
     earlier = journal.load()
     swaps = {
         location: new

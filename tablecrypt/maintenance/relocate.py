@@ -228,14 +228,16 @@ class _Copying:
         copier = ManifestCopier(self.source, self.target, self.paths, new_deletes, f"{folder}/{run}-m", self.metadata.properties)
         ring = self.metadata.key_ring
         keys: list[EncryptedKey] = []
+        last_key_id: str | None = None
         lists: dict[int, tuple[str, str]] = {}
         for snapshot in self.metadata.snapshots:
             key = self.source.manager.open_manifest_list_key(ring.chain(snapshot.key_id or ""))
             opened = read_manifest_list(self.source, snapshot.manifest_list, key)
             location = f"{folder}/snap-{snapshot.snapshot_id}-0-{run}.avro"
             new_key = copier.write_list(location, opened.header, [copier.row(manifest) for manifest in opened.manifests])
-            sealed = self.target.manager.seal_manifest_list_key(new_key, KeyRing(keys))
+            sealed = self.target.manager.seal_manifest_list_key(new_key, KeyRing(keys), last_key_id)
             keys += sealed.added
+            last_key_id = sealed.key_id
             lists[snapshot.snapshot_id] = (location, sealed.key_id)
         copied = copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, keys)
         # Where another run was faster, its metadata stays: the copy may be in use by now.

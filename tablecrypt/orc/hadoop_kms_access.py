@@ -11,8 +11,8 @@
     token-sha256 = ["60303ae22b99..."]
 
 What is not listed is denied. A user without proof can be named by the client alone, and so only where the server was told to believe
-names. The file holds hashes of tokens, which are long and random, and no secret. It is read at each request: a line taken out counts
-at once.
+names. The file holds hashes of tokens, which are long and random, and no secret. It is read at each request, so a line taken out counts at
+once, and parsed only when its bytes have changed: a flood of requests costs no parsing.
 
 Raises: ConfigurationError when the file cannot be read or understood, or gives one proof to two users.
 """
@@ -71,6 +71,9 @@ class Proofs:
     certificate: str | None = None
     claimed: str | None = None
 
+    def __bool__(self) -> bool:
+        return self.token is not None or self.certificate is not None or self.claimed is not None
+
     def __repr__(self) -> str:
         return f"Proofs(token={'given' if self.token else None}, certificate={self.certificate!r}, claimed={self.claimed!r})"
 
@@ -106,16 +109,43 @@ class AllowList:
         return [name for name in names if self.verdict(user, name) is Verdict.ALLOWED]
 
 
+class AllowListFile:
+    """The file, for many threads that ask for the list as it stands now."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # One reference to both, so that a thread never meets the bytes of one list with the users of another.
+        self._parsed: tuple[bytes, AllowList] | None = None
+
+    def read(self) -> AllowList:
+        """Return the list. Its bytes are read each time, and parsed where they are not those of the last time."""
+        content, known = _content(self._path), self._parsed
+        if known is not None and known[0] == content:
+            return known[1]
+        parsed = _parse(self._path, content)
+        self._parsed = content, parsed
+        return parsed
+
+
 def read_allow_list(path: Path) -> AllowList:
-    """Read the file."""
+    """Read the file once."""
+    return _parse(path, _content(path))
+
+
+def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise ConfigurationError(f"the allow list {path} is longer than {_MOST_BYTES} bytes")
-        document = _Document.model_validate(tomllib.loads(content.decode()))
     except OSError as error:
         raise ConfigurationError(f"the allow list {path} cannot be read ({error.strerror})") from error
+    if len(content) > _MOST_BYTES:
+        raise ConfigurationError(f"the allow list {path} is longer than {_MOST_BYTES} bytes")
+    return content
+
+
+def _parse(path: Path, content: bytes) -> AllowList:
+    try:
+        document = _Document.model_validate(tomllib.loads(content.decode()))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise ConfigurationError(f"the allow list {path}: {first['msg']} at {'.'.join(str(part) for part in first['loc'])}") from None

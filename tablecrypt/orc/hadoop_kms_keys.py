@@ -36,6 +36,7 @@ from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.new_blobs import generate_key, unwrap_key
 from tablecrypt.kms.whole_file import replacing
 from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length, derive_local_key
 
@@ -112,7 +113,7 @@ class MasterKeyFile:
         return derive_local_key(self._open(master, versions[master.version]), master, encrypted)
 
     def _open(self, master: MasterKeyVersion, stored: _Version) -> Secret:
-        sealing_key = Secret(self._client.unwrap_key(stored.wrapped_key, stored.master_key))
+        sealing_key = unwrap_key(self._client, stored.wrapped_key, stored.master_key)
         try:
             return Secret(AesGcm(sealing_key).decrypt(stored.sealed, _aad(master.name, master.version, stored.length)))
         except AuthenticationError as error:
@@ -166,7 +167,7 @@ def roll_key(
 def _seal(
     client: KeyManagementClient, name: str, version: int, master_key: str, now_ms: int, length: int, random: Callable[[int], bytes]
 ) -> _Version:
-    sealing = client.generate_key(master_key, _SEALING_KEY_LENGTH)
+    sealing = generate_key(client, master_key, _SEALING_KEY_LENGTH)
     sealed = AesGcm(Secret(sealing.key)).encrypt(random(NONCE_LENGTH), random(length), _aad(name, version, length))
     # Base64UrlBytes decodes whatever it is given, so the model starts from the encoded form.
     return _Version.model_validate(

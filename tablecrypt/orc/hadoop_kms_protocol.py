@@ -26,7 +26,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from tablecrypt.errors import FormatError, KeyNotFoundError, KmsUnavailableError, TablecryptError
 from tablecrypt.orc.hadoop_kms_access import AllowList, Proofs, Verdict
@@ -109,8 +109,7 @@ class HadoopKms:
             token, path, query = split_target(request.target)
             if request.method == "OPTIONS":
                 return Answer(200, cookie=self._login(query), operation="login")
-            allowed = self._allow_list()
-            user = self._identify(allowed, request, token)
+            allowed, user = self._identify(request, token)
             call = understand(request, path, query)
             content = self._perform(allowed, user, call)
         except Refusal as refusal:
@@ -126,17 +125,29 @@ class HadoopKms:
             return None
         return f'hadoop.auth="u={name}&p={name}&t=simple&e={_NO_EXPIRY}"; Path=/; HttpOnly'
 
-    def _identify(self, allowed: AllowList, request: Request, token: str | None) -> str:
+    def _identify(self, request: Request, token: str | None) -> tuple[AllowList, str]:
+        """Return the list and the user. What brings no proof at all is counted and refused before the list is looked at."""
         claimed = None
         if self.believes_names:
             found = _COOKIE.search(request.cookie)
             claimed = found[1] if found else None
-        user = allowed.user(Proofs(token, request.certificate, claimed))
-        if not self._rate.allows(f"user {user}" if user else f"peer {request.peer}"):
-            raise Refusal(429, ILLEGAL_STATE, "too many requests: ask again later")
+        proofs = Proofs(token, request.certificate, claimed)
+        if not proofs:
+            self._refuse_stranger(request)
+        allowed = self._allow_list()
+        user = allowed.user(proofs)
         if user is None:
-            raise Refusal(403, SECURITY, "the request does not prove to come from a user of the allow list")
-        return user
+            self._refuse_stranger(request)
+        self._count(f"user {user}")
+        return allowed, user
+
+    def _refuse_stranger(self, request: Request) -> NoReturn:
+        self._count(f"peer {request.peer}")
+        raise Refusal(403, SECURITY, "the request does not prove to come from a user of the allow list")
+
+    def _count(self, name: str) -> None:
+        if not self._rate.allows(name):
+            raise Refusal(429, ILLEGAL_STATE, "too many requests: ask again later")
 
     def _perform(self, allowed: AllowList, user: str, call: Call) -> Any:
         if call.operation == "names":

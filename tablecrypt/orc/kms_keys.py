@@ -1,7 +1,8 @@
 """Master keys of ORC files in a key management service, in two ways.
 
     KmsKeys        each file's local keys come from the KMS and stand in the file as it wrapped them.
-                   One call for each encrypted column written, one for each read. The master key never leaves the KMS.
+                   Two calls for each encrypted column written, the second of which checks the first, and one for each read. The master
+                   key never leaves the KMS.
     KmsMasterKeys  the KMS wraps the master key; local keys are then derived as Hadoop's KMS derives them (tablecrypt/orc/keys.py).
                    One call per version and process. Whoever may unwrap it holds the master key itself, and every key server that
                    speaks Hadoop's protocol can open the same files, and stock writers behind one can write them.
@@ -21,6 +22,7 @@ from typing import NoReturn, TypeVar
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, KeyNotFoundError
 from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.new_blobs import generate_key, unwrap_key
 from tablecrypt.orc.keys import (
     KeyProviderKind,
     LocalKey,
@@ -63,11 +65,11 @@ class KmsKeys:
         return MasterKeyVersion(name, _newest(self._key_ids, name), self._length)
 
     def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
-        generated = self._client.generate_key(_version_of(self._key_ids, master), master.length)
+        generated = generate_key(self._client, _version_of(self._key_ids, master), master.length)
         return LocalKey(generated.wrapped_key, Secret(generated.key))
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
-        key = Secret(self._client.unwrap_key(encrypted, _version_of(self._key_ids, master)))
+        key = unwrap_key(self._client, encrypted, _version_of(self._key_ids, master))
         if len(key) != master.length:
             raise FormatError(f"the KMS unwrapped a local key of {len(key)} bytes under {master}, but the file says {master.length}")
         return key
@@ -88,7 +90,7 @@ class WrappedMasterKey:
     def generate(cls, client: KeyManagementClient, key_id: str, length: int = 16) -> WrappedMasterKey:
         """Make a fresh master key of 16 or 32 bytes."""
         check_local_key_length(length)
-        return cls(key_id, client.generate_key(key_id, length).wrapped_key, length)
+        return cls(key_id, generate_key(client, key_id, length).wrapped_key, length)
 
 
 class KmsMasterKeys:
@@ -130,7 +132,7 @@ class KmsMasterKeys:
     def _unwrap(self, wrapped: WrappedMasterKey) -> Secret:
         with self._lock:
             if wrapped not in self._unwrapped:
-                self._unwrapped[wrapped] = Secret(self._client.unwrap_key(wrapped.wrapped_key, wrapped.key_id))
+                self._unwrapped[wrapped] = unwrap_key(self._client, wrapped.wrapped_key, wrapped.key_id)
             return self._unwrapped[wrapped]
 
     def __repr__(self) -> str:

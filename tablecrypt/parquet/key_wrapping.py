@@ -21,6 +21,7 @@ from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError
 from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.new_blobs import unwrap_key, wrap_key
 from tablecrypt.parquet.key_material import KeyMaterial
 
 KEK_ID_LENGTH: Final = 16
@@ -64,7 +65,7 @@ class KeyWrapper:
             kek_length: bytes of the KEK, for double wrapping; None for single.
         """
         if kek_length is None:
-            return KeyMaterial(is_footer_key, master_key_id, self.kms.wrap_key(dek.reveal(), master_key_id))
+            return KeyMaterial(is_footer_key, master_key_id, wrap_key(self.kms, dek, master_key_id))
         kek = self._kek_for_writing(master_key_id, kek_length)
         wrapped = AesGcm(kek.key).encrypt(self.random(NONCE_LENGTH), dek.reveal(), kek.kek_id)
         return KeyMaterial(is_footer_key, master_key_id, wrapped, kek.kek_id, kek.wrapped)
@@ -72,7 +73,7 @@ class KeyWrapper:
     def unwrap(self, material: KeyMaterial) -> Secret:
         """Return the DEK."""
         if material.kek_id is None or material.wrapped_kek is None:
-            return Secret(self.kms.unwrap_key(material.wrapped_dek, material.master_key_id))
+            return unwrap_key(self.kms, material.wrapped_dek, material.master_key_id)
         kek = self._kek_for_reading(material.master_key_id, material.kek_id, material.wrapped_kek)
         try:
             return Secret(AesGcm(kek.key).decrypt(material.wrapped_dek, material.kek_id))
@@ -86,7 +87,7 @@ class KeyWrapper:
             known = self._writing.get((master_key_id, length))
             if known is None or known.until <= self.clock():
                 key = Secret(self.random(length))
-                wrapped = self.kms.wrap_key(key.reveal(), master_key_id)
+                wrapped = wrap_key(self.kms, key, master_key_id)
                 known = _Kek(key, self.random(KEK_ID_LENGTH), wrapped, self.clock() + self.lifetime_s)
                 self._writing[master_key_id, length] = known
             return known
@@ -95,7 +96,7 @@ class KeyWrapper:
         with self._lock:
             known = self._reading.get((master_key_id, kek_id))
             if known is None or known.until <= self.clock() or known.wrapped != wrapped:
-                key = Secret(self.kms.unwrap_key(wrapped, master_key_id))
+                key = unwrap_key(self.kms, wrapped, master_key_id)
                 known = _Kek(key, kek_id, wrapped, self.clock() + self.lifetime_s)
                 self._reading[master_key_id, kek_id] = known
             return known

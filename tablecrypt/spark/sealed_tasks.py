@@ -32,6 +32,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
+from tablecrypt.kms.new_blobs import unwrap_key, wrap_unchecked
 
 JOB_ID_LENGTH: Final = 16
 JOB_KEY_LENGTH: Final = 32
@@ -90,8 +91,7 @@ class JobTicket:
 
     def redeem(self) -> JobKey:
         """Unwrap the job key in this process, through its shared KMS client: one call per process while the key stays cached."""
-        key = shared_kms(self.kms_properties).unwrap_key(self.wrapped_key, self.key_id)
-        return JobKey(self.job_id, Secret(key))
+        return JobKey(self.job_id, unwrap_key(shared_kms(self.kms_properties), self.wrapped_key, self.key_id))
 
 
 def issue_job(
@@ -100,13 +100,13 @@ def issue_job(
     """Make a job's key and id, and the ticket for its executors.
 
     Args:
-        kms: wraps the job key, in one call.
+        kms: wraps the job key, in one call. Nothing stores the ticket, so a wrong answer fails the job and no more.
         key_id: the table's encryption.key-id.
         kms_properties: what executors need to reach the same KMS.
 
     Raises:
         KmsError: the KMS refused to wrap the key.
     """
-    job_id, key = random(JOB_ID_LENGTH), random(JOB_KEY_LENGTH)
-    ticket = JobTicket(job_id, key_id, kms.wrap_key(key, key_id), dict(kms_properties))
-    return ticket, JobKey(job_id, Secret(key), random)
+    job_id, key = random(JOB_ID_LENGTH), Secret(random(JOB_KEY_LENGTH))
+    ticket = JobTicket(job_id, key_id, wrap_unchecked(kms, key, key_id), dict(kms_properties))
+    return ticket, JobKey(job_id, key, random)

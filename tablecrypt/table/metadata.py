@@ -27,7 +27,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.manifests.manifest_list_reader import ManifestListHeader, read_manifest_list
+from tablecrypt.manifests.manifest_list_reader import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.table.table_file_io import TableFileIO
 
 
@@ -58,6 +58,13 @@ class EncryptedSnapshot(Snapshot):
             KeyNotFoundError: the metadata holds no key of that id, or not the KEK above it.
             TamperedFileError: the list does not authenticate, or its header contradicts the metadata.
         """
+        return list(self._read(io).manifests)
+
+    def authenticated_header(self, io: FileIO) -> ManifestListHeader:
+        """Read and authenticate this snapshot's manifest list, and return what it says about the snapshot. Raises as `manifests`."""
+        return self._read(io).header
+
+    def _read(self, io: FileIO) -> ManifestList:
         if not isinstance(io, TableFileIO):
             raise PlaintextRefusedError(self.manifest_list, "an encrypted snapshot is read through its table's own FileIO only")
         if self.key_id is None:
@@ -67,7 +74,7 @@ class EncryptedSnapshot(Snapshot):
         key_metadata = io.manager.open_manifest_list_key(self._ring.chain(self.key_id))
         manifest_list = read_manifest_list(io, self.manifest_list, key_metadata)
         self._check_header(manifest_list.header)
-        return list(manifest_list.manifests)
+        return manifest_list
 
     def _check_header(self, header: ManifestListHeader) -> None:
         claims = {
@@ -110,6 +117,18 @@ class EncryptedTableMetadata(TableMetadataV3):
     def key_ring(self) -> KeyRing:
         """The keys of this version of the metadata."""
         return KeyRing(self.encryption_keys)
+
+    def key_id_of(self, snapshot_id: int | None) -> str | None:
+        """Return the id of a snapshot's manifest-list key; None for no snapshot."""
+        snapshot = None if snapshot_id is None else self.snapshot_by_id(snapshot_id)
+        return snapshot.key_id if isinstance(snapshot, EncryptedSnapshot) else None
+
+    def head_key_id(self, branch: str | None) -> str | None:
+        """Return the id of the manifest-list key of a branch's head, of the current snapshot for None; None where there is no snapshot."""
+        if branch is None:
+            return self.key_id_of(self.current_snapshot_id)
+        head = self.refs.get(branch)
+        return None if head is None else self.key_id_of(head.snapshot_id)
 
     def without_history(self) -> Self:
         """Return what a worker process needs to read and write data files: no snapshots, and so no keys."""

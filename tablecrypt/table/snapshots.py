@@ -98,7 +98,8 @@ class EncryptedProducer(ProducerSeam):
             compression=self.compression,
         ) as writer:
             writer.add_manifests(manifests)
-        sealed = self.table_io.manager.seal_manifest_list_key(output.key_metadata, metadata.key_ring)
+        parent_key_id = metadata.key_id_of(self.parent_snapshot_id)
+        sealed = self.table_io.manager.seal_manifest_list_key(output.key_metadata, metadata.key_ring, parent_key_id)
 
         snapshot = EncryptedSnapshot(
             snapshot_id=self.snapshot_id,

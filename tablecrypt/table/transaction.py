@@ -127,7 +127,7 @@ class EncryptedTransaction(TransactionSeam):
         if df.num_rows == 0:
             return
         commit_uuid = uuid.uuid4()
-        data_files = self._write(df, commit_uuid)
+        data_files = self._write(df, commit_uuid, branch)
         fields = [self.table_metadata.schema().find_field(field.source_id).name for field in spec.fields]
         replaced = self.partition_predicate({file.partition for file in data_files}, fields)
         self.delete(replaced, snapshot_properties, branch=branch, _isolation_operation=Operation.OVERWRITE)
@@ -312,7 +312,7 @@ class EncryptedTransaction(TransactionSeam):
     def _append_rows(self, df: pa.Table | pa.RecordBatchReader, snapshot_properties: dict[str, str], branch: str | None) -> None:
         producer = self.append_producer(snapshot_properties, branch)
         has_rows = isinstance(df, pa.RecordBatchReader) or df.num_rows > 0
-        data_files = self._write(df, producer.commit_uuid) if has_rows else []
+        data_files = self._write(df, producer.commit_uuid, branch) if has_rows else []
         with producer:
             for file in data_files:
                 producer.append_data_file(file)
@@ -326,10 +326,11 @@ class EncryptedTransaction(TransactionSeam):
             for file in data_files:
                 producer.append_data_file(file)
 
-    def _write(self, df: pa.Table | pa.RecordBatchReader, write_uuid: uuid.UUID) -> list[DataFile]:
+    def _write(self, df: pa.Table | pa.RecordBatchReader, write_uuid: uuid.UUID, branch: str | None) -> list[DataFile]:
         io = self.table_io
-        io.manager.check_usable(self.encrypted_metadata.key_ring)
-        return list(write_data_files(self.encrypted_metadata, df, io, io.manager, write_uuid, itertools.count(0)))
+        metadata = self.encrypted_metadata
+        io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
+        return list(write_data_files(metadata, df, io, io.manager, write_uuid, itertools.count(0)))
 
 
 class EncryptedCreateTransaction(CreateTransactionSeam, EncryptedTransaction):

@@ -78,3 +78,26 @@ def test_help_lists_the_verbs() -> None:
     done = _run("--help")
     assert done.returncode == 0
     assert "keygen" in done.stdout
+
+
+def test_a_new_version_wraps_and_older_ones_still_open(path: Path) -> None:
+    _run("keygen", "--key-file", str(path), "--key-id", "orders", "--length", "24")
+    client = load_kms({"encryption.kms-type": "local", "kms.local.key-file": str(path)})
+    old = client.wrap_key(bytes(16), "orders")
+
+    done = _run("keygen", "--key-file", str(path), "--key-id", "orders", "--new-version", "--json")
+
+    assert (done.returncode, json.loads(done.stdout)["version"]) == (0, 2)
+    versions = json.loads(path.read_text())["keys"]["orders"]
+    assert {number: len(base64.b64decode(key)) for number, key in versions.items()} == {"1": 24, "2": 24}
+    assert client.wrap_key(bytes(16), "orders")[:5] == b"\x01\x00\x00\x00\x02"
+    assert client.unwrap_key(old, "orders") == bytes(16)
+
+
+@pytest.mark.parametrize("extra", [["--key-id", "nobody"], ["--key-id", "orders", "--length", "16"]])
+def test_a_new_version_is_of_a_key_that_is_there_and_as_long(path: Path, extra: list[str]) -> None:
+    _run("keygen", "--key-file", str(path), "--key-id", "orders")
+    before = path.read_bytes()
+    done = _run("keygen", "--key-file", str(path), "--new-version", *extra)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert path.read_bytes() == before

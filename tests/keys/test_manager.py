@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tablecrypt.crypto.aes_gcm import AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError, KeyNotFoundError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError
 from tablecrypt.keys.encrypted_key import KEY_TIMESTAMP, EncryptedKey
-from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.key_ring import CLOCK_SKEW_MS, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
@@ -62,16 +62,16 @@ def test_the_first_seal_makes_a_kek_and_the_next_uses_it_again(kms: MemoryKeyMan
     assert (kek.encrypted_by_id, kek.properties) == (MASTER_KEY, {KEY_TIMESTAMP: str(START_MS)})
     assert (list_key.encrypted_by_id, list_key.properties) == (kek.key_id, None)
     assert first.key_id == list_key.key_id
-    second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(first.added))
+    second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(first.added), first.key_id)
     assert [key.encrypted_by_id for key in second.added] == [kek.key_id]
 
 
 @pytest.mark.parametrize(("age_ms", "is_reused"), [(0, True), (999, True), (1000, False), (10**9, False)])
 def test_a_kek_wraps_nothing_new_from_its_lifespan_on(kms: MemoryKeyManagementClient, age_ms: int, is_reused: bool) -> None:
     first = manager_at(kms, kek_lifespan_ms=1000)
-    ring = KeyRing(first.seal_manifest_list_key(first.new_key_metadata(), KeyRing()).added)
+    parent = first.seal_manifest_list_key(first.new_key_metadata(), KeyRing())
     later = manager_at(kms, clock=lambda: START_MS + age_ms, kek_lifespan_ms=1000)
-    sealed = later.seal_manifest_list_key(later.new_key_metadata(), ring)
+    sealed = later.seal_manifest_list_key(later.new_key_metadata(), KeyRing(parent.added), parent.key_id)
     assert (len(sealed.added) == 1) is is_reused
 
 
@@ -85,9 +85,9 @@ def test_an_expired_kek_still_opens_what_it_wrapped(kms: MemoryKeyManagementClie
 
 def test_a_kek_of_another_master_key_wraps_nothing_new(kms: MemoryKeyManagementClient) -> None:
     other = EncryptionManager(kms, "other", now_ms=lambda: START_MS)
-    ring = KeyRing(other.seal_manifest_list_key(other.new_key_metadata(), KeyRing()).added)
+    parent = other.seal_manifest_list_key(other.new_key_metadata(), KeyRing())
     manager = manager_at(kms)
-    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), ring)
+    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(parent.added), parent.key_id)
     assert sealed.added[0].encrypted_by_id == MASTER_KEY
 
 
@@ -106,15 +106,70 @@ def test_a_kek_of_an_attempt_that_did_not_land_serves_the_next(kms: MemoryKeyMan
     attempts = [manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing()) for _ in range(3)]
     assert len({attempt.added[0].key_id for attempt in attempts}) == 1
     assert len({attempt.key_id for attempt in attempts}) == 3
-    assert counted.calls == {"wrap_key": 1}
+    assert counted.calls == {"wrap_key": 1, "unwrap_key": 1}
 
 
-def test_of_two_usable_keks_the_newest_wraps(kms: MemoryKeyManagementClient) -> None:
-    old, new = (manager_at(kms, clock=lambda offset=offset: START_MS + offset) for offset in (0, 5))  # type: ignore[misc]
-    keys = [key for each in (new, old) for key in each.seal_manifest_list_key(each.new_key_metadata(), KeyRing()).added]
-    chosen = KeyRing(keys).current_kek(MASTER_KEY, START_MS + 10, DEFAULT_KEK_LIFESPAN_MS)
-    assert chosen is not None
-    assert chosen.created_at_ms == START_MS + 5
+def test_a_kek_that_only_lies_in_the_metadata_wraps_nothing(kms: MemoryKeyManagementClient) -> None:
+    """Whoever can write metadata.json can put a retired KEK back; being the newest of all does not help it."""
+    retired, current = (manager_at(kms, clock=lambda offset=offset: START_MS + offset) for offset in (5, 0))  # type: ignore[misc]
+    revived = retired.new_kek()
+    head = current.seal_manifest_list_key(current.new_key_metadata(), KeyRing())
+    writer = manager_at(kms, clock=lambda: START_MS + 10)
+    sealed = writer.seal_manifest_list_key(writer.new_key_metadata(), KeyRing([revived, *head.added]), head.key_id)
+    assert [key.encrypted_by_id for key in sealed.added] == [head.added[0].key_id]
+    first = writer.seal_manifest_list_key(writer.new_key_metadata(), KeyRing([revived]))
+    assert revived.key_id not in {key.encrypted_by_id for key in first.added}
+
+
+def test_a_parent_whose_key_does_not_open_under_its_kek_stops_the_commit(kms: MemoryKeyManagementClient) -> None:
+    manager = manager_at(kms)
+    head = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    revived = manager_at(kms).new_kek()
+    pointed = head.added[1].model_copy(update={"encrypted_by_id": revived.key_id})
+    with pytest.raises(AuthenticationError, match="does not open under KEK"):
+        manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing([revived, pointed]), head.key_id)
+    with pytest.raises(AuthenticationError, match="does not open under KEK"):
+        manager.check_usable(KeyRing([revived, pointed]), head.key_id)
+
+
+@pytest.mark.parametrize(("ahead_ms", "wraps"), [(CLOCK_SKEW_MS, True), (CLOCK_SKEW_MS + 1, False), (7_258_118_400_000 - START_MS, False)])
+def test_a_kek_from_the_future_opens_and_wraps_nothing(kms: MemoryKeyManagementClient, ahead_ms: int, wraps: bool) -> None:
+    ahead = manager_at(kms, clock=lambda: START_MS + ahead_ms)
+    key_metadata = ahead.new_key_metadata()
+    parent = ahead.seal_manifest_list_key(key_metadata, KeyRing())
+    manager, ring = manager_at(kms), KeyRing(parent.added)
+    assert manager.open_manifest_list_key(ring.chain(parent.key_id)).encode() == key_metadata.encode()
+    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), ring, parent.key_id)
+    assert (len(sealed.added) == 1) is wraps
+
+
+def test_a_kek_that_landed_and_was_taken_out_is_not_used_again(kms: MemoryKeyManagementClient) -> None:
+    """A rotation by another process may have retired it meanwhile."""
+    manager = manager_at(kms)
+    landed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(landed.added))
+    assert sealed.added[0].key_id != landed.added[0].key_id
+
+
+@pytest.mark.parametrize("timestamp", ["9" * 5000, "9" * 19, "-1", "", " 1", "1e3", "\u0661", "0x10", "\ud800"])
+def test_a_timestamp_that_is_no_number_of_milliseconds_is_a_format_error(kms: MemoryKeyManagementClient, timestamp: str) -> None:
+    manager = manager_at(kms)
+    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    kek = sealed.added[0].model_copy(update={"properties": {KEY_TIMESTAMP: timestamp}})
+    ring = KeyRing([kek, sealed.added[1]])
+    with pytest.raises(FormatError, match=KEY_TIMESTAMP):
+        manager.open_manifest_list_key(ring.chain(sealed.key_id))
+    with pytest.raises(FormatError, match=KEY_TIMESTAMP):
+        manager.seal_manifest_list_key(manager.new_key_metadata(), ring, sealed.key_id)
+
+
+def test_a_fingerprint_tells_keks_and_not_their_entries_apart(kms: MemoryKeyManagementClient) -> None:
+    manager = manager_at(kms)
+    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    rewrapped = manager.rewrap_kek(KeyRing(sealed.added).chain(sealed.key_id))
+    revived = rewrapped.model_copy(update={"key_id": "another", "properties": {KEY_TIMESTAMP: "1"}})
+    assert manager.fingerprint(revived) == manager.fingerprint(sealed.added[0])
+    assert manager.fingerprint(manager.new_kek()) != manager.fingerprint(revived)
 
 
 @pytest.mark.parametrize("field", ["wrapped", "timestamp", "kek"])
@@ -164,7 +219,7 @@ def test_lengths_and_lifespans_outside_the_specification_are_refused(kms: Memory
 def test_needed_keys_are_the_snapshots_own_and_the_keks_above_them(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
     first = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
-    second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(first.added))
+    second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(first.added), first.key_id)
     unrelated = manager_at(kms).seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
     ring = KeyRing([*first.added, *second.added, *unrelated.added])
     assert ring.needed_by([second.key_id]) == {first.added[0].key_id, second.key_id}

@@ -47,13 +47,11 @@ def test_a_key_that_does_not_open_is_not_resealed(manager: EncryptionManager) ->
 def test_a_new_kek_is_made_whatever_keks_there_are(manager: EncryptionManager) -> None:
     first, second = manager.new_kek(), manager.new_kek()
     assert first.key_id != second.key_id
-    assert manager.usable_kek(KeyRing([first])) == first
-    assert manager.usable_kek(KeyRing()) is None
 
 
 def test_a_rewrapped_kek_is_the_same_kek(manager: EncryptionManager, kms: MemoryKeyManagementClient) -> None:
-    kek = manager.new_kek()
-    rewrapped = manager.rewrap_kek(kek)
+    chain = _chain(manager)
+    kek, rewrapped = chain.kek, manager.rewrap_kek(chain)
     assert rewrapped.encrypted_key_metadata != kek.encrypted_key_metadata
     assert (rewrapped.key_id, rewrapped.properties, rewrapped.encrypted_by_id) == (kek.key_id, kek.properties, MASTER_KEY)
     assert kms.unwrap_key(rewrapped.wrapped_bytes(), MASTER_KEY) == kms.unwrap_key(kek.wrapped_bytes(), MASTER_KEY)
@@ -62,12 +60,25 @@ def test_a_rewrapped_kek_is_the_same_kek(manager: EncryptionManager, kms: Memory
 def test_a_kek_comes_from_the_master_key_that_is_named_and_from_no_other(
     manager: EncryptionManager, kms: MemoryKeyManagementClient
 ) -> None:
-    kek = EncryptionManager(kms, OLD_KEY, now_ms=lambda: 1_700_000_000_000).new_kek()
-    moved = kek.model_copy(update={"encrypted_by_id": MASTER_KEY})
+    chain = _chain(EncryptionManager(kms, OLD_KEY, now_ms=lambda: 1_700_000_000_000))
+    moved = KeyChain(chain.manifest_list_key, chain.kek.model_copy(update={"encrypted_by_id": MASTER_KEY}))
     with pytest.raises(AuthenticationError):
         manager.rewrap_kek(moved)
     with pytest.raises(KeyNotFoundError):
         manager.rewrap_kek(moved, from_key_id="nobody")
     with pytest.raises(KeyIdChangedError):
-        manager.rewrap_kek(kek, from_key_id=OLD_KEY)
+        manager.rewrap_kek(chain, from_key_id=OLD_KEY)
     assert kms.unwrap_key(manager.rewrap_kek(moved, from_key_id=OLD_KEY).wrapped_bytes(), MASTER_KEY)
+
+
+def test_a_kek_that_opens_no_key_of_the_table_is_not_rewrapped(manager: EncryptionManager, kms: MemoryKeyManagementClient) -> None:
+    """Another table's KEK, put into this one's metadata to have it wrapped for its readers."""
+    foreign = EncryptionManager(kms, OLD_KEY, now_ms=lambda: 1_700_000_000_000).new_kek()
+    moved = foreign.model_copy(update={"encrypted_by_id": MASTER_KEY})
+    with pytest.raises(AuthenticationError, match="does not open under KEK"):
+        manager.rewrap_kek(KeyChain(_chain(manager).manifest_list_key, moved), from_key_id=OLD_KEY)
+
+
+def _chain(manager: EncryptionManager) -> KeyChain:
+    sealed = manager.seal_manifest_list_key(KEY_METADATA, KeyRing())
+    return KeyRing(sealed.added).chain(sealed.key_id)

@@ -260,3 +260,28 @@ def test_making_a_client_sends_nothing_and_its_repr_holds_no_credentials() -> No
     )
     shown = repr(client) + repr(client._identity)
     assert not [secret for secret in ("AKIDEXAMPLE", "wJalr", "FQoG") if secret in shown]
+
+
+@pytest.mark.parametrize("field", ["KeyId", "SourceKeyId"])
+def test_an_answer_about_another_key_than_was_asked_for_is_refused(aws: AwsServer, field: str) -> None:
+    """The answers are moto's own, but for the name of the key."""
+    client, key_id, other = AwsKeyManagementClient(aws.kms_properties), aws.new_key(), aws.new_key()
+    arn = aws.kms.describe_key(KeyId=key_id)["KeyMetadata"]["Arn"]
+    blob = client.wrap_key(bytes(16), key_id)
+    assert client.unwrap_key(blob, arn) == client.unwrap_key(client.rewrap_key(blob, arn, key_id), key_id) == bytes(16)
+
+    def rename(parsed: dict[str, object], **_: object) -> None:
+        if field in parsed:
+            parsed[field] = arn.replace(key_id, other)
+
+    client._client.get().meta.events.register("after-call.kms", rename)
+    calls = [lambda: client.rewrap_key(blob, key_id, key_id)]
+    if field == "KeyId":
+        calls += [
+            lambda: client.wrap_key(bytes(16), key_id),
+            lambda: client.unwrap_key(blob, arn),
+            lambda: client.generate_key(key_id).wrapped_key,
+        ]
+    for call in calls:
+        with pytest.raises(KmsError, match=other):
+            call()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import stat
 import traceback
 from pathlib import Path
@@ -203,3 +204,18 @@ def test_the_file_is_the_json_that_is_drawn(path: Path) -> None:
     document = json.loads(path.read_bytes())
     zeros = base64.b64encode(bytes(32)).decode()
     assert document == {"format": "tablecrypt-key-file", "version": 1, "keys": {"orders": {"1": zeros}}}
+
+
+def test_the_folder_is_flushed_after_the_file_has_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that a power cut may bring the folder back without the file, or with the old one."""
+    flushed: list[tuple[bool, list[str]]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        flushed.append((is_folder, sorted(each.name for each in path.parent.iterdir())))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    create_key_file(path, "orders")
+    assert flushed == [(False, ["keys.json.new"]), (True, ["keys.json"])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tablecrypt.errors import KmsUnavailableError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.orc.hadoop_kms_access import AllowList, new_token, read_allow_list, token_hash
+from tablecrypt.orc.hadoop_kms_access import AllowList, AllowListFile, new_token, read_allow_list, token_hash
 from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile, create_key, roll_key
 from tablecrypt.orc.hadoop_kms_limits import RateLimit
 from tablecrypt.orc.hadoop_kms_protocol import Answer, HadoopKms
@@ -60,6 +61,7 @@ class Bench:
         self.path = folder / "keys.json"
         self.allow_file = folder / "allow.toml"
         self.allow_file.write_text(ALLOW)
+        self.lists_read = 0
         self.kms = SwitchedKms({"kms.memory.name": "orc-protocol"}, {MASTER: bytes(32)})
         create_key(self.path, self.kms, "pii", MASTER, 1_700_000_000_000)
         create_key(self.path, self.kms, "cards", MASTER, 1_700_000_000_001, 32)
@@ -67,6 +69,7 @@ class Bench:
         self.service = HadoopKms(self.keys, self.allow_list, rate or RateLimit(1, 10_000, Clock()), believe_names=believe_names)
 
     def allow_list(self) -> AllowList:
+        self.lists_read += 1
         return read_allow_list(self.allow_file)
 
     def get(self, path: str, user: str | None = "etl") -> Answer:
@@ -259,6 +262,30 @@ def test_each_user_has_a_rate_of_its_own_and_strangers_share_that_of_their_addre
     assert [bench.get("keys/names", None).status for _ in range(3)] == [403, 403, 429]
     clock.now = 1.0
     assert [bench.get("keys/names").status for _ in range(2)] == [200, 429]
+
+
+def test_a_request_without_proof_is_counted_before_the_allow_list_is_looked_at(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, rate=RateLimit(1, 2, Clock()))
+    assert [bench.get("keys/names", None).status for _ in range(4)] == [403, 403, 429, 429]
+    assert bench.lists_read == 0
+
+
+def test_an_allow_list_is_parsed_when_its_bytes_change_and_not_for_each_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, parsed, real = tmp_path / "allow.toml", 0, tomllib.loads
+
+    def loads(text: str) -> dict[str, Any]:
+        nonlocal parsed
+        parsed += 1
+        return real(text)
+
+    monkeypatch.setattr("tablecrypt.orc.hadoop_kms_access.tomllib.loads", loads)
+    path.write_text(ALLOW)
+    listed = AllowListFile(path)
+    first = [listed.read() for _ in range(50)]
+    assert parsed == 1
+    path.write_text(ALLOW.replace("etl", "elt"))
+    assert listed.read() is not first[0]
+    assert parsed == 2
 
 
 def test_no_answer_or_request_shows_a_key_or_token(bench: Bench) -> None:

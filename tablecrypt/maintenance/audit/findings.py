@@ -92,6 +92,18 @@ class FindingKind(Enum):
     KEY_ID_DIFFERS = _Meaning(
         "key-id-differs", Severity.ERROR, "Another master key than the table's", "Find out who edited the metadata; do not write meanwhile."
     )
+    KEK_AHEAD = _Meaning(
+        "kek-ahead",
+        Severity.ERROR,
+        "KEK with a date that is to come",
+        "If no writer's clock was wrong, somebody edited the metadata: prune the keys, rotate the KEK, and find out who.",
+    )
+    KEK_UNUSED = _Meaning(
+        "kek-unused",
+        Severity.WARNING,
+        "KEK that no snapshot needs",
+        "It may be a retired one that was put back: prune the keys before Iceberg Java writes to the table.",
+    )
     PINS_MISSING = _Meaning(
         "pins-missing",
         Severity.WARNING,

@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import FormatError, KeyNotFoundError
 from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import is_ahead
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.reachable import ReachableFile
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -46,10 +47,7 @@ def kek_findings(metadata: EncryptedTableMetadata, master_key_id: str, lifespan:
         now: the moment to tell ages at.
     """
     ring = metadata.key_ring
-    try:
-        current = ring.current_kek(master_key_id, _milliseconds(now), lifespan // dt.timedelta(milliseconds=1))
-    except FormatError:
-        current = None
+    current = current_kek(metadata, master_key_id, lifespan, now)
     needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
     for kek in ring.keks:
         if kek.encrypted_by_id != master_key_id:
@@ -57,9 +55,26 @@ def kek_findings(metadata: EncryptedTableMetadata, master_key_id: str, lifespan:
             yield Finding(FindingKind.KEY_ID_DIFFERS, kek.key_id, message)
         created = created_at(kek)
         if created is None:
-            yield Finding(FindingKind.UNOPENED, kek.key_id, f"its KEY_TIMESTAMP {kek.timestamp!r} is not a number of milliseconds")
+            yield Finding(FindingKind.UNOPENED, kek.key_id, "its KEY_TIMESTAMP is not a number of milliseconds")
+        elif is_ahead(kek, _milliseconds(now)):
+            message = f"says that it was made at {created.isoformat(timespec='seconds')}, which is to come: nothing wraps under it here"
+            yield Finding(FindingKind.KEK_AHEAD, kek.key_id, message)
+        elif kek.key_id not in needed and now - created < lifespan:
+            yield Finding(
+                FindingKind.KEK_UNUSED, kek.key_id, "opens no snapshot's key, and is young enough for Iceberg Java to wrap under it"
+            )
         elif kek.key_id in needed or kek == current:
             yield from _age_findings(kek, now - created, lifespan, kek == current)
+
+
+def current_kek(metadata: EncryptedTableMetadata, master_key_id: str, lifespan: dt.timedelta, now: dt.datetime) -> EncryptedKey | None:
+    """Return the KEK that the next commit to the main branch wraps its key under; None where it makes a new one, or cannot."""
+    try:
+        milliseconds = lifespan // dt.timedelta(milliseconds=1)
+        chain = metadata.key_ring.current_kek(metadata.head_key_id(None), master_key_id, _milliseconds(now), milliseconds)
+    except (FormatError, KeyNotFoundError):
+        return None
+    return None if chain is None else chain.kek
 
 
 def _age_findings(kek: EncryptedKey, age: dt.timedelta, lifespan: dt.timedelta, is_current: bool) -> Iterator[Finding]:

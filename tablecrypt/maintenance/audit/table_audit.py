@@ -207,8 +207,8 @@ class _TableAudit:
         counts: Counter[tuple[str, str]] = Counter()
         for file in self._found.files.values():
             counts.update((kek, _level(file.kind)) for kek in file.keks)
-        lifespan = manager.kek_lifespan_ms
-        current = _current(metadata, manager.table_key_id, lifespan, self._now)
+        lifespan = dt.timedelta(milliseconds=manager.kek_lifespan_ms)
+        current = keys.current_kek(metadata, manager.table_key_id, lifespan, self._now)
         for kek in metadata.key_ring.keks:
             yield AuditedKek(
                 key_id=kek.key_id,
@@ -237,13 +237,6 @@ def _level(kind: FileKind) -> str:
 
 def _bytes(files: Iterable[ReachableFile]) -> int:
     return sum(file.length or 0 for file in files)
-
-
-def _current(metadata: EncryptedTableMetadata, master_key_id: str, lifespan_ms: int, now: dt.datetime) -> EncryptedKey | None:
-    try:
-        return metadata.key_ring.current_kek(master_key_id, (now - _EPOCH) // dt.timedelta(milliseconds=1), lifespan_ms)
-    except TablecryptError:
-        return None
 
 
 def _key_length(manager: EncryptionManager, kek: EncryptedKey) -> int | None:
