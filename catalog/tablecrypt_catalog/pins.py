@@ -59,7 +59,7 @@ class Sighting:
         kek_hashes: 16 bytes of SHA-256, in hexadecimal, of each KEK as the KMS wrapped it.
         heads: of each branch and tag. A pin keeps those of vanished ones too: what comes back under that name must not have fallen.
         retired_keks: KEKs that a newer one has replaced, by their hashes and by their key-ids (`id:…`). They open, and wrap nothing new.
-        wrapping_keks: the newest KEK in the same form, which wraps what is new. Told by metadata, not kept in a pin.
+        wrapping_keks: the newest KEK that a snapshot needs, in the same form, which wraps what is new. Told by metadata, not kept in a pin.
     """
 
     table_uuid: str
@@ -98,7 +98,9 @@ def sighting(metadata: TableMetadata, metadata_location: str, metadata_hash: str
     if not isinstance(metadata, EncryptedTableMetadata):
         return seen
     keks = [key for key in metadata.encryption_keys if key.is_kek]
-    own = [kek for kek in keks if kek.encrypted_by_id == seen.key_id]
+    # A KEK that no snapshot needs wraps nothing here, whatever date somebody gave it.
+    needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
+    own = [kek for kek in keks if kek.encrypted_by_id == seen.key_id and kek.key_id in needed]
     newest = max((kek.created_at_ms for kek in own), default=0)
     return replace(
         seen,

@@ -12,7 +12,7 @@ from tablecrypt.maintenance import prune_keys, rotate_kek
 from tablecrypt.maintenance.key_commit import added_keys
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.key_tables import keks, manifest_list_keys, metadata_of, rows, state, table_with_history
+from tests.support.key_tables import keks, manifest_list_keys, metadata_of, state, table_with_history
 
 
 @pytest.fixture
@@ -58,18 +58,6 @@ def test_a_kek_goes_with_the_last_key_that_it_wraps_and_not_before(table: Table)
     assert (result.keks, result.manifest_list_keys) == ((old.key_id,), (orphan.key_id,))
     assert old not in keks(table)
     assert len(state(table)) == 4
-
-
-def test_a_kek_that_no_snapshot_needs_goes_and_a_commit_under_way_makes_another(table: Table) -> None:
-    expire_as_java(table, 4)
-    writer = table.catalog.load_table("db.t")
-
-    result = prune_keys(table)
-
-    assert len(result.manifest_list_keys) == 4
-    assert (len(result.keks), result.kept) == (1, 0)
-    writer.append(rows(0))
-    assert len(keks(writer)) == 1
 
 
 def test_a_second_run_finds_nothing_and_commits_nothing(table: Table) -> None:
