@@ -12,6 +12,7 @@
     │   └── KmsUnavailableError
     ├── FormatError              the bytes are not of the format they should be of, or of one we do not read
     ├── DeletionRefusedError     a file that is not the table's own, as far as can be told, was to be deleted or written over
+    ├── ReadRestrictionError     the catalog's server restricts what may be read, and this would not keep to it
     ├── PurgeIncompleteError     files of a table could not be deleted: purging it again continues
     ├── ConfigurationError       a property or an argument cannot be used as given
     └── MissingExtraError        an optional package is not installed; the message names the pip extra
@@ -114,6 +115,10 @@ class DeletionRefusedError(TablecryptError, PermissionError):
 
     def __str__(self) -> str:
         return f"{self.location} is not deleted or written over: it {self.what}"
+
+
+class ReadRestrictionError(TablecryptError):
+    """A catalog's server restricts what may be read of a table: a restriction cannot be applied, or the operation would go past it."""
 
 
 class PurgeIncompleteError(TablecryptError):

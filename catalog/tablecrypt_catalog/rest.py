@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
@@ -35,7 +35,14 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableU
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import (
+    ConfigurationError,
+    FormatError,
+    KeyIdChangedError,
+    PlaintextRefusedError,
+    TamperedFileError,
+)
+from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.table._pyiceberg.rest import RestCatalogSeam
 from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -47,6 +54,7 @@ from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.commit_answer import check_answer
 from tablecrypt_catalog.pins import moved_refs, sighting
 from tablecrypt_catalog.purge import Purged, purge
+from tablecrypt_catalog.restricted_loads import applicable_restrictions
 from tablecrypt_catalog.table_encryption import (
     as_encrypted,
     creation_properties,
@@ -68,6 +76,7 @@ class LoadAnswer(TableResponse):
     """A server's answer to loadTable."""
 
     metadata: AnsweredMetadata
+    read_restrictions: Any = Field(alias="read-restrictions", default=None)
 
 
 class CommitAnswer(CommitTableResponse):
@@ -104,6 +113,7 @@ class EncryptedRestCatalog(RestCatalogSeam):
             PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties, or the server wants to plan its scans.
             FormatError: the answer is not table metadata.
+            ReadRestrictionError: the server restricts what may be read of a table that is not encrypted, or so that it cannot be applied.
         """
         question = self.client_pins.ask(identifier)
         text = self.request_table(identifier)
@@ -288,12 +298,13 @@ class EncryptedRestCatalog(RestCatalogSeam):
 
     def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str) -> Table:
         name, metadata = self.identifier_to_tuple(identifier), answer.metadata
+        restrictions = applicable_restrictions(name, metadata, answer.read_restrictions)
         if not isinstance(metadata, EncryptedTableMetadata):
             refuse_key_id_without_encryption(name, metadata)
             return self.table_of(identifier, answer)
         if not is_encrypted(name, metadata):
             return self.table_of(identifier, TableResponse.model_validate_json(text))
-        return self._encrypted_table(self.table_of(identifier, answer), metadata)
+        return self._encrypted_table(self.table_of(identifier, answer), metadata, restrictions)
 
     def _digest(self, metadata: TableMetadata) -> str | None:
         """What pins compare: all that an answer says of a table, in whatever order it gives the keys. None if it may lack snapshots."""
@@ -303,14 +314,16 @@ class EncryptedRestCatalog(RestCatalogSeam):
             metadata = metadata.model_copy(update={"encryption_keys": sorted(metadata.encryption_keys, key=lambda key: key.key_id)})
         return hashlib.sha256(metadata.model_dump_json().encode()).hexdigest()
 
-    def _encrypted_table(self, table: Table, metadata: EncryptedTableMetadata) -> EncryptedTable:
+    def _encrypted_table(
+        self, table: Table, metadata: EncryptedTableMetadata, restrictions: ReadRestrictions | None = None
+    ) -> EncryptedTable:
         if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
             raise _server_planning_refused(table.name())
         return EncryptedTable(
             identifier=table.name(),
             metadata=metadata,
             metadata_location=table.metadata_location,
-            io=table_file_io(self.client_properties, table.io, metadata, is_pinned=bool(self.pin_places)),
+            io=table_file_io(self.client_properties, table.io, metadata, is_pinned=bool(self.pin_places), read_restrictions=restrictions),
             catalog=self,
             config=table.config,
         )

@@ -20,6 +20,7 @@ from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properti
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
 from tablecrypt.files.deletion import NOTHING
+from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.keys.key_settings import KeySettings
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.factory import shared_kms
@@ -134,7 +135,13 @@ def as_encrypted(catalog: Catalog, kms_properties: Properties, table: Table, pro
     )
 
 
-def table_file_io(catalog_properties: Properties, inner: FileIO, metadata: TableMetadata, is_pinned: bool = False) -> TableFileIO:
+def table_file_io(
+    catalog_properties: Properties,
+    inner: FileIO,
+    metadata: TableMetadata,
+    is_pinned: bool = False,
+    read_restrictions: ReadRestrictions | None = None,
+) -> TableFileIO:
     """Return a table's fail-closed FileIO with its encryption manager.
 
     Args:
@@ -142,9 +149,10 @@ def table_file_io(catalog_properties: Properties, inner: FileIO, metadata: Table
         inner: does the storing.
         metadata: the table's.
         is_pinned: whether the metadata is held against a pin, so that the folders it names are the table's.
+        read_restrictions: what readers of the table's rows have to apply.
     """
-    folders = folders_of(metadata)
-    return TableFileIO(inner, encryption_manager(catalog_properties, metadata.properties), folders, folders if is_pinned else NOTHING)
+    folders, manager = folders_of(metadata), encryption_manager(catalog_properties, metadata.properties)
+    return TableFileIO(inner, manager, folders, folders if is_pinned else NOTHING, read_restrictions)
 
 
 def encryption_manager(catalog_properties: Properties, table_properties: Mapping[str, str]) -> EncryptionManager:

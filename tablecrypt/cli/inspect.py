@@ -62,11 +62,13 @@ def _table(settings: Settings, name: str) -> dict[str, Any]:
 def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, Any]:
     from tablecrypt.maintenance.reachable import reachable_files
     from tablecrypt.table.encrypted_table import EncryptedTable
+    from tablecrypt.table.read_restrictions import refuse_restricted
     from tablecrypt.table.table_file_io import TableFileIO
 
     table = settings.table(name)
     if not isinstance(table, EncryptedTable) or not isinstance(table.io, TableFileIO):
         raise ConfigurationError(f"{name} is not an encrypted table")
+    refuse_restricted(table.io, "inspect --file")
     file = reachable_files(table.metadata, table.io).files.get(location)
     if file is None:
         raise ConfigurationError(f"no snapshot of {name} leads to {location}")

@@ -27,6 +27,7 @@ from tablecrypt.files.ags1_reader import Ags1InputStream
 from tablecrypt.files.ags1_writer import Ags1OutputStream
 from tablecrypt.files.deletion import NOTHING
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent, RawOutputFile
+from tablecrypt.files.read_restrictions import ReadRestrictions
 
 _ENCRYPTED_MAGICS: Final = (b"PARE", ags1.MAGIC)
 
@@ -134,9 +135,10 @@ class EncryptingFileIO(FileIO):
     Attributes:
         deletable: below which folders it deletes files that it did not write itself.
         own_folders: below which folders the writes of its table go.
+        read_restrictions: what readers of rows leave out and mask; None where all may be read. Files are not looked at for it.
     """
 
-    def __init__(self, inner: FileIO) -> None:
+    def __init__(self, inner: FileIO, read_restrictions: ReadRestrictions | None = None) -> None:
         """ConfigurationError when `inner` is an EncryptingFileIO itself."""
         if isinstance(inner, EncryptingFileIO):
             raise ConfigurationError("this FileIO encrypts already: wrap the one inside it")
@@ -145,9 +147,10 @@ class EncryptingFileIO(FileIO):
         self.deletable = NOTHING
         self.own_folders = NOTHING
         self._written: set[str] = set()
+        self.read_restrictions = read_restrictions
 
-    def __reduce__(self) -> tuple[type[EncryptingFileIO], tuple[FileIO]]:
-        return type(self), (self.inner,)
+    def __reduce__(self) -> tuple[type[EncryptingFileIO], tuple[FileIO, ReadRestrictions | None]]:
+        return type(self), (self.inner, self.read_restrictions)
 
     def new_input(self, location: str) -> InputFile:
         """The table's metadata JSON, which is plaintext by specification. PlaintextRefusedError for any other file."""

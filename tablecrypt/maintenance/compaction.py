@@ -29,6 +29,7 @@ from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.read_restrictions import refuse_restricted
 from tablecrypt.table.rewritten_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.table_file_io import TableFileIO
 
@@ -116,6 +117,7 @@ class Compaction:
         if groups_per_commit is not None and groups_per_commit < 1:
             raise ConfigurationError(f"partial_progress is {groups_per_commit}; it must be 1 or more groups")
         current = newest(table)
+        refuse_restricted(current.io, "compact")
         unknown = [name for name in sort_by if name not in {column.name for column in current.schema().fields}]
         if unknown:
             raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {'.'.join(table.name())} does not have as columns")

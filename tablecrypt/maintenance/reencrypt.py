@@ -40,6 +40,7 @@ from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.file_swap import EncryptedFileSwap
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.plan import ScanPlanner
+from tablecrypt.table.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +108,7 @@ def reencrypt(
     if data_key_length is not None and data_key_length not in KEY_LENGTHS:
         raise ConfigurationError(f"data_key_length is {data_key_length}; it must be 16, 24 or 32 bytes")
     table.refresh()
+    refuse_restricted(table.io, "reencrypt")
     check_branch(table, branch)
     metadata = encrypted_metadata_of(table)
     plan = _planned(table, metadata, checked_filter(table, where), older_than, branch)

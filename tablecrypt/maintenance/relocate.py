@@ -42,6 +42,7 @@ from tablecrypt.maintenance.stored_files import canonical, stored_files
 from tablecrypt.manifests.manifest_list_reader import read_manifest_list
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata_file import read_metadata_file
+from tablecrypt.table.read_restrictions import refuse_restricted
 from tablecrypt.table.table_file_io import TableFileIO
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ def relocate(
         KmsError: the KMS refused the table's master key or the copy's.
         TableAlreadyExistsError: another table is registered under the name; the copy is complete nevertheless.
     """
-    copying = _Copying(newest(table), new_location.rstrip("/"), key_id, all_snapshots)
+    source = newest(table)
+    refuse_restricted(source.io, "relocate")
+    copying = _Copying(source, new_location.rstrip("/"), key_id, all_snapshots)
     if register_as is not None:
         check_new_name(table.catalog, register_as)
     copying.check_place_is_free()

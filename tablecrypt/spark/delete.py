@@ -32,6 +32,7 @@ from tablecrypt.table.delete_filter import certain
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import ROW_ID
 from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.read_restrictions import refuse_restricted
 from tablecrypt.table.task_reader import TaskReader
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def delete_where(
     """
     check_session(spark)
     located = LocatedTable.of(identifier, catalog_properties)
+    refuse_restricted(located.table.io, "delete_where")
     located.check_branch(branch)
     mode = located.table.metadata.properties.get(TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT)
     change = located_change(spark, located, row_filter, branch)

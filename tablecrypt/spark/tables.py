@@ -15,6 +15,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.spark.broadcast_key import brings_keys_by_spark, issue_by_broadcast
 from tablecrypt.spark.kms_access import check_credentials_stay_private, kms_properties
@@ -126,7 +127,8 @@ def load_encrypted_table(catalog: Catalog, name: str) -> EncryptedTable:
 
 @dataclass(frozen=True)
 class TableAccess:
-    """What an executor needs of a table besides its files' keys: metadata without history or keys, and the FileIO of its storage.
+    """What an executor needs of a table besides its files' keys: metadata without history or keys, the FileIO of its storage, and what the
+    catalog's server restricts, with the salt of this one query.
 
     The FileIO's properties may hold credentials of the store, so this is only ever sent sealed.
     """
@@ -134,12 +136,14 @@ class TableAccess:
     metadata_json: str
     inner_io: bytes
     data_key_length: int
+    read_restrictions: ReadRestrictions | None = None
 
     @classmethod
     def of(cls, table: EncryptedTable) -> TableAccess:
         metadata = cast(EncryptedTableMetadata, table.metadata)
         io = cast(TableFileIO, table.io)
-        return cls(metadata.without_history().model_dump_json(), pickle.dumps(io.inner), io.manager.data_key_length)
+        restrictions = None if io.read_restrictions is None else io.read_restrictions.of_query()
+        return cls(metadata.without_history().model_dump_json(), pickle.dumps(io.inner), io.manager.data_key_length, restrictions)
 
     def metadata(self) -> EncryptedTableMetadata:
         """Return the table metadata: schemas, specs and properties are those of the table, snapshots and keys are left out."""
@@ -147,4 +151,4 @@ class TableAccess:
 
     def io(self) -> EncryptingFileIO:
         """Return a FileIO that reads and writes ciphertext only."""
-        return EncryptingFileIO(cast(FileIO, pickle.loads(self.inner_io)))
+        return EncryptingFileIO(cast(FileIO, pickle.loads(self.inner_io)), self.read_restrictions)

@@ -54,6 +54,7 @@ from tablecrypt.table.delete_modes import upsert_mode
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_properties import parquet_writer_options, target_file_size
+from tablecrypt.table.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -175,8 +176,11 @@ def check_fits(schema: pa.Schema, located: LocatedTable, options: WriteOptions) 
 
     Raises:
         ConfigurationError: a column, a partition column, a table property or the branch does not fit.
+        ReadRestrictionError: rows would be replaced, and the catalog's server restricts which of them may be read.
     """
     table = located.table
+    if options.mode != "append":
+        refuse_restricted(table.io, f"writing in mode {options.mode}")
     schema_for_table(schema, table.schema())
     for partition_field in table.spec().fields:
         name = str(table.schema().find_column_name(partition_field.source_id))

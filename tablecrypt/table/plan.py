@@ -30,6 +30,7 @@ from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 from tablecrypt.table.content_files import refuse_plaintext
 from tablecrypt.table.delete_index import DeleteIndex, partition_values, sequence_number_of
 from tablecrypt.table.file_parts import FilePart, parts_of
+from tablecrypt.table.read_restrictions import plannable
 
 
 @dataclass(init=False)
@@ -73,7 +74,7 @@ class ScanPlanner:
     Args:
         table_metadata: the schema and partition specs to evaluate the filter with.
         io: the table's EncryptingFileIO; manifests open with the keys that their manifest list gave them.
-        row_filter: rows to look for.
+        row_filter: rows to look for. Where the catalog's server has a column masked that it looks at, it rules out no file.
         options: PyIceberg's scan options; `include_empty_files` is known.
     """
 
@@ -87,7 +88,7 @@ class ScanPlanner:
     ) -> None:
         self.table_metadata = table_metadata
         self.io = io
-        self.row_filter = row_filter
+        self.row_filter = plannable(io, row_filter, table_metadata.schema(), case_sensitive)
         self.case_sensitive = case_sensitive
         self._schema = table_metadata.schema()
         self._specs = table_metadata.specs()

@@ -3,6 +3,8 @@
 A scan's filters, projection, limit, snapshot and case sensitivity mean what they mean in PyIceberg, and results have the same types. Beside
 the table's columns, `_row_id` and `_last_updated_sequence_number` can be selected by name; `*` does not include them.
 
+What a catalog's server restricts is left out and masked in every result (read_restrictions.py).
+
 Raises PlaintextRefusedError, TamperedFileError, AuthenticationError, FormatError or KmsError, naming the file; no row of a file that fails
 is in a result, and `to_arrow` returns nothing at all then.
 
@@ -34,6 +36,7 @@ from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.nanoseconds import with_nanoseconds
 from tablecrypt.table.plan import ScanPlanner
 from tablecrypt.table.prefetch import prefetched
+from tablecrypt.table.read_restrictions import refuse_restricted, restrictions_of
 from tablecrypt.table.task_reader import MatchingPositions, TaskReader
 
 Scan: TypeAlias = DataScan | IncrementalAppendScan
@@ -77,7 +80,12 @@ class EncryptedDataScan(_FilterOfNanoseconds, DataScan):
         return super().projection()
 
     def rows_with_lineage(self, task: FileScanTask) -> pa.Table:
-        """Return all living rows of one data file, whether they match the filter or not: the table's columns, then those of lineage."""
+        """Return all living rows of one data file, whether they match the filter or not: the table's columns, then those of lineage.
+
+        Raises:
+            ReadRestrictionError: the table's reader is restricted: these rows are for writing them again.
+        """
+        refuse_restricted(self.io, "writing rows of the table again")
         projected = with_lineage(self.table_metadata.schema())
         reader = _reader(self.update(row_filter=ALWAYS_TRUE), projected, (), None)
         return _table(reader.batches(task), projected)
@@ -110,9 +118,10 @@ class EncryptedDataScan(_FilterOfNanoseconds, DataScan):
     def count(self) -> int:
         """Return the number of rows. Files that match as a whole and have no deletes are counted by their manifest entry."""
         unfiltered = isinstance(self.row_filter, AlwaysTrue)
+        restricted = restrictions_of(self.io) is not None
         known, rest = 0, list[FileScanTask]()
         for task in self.plan_files():
-            if _counts_whole(task, unfiltered):
+            if not restricted and _counts_whole(task, unfiltered):
                 known += task.file.record_count
             else:
                 rest.append(task)

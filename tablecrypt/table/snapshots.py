@@ -43,6 +43,7 @@ from tablecrypt.table._pyiceberg.producers import (
 from tablecrypt.table.content_files import is_deletion_vector, refuse_plaintext
 from tablecrypt.table.merge_on_read import MarkedRows
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.read_restrictions import refuse_restricted
 from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
 
@@ -81,7 +82,13 @@ class EncryptedProducer(ProducerSeam):
         return self._manifest_writer(spec, ManifestContent.DATA)
 
     def produce(self) -> UpdatesAndRequirements:
-        """Write one attempt's manifests and manifest list; return the updates that commit them, keys included."""
+        """Write one attempt's manifests and manifest list; return the updates that commit them, keys included.
+
+        Raises:
+            ReadRestrictionError: rows would go or be replaced by somebody whom the catalog's server does not let see them all.
+        """
+        if self.operation != Operation.APPEND or self.deleted_data_files:
+            refuse_restricted(self.io, "a commit that removes or replaces rows")
         self._dropped_delete_files = []
         metadata = self.encrypted_metadata
         manifests = self.collect_manifests()

@@ -16,6 +16,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile
+from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.keys.manager import EncryptionManager
 
 WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
@@ -29,6 +30,7 @@ class TableFileIO(EncryptingFileIO):
         manager: the table's.
         own_folders: below which folders the table's files are, as its metadata says.
         deletable: below which folders it deletes files that it did not write itself: none where nothing pins the table's metadata.
+        read_restrictions: what readers of the table's rows have to apply.
     """
 
     def __init__(
@@ -37,14 +39,17 @@ class TableFileIO(EncryptingFileIO):
         manager: EncryptionManager,
         own_folders: DeletionScope = NOTHING,
         deletable: DeletionScope = NOTHING,
+        read_restrictions: ReadRestrictions | None = None,
     ) -> None:
-        super().__init__(inner)
+        super().__init__(inner, read_restrictions)
         self.manager = manager
         self.own_folders = own_folders
         self.deletable = deletable
 
-    def __reduce__(self) -> tuple[type[TableFileIO], tuple[FileIO, EncryptionManager, DeletionScope, DeletionScope]]:  # type: ignore[override]
-        return TableFileIO, (self.inner, self.manager, self.own_folders, self.deletable)
+    def __reduce__(  # type: ignore[override]
+        self,
+    ) -> tuple[type[TableFileIO], tuple[FileIO, EncryptionManager, DeletionScope, DeletionScope, ReadRestrictions | None]]:
+        return TableFileIO, (self.inner, self.manager, self.own_folders, self.deletable, self.read_restrictions)
 
     def deleting_below(self, locations: Iterable[str]) -> TableFileIO:
         """Return the same with further folders below which it deletes.
@@ -52,7 +57,7 @@ class TableFileIO(EncryptingFileIO):
         Raises:
             ConfigurationError: a location cannot be a table's folder.
         """
-        return TableFileIO(self.inner, self.manager, self.own_folders, self.deletable.and_below(locations))
+        return TableFileIO(self.inner, self.manager, self.own_folders, self.deletable.and_below(locations), self.read_restrictions)
 
     def new_encrypted_output(self, location: str) -> EncryptingOutputFile:
         """Return an AGS1 output under a fresh DEK and AAD prefix."""

@@ -1,6 +1,6 @@
 """One scan task as Arrow batches: a data file's rows, without the deleted ones, filtered, in the columns that the scan asks for.
 
-    opened file ──▶ stored columns ──deletes──▶ ──row filter──▶ ──projection by field id──▶ ──row lineage──▶ batch
+    opened file ──▶ stored columns ──deletes──▶ ──row filter──▶ ──projection by field id──▶ ──row lineage──▶ ──restrictions──▶ batch
 
 Where nothing needs the position of a row in its file, the filter is handed to Arrow with the read. Deletes and _row_id need positions:
 then every row of the row groups that the filter leaves is read, and the filter follows the deletes. A filter that NaN can pass leaves
@@ -25,7 +25,7 @@ from pyiceberg.expressions.visitors import bind, extract_field_ids, translate_co
 from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, prune_columns
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import ListType, MapType
 
@@ -41,6 +41,8 @@ from tablecrypt.table.file_parts import FilePart
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.opened_file import OpenedFile, opened_file
 from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.read_restrictions import refuse_restricted, restrictions_of
+from tablecrypt.table.restricted_rows import RestrictedRows
 from tablecrypt.table.row_group_pruning import may_prune_row_groups
 
 FORMAT_VERSION: Final = 3
@@ -99,6 +101,13 @@ class TaskReader:
             check_evaluable(table_metadata.schema(), expression_to_pyarrow(self._bound_filter, table_metadata.schema()))
         self._may_prune = may_prune_row_groups(self._bound_filter)
         self._case_sensitive = case_sensitive
+        restrictions = restrictions_of(io)
+        self._restricted: RestrictedRows | None = None
+        if restrictions is not None:
+            self._restricted = RestrictedRows(restrictions, table_metadata.schema(), projected, self._bound_filter)
+            # Filters and masks are for plain columns; and a filter on masked values is not for stored ones.
+            dictionary_columns = ()
+            self._bound_filter = ALWAYS_TRUE if self._restricted.filters_masks else self._bound_filter
         self._dictionary_columns = dictionary_columns
         self._read_ahead = read_ahead
         self._deletes = DeleteReader(io, table_metadata)
@@ -112,6 +121,7 @@ class TaskReader:
             PlaintextRefusedError: the data file or a delete file has no key, or is plaintext.
             TamperedFileError: one of them is not what was written.
             FormatError: one of them cannot be read, or deletes do not fit their data file.
+            ReadRestrictionError: a value cannot be masked as the catalog's server requires.
         """
         deletes = self._deletes.deletes_of(task)
         for _, rows in self._living_rows(task, deletes):
@@ -121,8 +131,10 @@ class TaskReader:
         """Yield a task's rows with their positions in the data file. The reader must project _row_id, which makes positions known.
 
         Raises:
-            As `batches`.
+            ReadRestrictionError: the table's reader is restricted: positions are for changing the rows that lie there.
+            Others as `batches`.
         """
+        refuse_restricted(self._io, "changing rows")
         deletes = self._deletes.deletes_of(task)
         for positions, rows in self._living_rows(task, deletes):
             if positions is not None:
@@ -138,8 +150,9 @@ class TaskReader:
         Only the columns of the filter are read. The reader must project _row_id, which makes positions known.
 
         Raises:
-            As `batches`.
+            As `positioned_batches`.
         """
+        refuse_restricted(self._io, "changing rows")
         deletes = self._deletes.deletes_of(task)
         delete = self._delete_filter
         matching: list[pa.Array] = []
@@ -161,6 +174,9 @@ class TaskReader:
         Args:
             projected: the columns of the rows; None for the reader's own.
         """
+        restricted = self._restricted
+        if restricted is not None:
+            projected = restricted.columns
         projected = self._projected if projected is None else projected
         wanted = self._with_equality_columns(task, projected)
         with opened_file(self._io, task.file, self._dictionary_columns) as opened:
@@ -171,8 +187,11 @@ class TaskReader:
                     continue
                 rows = self._projected_rows(task, wanted, projection, stored_positions, batch)
                 positions, rows = _without_equal(stored_positions, rows, deletes)
+                rows = rows.select(list(range(len(projected.fields))))
+                if restricted is not None and rows.num_rows:
+                    positions, rows = None, restricted.applied(rows)
                 if rows.num_rows:
-                    yield positions, rows.select(list(range(len(projected.fields))))
+                    yield positions, rows
 
     def _rows(
         self, opened: OpenedFile, projection: _Projection, deletes: TaskDeletes, part: FilePart | None

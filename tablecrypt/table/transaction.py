@@ -42,6 +42,7 @@ from tablecrypt.table.merge_on_read import mark_deleted
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.nanoseconds import with_nanoseconds
 from tablecrypt.table.partition_filter import partitions_filter
+from tablecrypt.table.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedUpdateSnapshot
 from tablecrypt.table.table_file_io import TableFileIO
@@ -105,6 +106,7 @@ class EncryptedTransaction(TransactionSeam):
         """Delete the rows that match the filter, then append `df`."""
         self._check_rows(df)
         if overwrite_filter != AlwaysFalse():
+            refuse_restricted(self.table.io, "overwrite")
             self.delete(overwrite_filter, snapshot_properties, case_sensitive, branch, Operation.OVERWRITE)
         self._append_rows(df, snapshot_properties, branch)
 
@@ -114,6 +116,7 @@ class EncryptedTransaction(TransactionSeam):
         """Replace the partitions that occur in `df` by its rows. Every partition field must be an identity transform."""
         if not isinstance(df, pa.Table):
             raise ValueError(f"Expected PyArrow table, got: {df}")
+        refuse_restricted(self.table.io, "dynamic_partition_overwrite")
         spec = self.table_metadata.spec()
         if spec.is_unpartitioned():
             raise ValueError("Cannot apply dynamic overwrite on an unpartitioned table.")
@@ -146,6 +149,7 @@ class EncryptedTransaction(TransactionSeam):
         copy-on-write (the default) writes these files again without the rows; rows that only move keep their `_row_id` and
         `_last_updated_sequence_number`. merge-on-read marks the rows in deletion vectors.
         """
+        refuse_restricted(self.table.io, "delete")
         mode = self.table_metadata.properties.get(TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT)
         predicate = with_nanoseconds(parse_row_filter(delete_filter), self.table_metadata.schema(), case_sensitive)
         self._delete(RowDelete(predicate, case_sensitive, branch, mode), snapshot_properties, _isolation_operation)
@@ -170,6 +174,7 @@ class EncryptedTransaction(TransactionSeam):
         """
         if not when_matched_update_all and not when_not_matched_insert_all:
             raise ValueError("no upsert options selected...exiting")
+        refuse_restricted(self.table.io, "upsert")
         keys = key_columns(df, self.table_metadata.schema(), join_cols)
         self._check_rows(df)
         scan = self.new_scan(ALWAYS_TRUE, case_sensitive)

@@ -8,7 +8,8 @@ It cannot where
 - a column is of a type that Python translates (uuid, fixed, …), or asked for by a reserved name (_row_id);
 - a file may lack a column that then has a value all the same: a default, or that of its partition;
 - names of columns differ in case alone, or the table has a name mapping for files without field ids;
-- the filter has a predicate that Spark would answer differently.
+- the filter has a predicate that Spark would answer differently;
+- the catalog's server restricts which rows and values may be read.
 
 Each of these is said as one sentence, for the error of path="jvm" and the log.
 """
@@ -31,6 +32,7 @@ from tablecrypt.spark.jvm.schema import unread_type
 from tablecrypt.spark.planned_read import PlannedRead
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
 from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.read_restrictions import restrictions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +46,13 @@ def reason_against_session(spark: SparkSession) -> str | None:
     if context is None or getattr(context, "_jvm", None) is None or not hasattr(spark, "_jsparkSession"):
         return "the session is one of Spark Connect, which has no JVM at hand"
     return None
+
+
+def reason_against_restrictions(read: PlannedRead) -> str | None:
+    """Return that the table's reader is restricted: Spark's own reader would apply nothing; None where all may be read."""
+    if restrictions_of(read.located.table.io) is None:
+        return None
+    return "the catalog's server restricts which rows and values may be read, which Python applies"
 
 
 def reason_against_location(location: str) -> str | None:

@@ -35,7 +35,12 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.jvm.fitness import reason_against_columns, reason_against_files, reason_against_session
+from tablecrypt.spark.jvm.fitness import (
+    reason_against_columns,
+    reason_against_files,
+    reason_against_restrictions,
+    reason_against_session,
+)
 from tablecrypt.spark.jvm.hadoop import length_in_hadoop
 from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side
 from tablecrypt.spark.jvm.planned_files import PlannedFile, encode, seal
@@ -81,6 +86,7 @@ def jvm_rows(spark: SparkSession, read: PlannedRead, *, forced: bool) -> DataFra
 
 
 def _rows(spark: SparkSession, read: PlannedRead, forced: bool) -> DataFrame:
+    serve_unless(reason_against_restrictions(read))
     serve_unless(reason_against_session(spark))
     check_messages(spark, read.located, _IN_THE_CLEAR, forced=forced)
     table = read.located.table

@@ -1,6 +1,7 @@
 """The client of REST catalogs: requests, headers, authentication, vended credentials and error codes stay PyIceberg's own.
 
-RestCatalog: _session, _check_endpoint, _split_identifier_for_path, _create_table, _response_to_table, _response_to_staged_table
+RestCatalog: _session, _create_session, _check_endpoint, _split_identifier_for_path, _create_table, _response_to_table,
+  _response_to_staged_table
 _RETRY_ARGS                  the same second attempt after a token has expired
 _handle_non_200_response     the same exceptions for the same answers
 """
@@ -28,8 +29,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import UTF8, Identifier, Properties
-from requests import HTTPError, RequestException, Response
+from requests import HTTPError, RequestException, Response, Session
 from tenacity import retry
+
+from tablecrypt.errors import ReadRestrictionError
+from tablecrypt.table.read_restrictions import parse_restrictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,8 +108,22 @@ class RestCatalogSeam(RestCatalog):
         """Return the table of a server's answer, with the FileIO that the answer's configuration and credentials ask for."""
         return self._response_to_table(self.identifier_to_tuple(identifier), response)
 
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        session.hooks["response"].append(_refuse_restricted_creation)
+        return session
+
     def _table_url(self, identifier: str | Identifier) -> str:
         return self.url(Endpoints.load_table, prefixed=True, **self._split_identifier_for_path(identifier))
+
+
+def _refuse_restricted_creation(response: Response, **_: Any) -> None:
+    """Refuse a new table whose reader is restricted: PyIceberg parses that answer itself, and leaves the restrictions out."""
+    creates = response.request.method == "POST" and (response.request.url or "").partition("?")[0].endswith("/tables")
+    if not creates or not response.ok or b"read-restrictions" not in response.content:
+        return
+    if parse_restrictions(response.json().get("read-restrictions")) is not None:
+        raise ReadRestrictionError("the catalog's server made the table and restricts what may be read of it: load it to use it so")
 
 
 def _text(response: Response, errors: dict[int, type[Exception]]) -> str:

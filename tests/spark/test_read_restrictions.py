@@ -1,0 +1,82 @@
+"""What a REST catalog's server restricts holds in Spark: every way to read applies it, and what would go past it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import tablecrypt.spark as tcs
+from tablecrypt.errors import ConfigurationError, ReadRestrictionError
+from tests.spark.conftest import Lake
+from tests.support.plaintext import CANARY
+from tests.support.restricting_server import RestrictingServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+RESTRICTIONS = {
+    "required-row-filter": {"type": "lt", "left": {"type": "reference", "id": 1}, "right": 4},
+    "required-column-projections": [{"field-id": 2, "action": "mask-alphanum"}, {"field-id": 3, "action": "sha-256-query-local"}],
+}
+TABLE = "restricted.db.cards"
+
+
+@pytest.fixture
+def server(lake: Lake) -> Iterator[RestrictingServer]:
+    """A server in front of the lake, with a table of two files."""
+    rows = pa.table({"id": range(8), "card": [f"{CANARY}-{each}" for each in range(8)], "owner": [f"o{each % 2}" for each in range(8)]})
+    table = lake.catalog.create_table("db.cards", rows.schema, properties={"encryption.key-id": "alias/orders"})
+    table.append(rows.slice(0, 3))
+    table.append(rows.slice(3))
+    with RestrictingServer(lake.catalog) as running:
+        running.read_restrictions = RESTRICTIONS
+        yield running
+
+
+def client_properties(lake: Lake, server: RestrictingServer) -> dict[str, str]:
+    return server.client_properties(
+        **{name: value for name, value in lake.properties.items() if name.split(".")[0] in ("encryption", "kms", "client")}
+    )
+
+
+READERS: dict[str, Callable[[SparkSession, dict[str, str]], DataFrame]] = {
+    "read_table": lambda spark, properties: tcs.read_table(spark, TABLE, catalog_properties=properties),
+    "read_table on the portable path": lambda spark, properties: tcs.read_table(spark, TABLE, path="python", catalog_properties=properties),
+    "the data source": lambda spark, properties: spark.read.format("tablecrypt").load(TABLE),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_every_way_to_read_applies_the_restrictions(spark: SparkSession, lake: Lake, server: RestrictingServer, reader: str) -> None:
+    properties = client_properties(lake, server)
+    tcs.register(spark, {"restricted": properties})
+    found = READERS[reader](spark, properties)
+
+    rows = sorted(found.collect())
+    assert [row["id"] for row in rows] == [0, 1, 2, 3]
+    assert {row["card"] for row in rows} == {"".join("n" if each.isdigit() else each if each in "-" else "x" for each in f"{CANARY}-0")}
+    # One query, one salt: in both files, and so in both tasks, an owner has one hash.
+    assert rows[0]["owner"] == rows[2]["owner"] != rows[1]["owner"] == rows[3]["owner"]
+    assert found.count() == 4
+    assert found.where(f"card = '{CANARY}-1'").count() == 0
+
+
+def test_spark_s_own_reader_and_writes_other_than_appends_are_refused(spark: SparkSession, lake: Lake, server: RestrictingServer) -> None:
+    properties = client_properties(lake, server)
+    with pytest.raises(ConfigurationError, match="restricts"):
+        tcs.read_table(spark, TABLE, path="jvm", catalog_properties=properties)
+
+    rows = spark.createDataFrame([(9, "a", "b")], "id bigint, card string, owner string")
+    for mode in ("overwrite", "merge"):
+        with pytest.raises(ReadRestrictionError):
+            tcs.write_table(rows, TABLE, mode=mode, keys=["id"] if mode == "merge" else None, catalog_properties=properties)
+    with pytest.raises(ReadRestrictionError):
+        tcs.delete_where(spark, TABLE, "id = 1", catalog_properties=properties)
+    with pytest.raises(ReadRestrictionError):
+        tcs.compact(spark, TABLE, catalog_properties=properties)
+    tcs.write_table(rows, TABLE, catalog_properties=properties)
+    assert lake.catalog.load_table("db.cards").scan().count() == 9

@@ -1,0 +1,116 @@
+"""A REST catalog server that restricts what may be read: HTTP in front of a catalog on SQLite, in this process, without Java.
+
+It loads, creates and commits as the specification says, and puts `read_restrictions` into its answers to loads, and to creations where told
+so. The catalog behind it is the administrator's, whom nothing restricts.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+from pydantic import TypeAdapter
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
+from tablecrypt_catalog import EncryptedRestCatalog
+
+_OWN_UPDATES = {
+    "add-encryption-key": AddEncryptionKeyUpdate,
+    "remove-encryption-key": RemoveEncryptionKeyUpdate,
+    "add-snapshot": AddEncryptedSnapshotUpdate,
+}
+
+
+class RestrictingServer:
+    """One running server on a free port of this machine, over a catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.read_restrictions: object = None
+        self.restricts_creation = False
+        self.catalog = catalog
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def handle_any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                status, content = server.answer(self.command, urlsplit(self.path).path, body)
+                encoded = json.dumps(content).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(encoded)))
+                self.end_headers()
+                self.wfile.write(encoded)
+
+            do_GET = do_POST = handle_any
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.uri = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    def client(self, **properties: str) -> EncryptedRestCatalog:
+        """Return a client of this server."""
+        return cast(EncryptedRestCatalog, load_catalog("restricted", **self.client_properties(**properties)))
+
+    def client_properties(self, **properties: str) -> dict[str, str]:
+        """Return the properties of such a client."""
+        return {"py-catalog-impl": "tablecrypt_catalog.EncryptedRestCatalog", "uri": self.uri, **properties}
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        """Answer one request."""
+        parts = [unquote(part) for part in path.strip("/").split("/")]
+        if parts == ["v1", "config"]:
+            return 200, {"defaults": {}, "overrides": {}}
+        match method, parts:
+            case "GET", ["v1", "namespaces", namespace, "tables", name]:
+                return 200, self._loaded(self.catalog.load_table((namespace, name))) | self._restrictions(True)
+            case "POST", ["v1", "namespaces", namespace, "tables", name]:
+                return 200, self._committed(self.catalog.load_table((namespace, name)), json.loads(body))
+            case "POST", ["v1", "namespaces", namespace, "tables"]:
+                asked = json.loads(body)
+                schema = Schema.model_validate(asked["schema"])
+                table = self.catalog.create_table((namespace, asked["name"]), schema, properties=asked["properties"])
+                return 200, self._loaded(table) | self._restrictions(self.restricts_creation)
+        return 404, {"error": {"message": "no such thing", "type": "NoSuchTableException", "code": 404}}
+
+    def stop(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> RestrictingServer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _restrictions(self, told: bool) -> dict[str, Any]:
+        return {"read-restrictions": self.read_restrictions} if told and self.read_restrictions is not None else {}
+
+    def _loaded(self, table: Table) -> dict[str, Any]:
+        return {"metadata-location": table.metadata_location, "metadata": json.loads(table.metadata.model_dump_json()), "config": {}}
+
+    def _committed(self, table: Table, commit: dict[str, Any]) -> dict[str, Any]:
+        requirements = TypeAdapter(tuple[TableRequirement, ...]).validate_python(commit["requirements"])
+        updates = tuple(_update(each) for each in commit["updates"])
+        answer = self.catalog.commit_table(table, requirements, updates)
+        return {"metadata-location": answer.metadata_location, "metadata": json.loads(answer.metadata.model_dump_json())}
+
+
+def _update(content: dict[str, Any]) -> TableUpdate:
+    own = _OWN_UPDATES.get(content["action"])
+    if own is not None:
+        return cast(TableUpdate, own.model_validate(content))
+    return cast(TableUpdate, TypeAdapter(TableUpdate).validate_python(content))
