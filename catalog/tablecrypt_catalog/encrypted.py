@@ -28,10 +28,10 @@ from tablecrypt.table._pyiceberg.metastore import MetastoreCatalogSeam
 from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
-from tablecrypt.table.plain_tables import plain_tables_opened
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import UpgradeToVersion3Update
 from tablecrypt_catalog.client_pins import ClientPins
+from tablecrypt_catalog.existing_tables import ExistingTables
 from tablecrypt_catalog.pins import TrustedTable, moved_refs, sighting
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class EncryptionMixin(MetastoreCatalogSeam):
+class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
     """What an encrypting catalog does differently from the PyIceberg catalog that follows it in the method resolution order."""
 
     OWN_PINS: ClassVar[tuple[str, ...]] = ()
@@ -68,11 +68,6 @@ class EncryptionMixin(MetastoreCatalogSeam):
         """Register a table that exists already, encrypted or not, by its metadata file."""
         question = self.client_pins.ask(identifier)
         return opened_table(self, super().register_table(identifier, metadata_location, overwrite), question.answered)  # type: ignore[safe-super]
-
-    def load_unencrypted(self, identifier: str | Identifier) -> Table:
-        """Load a table for audit or migration: as `load_table`, but also one that has encryption.key-id and is not encrypted."""
-        with plain_tables_opened():
-            return self.load_table(identifier)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; its pin goes with it."""

@@ -47,11 +47,11 @@ from tablecrypt.table._pyiceberg.rest import RestCatalogSeam
 from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
-from tablecrypt.table.plain_tables import plain_tables_opened
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.commit_answer import check_answer
+from tablecrypt_catalog.existing_tables import ExistingTables
 from tablecrypt_catalog.pins import moved_refs, sighting
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.restricted_loads import applicable_restrictions
@@ -93,7 +93,7 @@ class CommitRequest(IcebergBaseModel):
     updates: tuple[SerializeAsAny[IcebergBaseModel], ...]
 
 
-class EncryptedRestCatalog(RestCatalogSeam):
+class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
     """PyIceberg's RestCatalog with encrypted tables.
 
     The KMS is reached with the properties given to this client, and with none that the server sends: the keys of a table are to be out of
@@ -183,11 +183,6 @@ class EncryptedRestCatalog(RestCatalogSeam):
         super().register_table(identifier, metadata_location, overwrite)
         return self.load_table(identifier)
 
-    def load_unencrypted(self, identifier: str | Identifier) -> Table:
-        """Load a table for audit or migration: as `load_table`, but also one that has encryption.key-id and is not encrypted."""
-        with plain_tables_opened():
-            return self.load_table(identifier)
-
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; its pin goes with it."""
         super().rename_table(from_identifier, to_identifier)
@@ -213,15 +208,12 @@ class EncryptedRestCatalog(RestCatalogSeam):
         self.purge_files(identifier)
 
     def purge_files(self, identifier: str | Identifier, delete_below: Sequence[str] = (), skip_unreadable: bool = False) -> Purged:
-        """Drop a table and delete its files, as `purge_table`, and tell what stays.
+        """Drop a table and delete its files, as `purge_table`, and tell what stays of an encrypted one's.
 
         Args:
             identifier: the table.
             delete_below: folders in which an encrypted table's files may be deleted, beside those that pinned metadata names.
             skip_unreadable: whether to leave older metadata that cannot be read, or is another table's, with all that it alone names.
-
-        Returns:
-            What became of the files. Of a table that is not encrypted the catalog deletes them, and nothing is told.
 
         Raises:
             ConfigurationError, PurgeIncompleteError, CommitFailedException: as `purge_table`, `delete_below` considered.

@@ -189,6 +189,21 @@ def creation_properties(catalog_properties: Properties, table_properties: Proper
     return creation
 
 
+def checked_existing(table: Table, asked: Properties) -> Table:
+    """Return a table that was there, if it is encrypted with the key that was asked for, or none was.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    wanted, found = asked.get(names.KEY_ID.name), table.metadata.properties.get(names.KEY_ID.name)
+    if wanted is not None and wanted != found:
+        raise ConfigurationError(
+            f"{'.'.join(table.name())} is there already, with {names.KEY_ID.name} {found or 'missing'} and not {wanted}: it is not "
+            "returned in place of the table that was asked for"
+        )
+    return table
+
+
 def refuse_key_id_without_encryption(identifier: Identifier, metadata: TableMetadata) -> None:
     """Refuse encryption.key-id on a table that is not encrypted.
 

@@ -9,6 +9,7 @@ import click
 
 from tablecrypt.cli import exit_codes
 from tablecrypt.cli.options import json_option
+from tablecrypt.cli.output import say
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -73,7 +74,7 @@ def audit(context: click.Context, settings: Settings, table: str | None, html_fi
 def _print(found: Audit) -> None:
     for table in found.tables:
         _print_table(table)
-    click.echo("plaintext was found" if found.has_plaintext else "no plaintext was found")
+    say("plaintext was found" if found.has_plaintext else "no plaintext was found")
 
 
 def _print_table(table: TableAudit) -> None:
@@ -82,9 +83,9 @@ def _print_table(table: TableAudit) -> None:
     seals = {seal: sum(file.seal.value == seal for file in table.files) for seal in sorted({file.seal.value for file in table.files})}
     described = ", ".join(f"{number:,} {seal}" for seal, number in seals.items()) or "no files"
     layers = f"{count(len(table.keks), 'KEK', 'KEKs')}, {count(table.snapshots, 'snapshot', 'snapshots')}"
-    click.echo(f"{table.table}: master key {table.key_id or 'none'}, {layers}, {described}")
+    say(f"{table.table}: master key {table.key_id or 'none'}, {layers}, {described}")
     for partition in table.partitions:
         if partition.share < 1:
-            click.echo(f"  {partition.share:.0%} of {partition.partition or 'the table'} is encrypted")
+            say(f"  {partition.share:.0%} of {partition.partition or 'the table'} is encrypted")
     for finding in table.findings:
-        click.echo(f"  {finding.severity.label:<8} {finding.kind.code}: {finding.where}: {finding.message}")
+        say(f"  {finding.severity.label:<8} {finding.kind.code}: {finding.where}: {finding.message}")

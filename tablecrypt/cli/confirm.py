@@ -7,6 +7,7 @@ import sys
 import click
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.printable import printable
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -24,4 +25,4 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigurationError(f"{question} Nobody can be asked here: say --yes, or look first with --dry-run")
-    click.confirm(question, abort=True, err=True)
+    click.confirm(printable(question), abort=True, err=True)

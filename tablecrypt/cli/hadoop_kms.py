@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from tablecrypt.cli.output import say
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.verb import Verb
 
@@ -72,6 +73,6 @@ def hadoop_kms(
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     for stopping in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stopping, lambda *_: server.stop())
-    click.echo(f"serving {len(names)} keys at {server.url}")
+    say(f"serving {len(names)} keys at {server.url}")
     server.serve()
     kms.close()

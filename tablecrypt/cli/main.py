@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 from tablecrypt.cli import exit_codes
 from tablecrypt.errors import MissingExtraError, TablecryptError
+from tablecrypt.printable import printable
 
 _OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "botocore", "hive_metastore", "thrift")
 """Packages whose errors are a catalog's, its database's or its server's."""
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001  the last place that can tell an error from a finding
         if _is_of_the_world(error):
             _refuse(f"{type(error).__name__}: {error}")
-        traceback.print_exc()
+        sys.stderr.writelines(f"{printable(line)}\n" for line in traceback.format_exc().splitlines())
         raise SystemExit(exit_codes.REFUSED) from None
 
 
@@ -42,7 +43,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except ImportError as error:
         raise MissingExtraError('the tablecrypt command needs the package click: pip install "tablecrypt[cli]"') from error
     from tablecrypt.cli.command import command
+    from tablecrypt.cli.output import say_warnings
 
+    say_warnings()
     try:
         code = command(args=None if arguments is None else list(arguments), prog_name="tablecrypt", standalone_mode=False)
     except click.Abort:
@@ -59,5 +62,5 @@ def _is_of_the_world(error: Exception) -> bool:
 
 
 def _refuse(message: str, code: int = exit_codes.REFUSED) -> NoReturn:
-    sys.stderr.write(f"tablecrypt: {' '.join(message.split())}\n")
+    sys.stderr.write(f"tablecrypt: {printable(' '.join(message.split()))}\n")
     raise SystemExit(code)

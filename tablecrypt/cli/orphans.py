@@ -11,6 +11,7 @@ import click
 from tablecrypt.cli import exit_codes
 from tablecrypt.cli.confirm import confirm
 from tablecrypt.cli.options import delete_below_option, dry_run_option, json_option, moment, table_argument, yes_option
+from tablecrypt.cli.output import say
 from tablecrypt.cli.progress_shown import bytes_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -69,9 +70,9 @@ def orphans(
 
 def _print(result: OrphanFiles) -> None:
     for file in result.found:
-        click.echo(f"{file.size:>14,}  {file.location}")
+        say(f"{file.size:>14,}  {file.location}")
     for location, problem in result.failed.items():
-        click.echo(f"{location}: {problem}")
+        say(f"{location}: {problem}")
     for location, reason in result.refused.items():
-        click.echo(f"refused: {location} {reason}")
-    click.echo(f"{len(result.found):,} found, {len(result.deleted):,} deleted, {len(result.failed):,} could not be deleted")
+        say(f"refused: {location} {reason}")
+    say(f"{len(result.found):,} found, {len(result.deleted):,} deleted, {len(result.failed):,} could not be deleted")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-import click
+from tablecrypt.cli.output import say
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -62,7 +62,7 @@ class _Lines:
         if tenth <= self._tenth.get(step.verb, -1):
             return
         self._tenth[step.verb] = tenth
-        click.echo(f"{step.verb}: {_shown(step, self._clock() - started)}", err=True)
+        say(f"{step.verb}: {_shown(step, self._clock() - started)}", err=True)
 
 
 def _shown(step: Progress, seconds: float) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.printable import json_printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +46,7 @@ def _write_csv(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
 def _write_json(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
     for batch in rows:
         for row in batch.to_pylist(maps_as_pydicts=None):
-            sink.write(json.dumps(row, default=_as_json, ensure_ascii=False).encode() + b"\n")
+            sink.write(json_printable(json.dumps(row, default=_as_json, ensure_ascii=False)).encode() + b"\n")
 
 
 def _as_json(value: Any) -> str:

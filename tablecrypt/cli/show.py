@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from tablecrypt.cli.output import say
+
 
 def show(result: Any, as_json: bool) -> None:
     """Print a verb's result: a dataclass, as `name: value` lines or as JSON."""
@@ -21,7 +23,7 @@ def show(result: Any, as_json: bool) -> None:
     for name, value in values.items():
         for at, line in enumerate(_lines(value)):
             label = f"{name.replace('_', ' ')}:" if at == 0 else ""
-            click.echo(f"{label:<{width + 2}}{line}")
+            say(f"{label:<{width + 2}}{line}")
 
 
 def plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ import click
 
 from tablecrypt.cli import exit_codes
 from tablecrypt.cli.options import json_option, spark_option, spark_session, table_argument, workers_option
+from tablecrypt.cli.output import say
 from tablecrypt.cli.progress_shown import bytes_shown, progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -78,10 +79,13 @@ def verify(
 
 def _print(done: Verification) -> None:
     resumed = f", {done.resumed:,} of them before the interruption" if done.resumed else ""
-    click.echo(f"{done.table}: {done.files:,} files of {done.snapshots:,} snapshots{resumed}, {bytes_shown(done.bytes)} read now")
+    say(f"{done.table}: {done.files:,} files of {done.snapshots:,} snapshots{resumed}, {bytes_shown(done.bytes)} read now")
     for file in done.bad:
-        click.echo(f"  bad {file.kind.value}: {file.location}")
+        say(f"  bad {file.kind.value}: {file.location}")
         for problem in file.problems:
-            click.echo(f"    {problem.part}: {problem.message}")
+            say(f"    {problem.part}: {problem.message}")
+    if done.is_empty:
+        say("nothing was verified: the table has no files")
+        return
     what = "everything" if done.full else "every head, length and footer"
-    click.echo(f"{what} is as it was written" if done.is_good else f"{len(done.bad):,} files are bad")
+    say(f"{what} is as it was written" if done.is_good else f"{len(done.bad):,} files are bad")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import html
 
+from tablecrypt.printable import printable
+
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 def text(value: object) -> str:
-    """Return a value as text that no browser takes for markup."""
-    return html.escape(str(value), quote=True)
+    """Return a value as text that no browser takes for markup, in which nothing is hidden or turned around."""
+    return html.escape(printable(value), quote=True)
 
 
 def chip(style: str, label: str) -> str:

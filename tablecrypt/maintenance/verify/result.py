@@ -44,8 +44,13 @@ class Verification:
 
     @property
     def is_good(self) -> bool:
-        """Whether everything authenticated."""
+        """Whether everything authenticated. Of a table without files nothing did: see `is_empty`."""
         return not self.bad
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no file to verify."""
+        return self.files == 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON's types."""
@@ -54,4 +59,4 @@ class Verification:
             for file in self.bad
         ]
         counts = {name: value for name, value in vars(self).items() if name != "bad"}
-        return {**counts, "good": self.is_good, "bad": bad}
+        return {**counts, "good": self.is_good, "empty": self.is_empty, "bad": bad}

@@ -1,0 +1,99 @@
+"""A table that another writer gave encryption.key-id without encrypting it: audits say so, `migrate` takes it, nothing else opens it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
+from tablecrypt.maintenance import audit, migrate
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.command import Command
+
+pytestmark = pytest.mark.slow
+ROWS = pa.table({"id": [1, 2, 3]})
+
+
+@pytest.fixture
+def catalog(unwatched_warehouse: Path, aws: AwsServer) -> Catalog:
+    """Our catalog, whose database holds a table that PyIceberg's own catalog made."""
+    ours = encrypted_sql_catalog(unwatched_warehouse, aws)
+    plain = SqlCatalog("prod", uri=str(ours.properties["uri"]), warehouse=str(ours.properties["warehouse"]))
+    plain.create_table("db.t", ROWS.schema, properties={"encryption.key-id": MASTER_KEY}).append(ROWS)
+    return ours
+
+
+def test_it_is_refused_to_everybody_else(catalog: Catalog) -> None:
+    with pytest.raises(PlaintextRefusedError):
+        catalog.load_table("db.t")
+    with pytest.raises(PlaintextRefusedError):
+        catalog.load_unencrypted("db.t").append(ROWS)  # type: ignore[attr-defined]
+
+
+def test_an_audit_of_the_catalog_or_the_table_finds_plaintext(catalog: Catalog) -> None:
+    for target in (catalog, catalog.load_unencrypted("db.t")):  # type: ignore[attr-defined]
+        found = audit(target)
+        assert found.has_plaintext
+        assert found.to_json()["plaintext"] is True
+    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
+    command = Command(
+        {"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **{each: str(catalog.properties[each]) for each in given}}
+    )
+    for named in ((), ("db.t",)):
+        done = command.run("audit", *named, "--json", "--fail-on", "critical")
+        assert (done.code, json.loads(done.stdout)["plaintext"]) == (1, True)
+
+
+def test_a_migration_takes_it(catalog: Catalog) -> None:
+    with pytest.raises(ConfigurationError, match="under alias/orders"):
+        migrate(catalog.load_unencrypted("db.t"), "alias/another")  # type: ignore[attr-defined]
+
+    planned = migrate(catalog.load_unencrypted("db.t"), MASTER_KEY, dry_run=True)  # type: ignore[attr-defined]
+    done = migrate(catalog.load_unencrypted("db.t"), MASTER_KEY)  # type: ignore[attr-defined]
+
+    assert (planned.files, planned.deleted, planned.refused) == (done.files, done.deleted, done.refused)
+    table = catalog.load_table("db.t")
+    assert table.scan().to_arrow() == ROWS
+    assert not audit(table).has_plaintext or {each.kind.code for each in audit(table).findings} <= {
+        "stale-plaintext-metadata",
+        "plain-metadata",
+    }
+
+
+def test_files_of_others_stay_unless_their_folder_is_named(catalog: Catalog, unwatched_warehouse: Path) -> None:
+    import pyarrow.parquet as pq
+
+    sources = [unwatched_warehouse / "elsewhere" / name for name in ("a.parquet", "b.parquet")]
+    sources[0].parent.mkdir()
+    for name, source in zip(("one", "two"), sources, strict=True):
+        pq.write_table(ROWS, source)
+        catalog.create_table(f"db.{name}", ROWS.schema).add_files([f"file://{source}"])
+
+    planned = migrate(catalog.load_table("db.one"), MASTER_KEY, dry_run=True)
+    done = migrate(catalog.load_table("db.one"), MASTER_KEY)
+    assert planned.refused == done.refused and set(done.refused) == {f"file://{sources[0]}"}
+    assert planned.deleted == done.deleted
+    assert f"file://{sources[0]}" in {each.location for each in done.left}
+    assert sorted(sources[0].parent.iterdir()) == sources, "no ciphertext in the folder of others, and no file of theirs is gone"
+    assert catalog.load_table("db.one").scan().to_arrow() == ROWS
+
+    folder = f"file://{sources[1].parent}"
+    planned = migrate(catalog.load_table("db.two"), MASTER_KEY, dry_run=True, delete_below=[folder])
+    done = migrate(catalog.load_table("db.two"), MASTER_KEY, delete_below=[folder])
+    assert (planned.deleted, planned.refused) == (done.deleted, done.refused) == (done.deleted, {})
+    assert not sources[1].exists() and sources[0].exists()
+
+
+def test_create_if_not_exists_returns_an_intact_table(catalog: Catalog) -> None:
+    made = catalog.create_table("db.orders", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
+    for asked in ({}, {"encryption.key-id": MASTER_KEY}):
+        found = catalog.create_table_if_not_exists("db.orders", ROWS.schema, properties=asked)
+        assert found.metadata.table_uuid == made.metadata.table_uuid
+    with pytest.raises(ConfigurationError, match="there already"):
+        catalog.create_table_if_not_exists("db.orders", ROWS.schema, properties={"encryption.key-id": "alias/another"})

@@ -1,0 +1,56 @@
+"""Text of others is shown as one line that commands no terminal and hides nothing; JSON means the same as before."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tablecrypt.maintenance.report.markup import text
+from tablecrypt.printable import json_printable, printable
+
+HOSTILE = [
+    "\x1b[2K\x1b[1A",
+    "\x9b2J",
+    "\x1b]0;title\x07",
+    "a\rb",
+    "a\nb",
+    "\u202egpj.exe",
+    "\u2066x\u2069",
+    "\u200b",
+    "\u2028",
+    "\ud800",
+    "\x7f",
+]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_nothing_that_commands_a_terminal_is_left(hostile: str) -> None:
+    for shown in (printable(hostile), text(hostile)):
+        assert not any(unicodedata.category(each).startswith(("C", "Zl", "Zp")) for each in shown)
+        assert "\\" in shown
+
+
+def test_words_of_any_language_stay() -> None:
+    for words in ("orders", "заказы", "注文", "naïve", "a\u0301", "\N{SNOWMAN}"):
+        assert printable(words) == words
+
+
+@given(st.text())
+def test_json_means_the_same(value: str) -> None:
+    shown = json_printable(json.dumps(value, ensure_ascii=False))
+    assert json.loads(shown) == value
+    assert not any(unicodedata.category(each) in ("Cc", "Cf") for each in shown if ord(each) > 0x7E)
+
+
+def test_the_command_prints_lines_in_one_place() -> None:
+    direct = {
+        path.name
+        for path in Path("tablecrypt/cli").glob("*.py")
+        if "click.echo(" in path.read_text(encoding="utf-8") or "print(" in path.read_text(encoding="utf-8").replace("_print(", "")
+    }
+    assert direct <= {"output.py", "show.py", "command.py", "completion.py"}
