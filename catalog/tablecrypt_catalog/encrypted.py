@@ -24,6 +24,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.properties import check_table_properties
 from tablecrypt.table._pyiceberg.metastore import MetastoreCatalogSeam
 from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -36,6 +37,7 @@ from tablecrypt_catalog.pins import TrustedTable, moved_refs, sighting
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     as_encrypted,
+    check_updates,
     creation_properties,
     opened_table,
     refuse_key_id_without_encryption,
@@ -109,6 +111,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         properties: Properties = EMPTY_DICT,
     ) -> CreateTableTransaction:
         """Return a transaction that creates a table together with its first data."""
+        check_table_properties("to be created", properties, self.client_properties)
         if names.KEY_ID.name not in properties:
             self.client_pins.ask(identifier).refuse_plaintext()
             return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, properties)
@@ -207,6 +210,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
         """Return the table as a commit will leave it, after checking what must hold for every commit to an encrypted table."""
+        check_updates(self.client_properties, identifier, updates)
         if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in updates):
             return self._stage_creation(identifier, requirements, updates)
         if current is not None:

@@ -26,7 +26,7 @@ from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, wri
 from tablecrypt_catalog.encrypted import EncryptionMixin
 from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters
 from tablecrypt_catalog.pins import sighting
-from tablecrypt_catalog.table_encryption import creation_properties, encrypted_table, is_encrypted, table_from_metadata
+from tablecrypt_catalog.table_encryption import LoadedTable, creation_properties, encrypted_table, is_encrypted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
         metadata = file.parse()
         identifier = (entry["DatabaseName"], entry["Name"])
         check_against_entry(".".join(identifier), metadata, file, parameters)
-        return table_from_metadata(self, identifier, metadata, location, self.load_file_io(metadata.properties, location))
+        return LoadedTable(self, identifier, file, self.load_file_io(metadata.properties, location))
 
     def parameters_to_send(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """Return the parameters without a data key length that a commit has removed from the table's properties."""

@@ -26,7 +26,7 @@ from tablecrypt.table.metadata_file import read_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
 from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient, wait_for_lock
 from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters
-from tablecrypt_catalog.table_encryption import is_encrypted, table_from_metadata
+from tablecrypt_catalog.table_encryption import LoadedTable, is_encrypted
 
 _READS_OF_A_MOVING_ENTRY: Final = 4
 
@@ -75,7 +75,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
         metadata = file.parse()
         check_against_entry(f"{entry.dbName}.{entry.tableName}", metadata, file, parameters)
         io = self.load_file_io(metadata.properties, location)
-        return table_from_metadata(self, (entry.dbName, entry.tableName), metadata, location, io)
+        return LoadedTable(self, (entry.dbName, entry.tableName), file, io)
 
     def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
         """Return the parameters that pin a new table."""

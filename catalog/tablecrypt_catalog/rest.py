@@ -57,6 +57,8 @@ from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.restricted_loads import applicable_restrictions
 from tablecrypt_catalog.table_encryption import (
     as_encrypted,
+    check_metadata,
+    check_updates,
     creation_properties,
     is_encrypted,
     refuse_key_id_without_encryption,
@@ -100,10 +102,6 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
     reach of whoever runs its catalog.
     """
 
-    def __init__(self, name: str, **properties: str) -> None:
-        self.client_properties: Properties = dict(properties)
-        super().__init__(name, **properties)
-
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table; an EncryptedTable where it has encryption.key-id.
 
@@ -118,9 +116,9 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         question = self.client_pins.ask(identifier)
         text = self.request_table(identifier)
         answer = _parsed(LoadAnswer, text, identifier)
-        table = self._opened(identifier, answer, text)
-        question.answered(sighting(answer.metadata, table.metadata_location, self._digest(answer.metadata)))
-        return table
+        check_metadata(self.client_properties, self.identifier_to_tuple(identifier), answer.metadata)
+        question.answered(sighting(answer.metadata, answer.metadata_location or "", self._digest(answer.metadata)))
+        return self._opened(identifier, answer, text)
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move this client's pin to it. As `EncryptionMixin.accept_rollback`."""
@@ -166,6 +164,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         properties: Properties = EMPTY_DICT,
     ) -> CreateTableTransaction:
         """Return a transaction that creates a table together with its first data. Raises what `create_table` raises."""
+        names.check_table_properties("to be created", properties, self.client_properties)
         if names.KEY_ID.name not in properties:
             self.client_pins.ask(identifier).refuse_plaintext()
             plain: CreateTableTransaction = super().create_table_transaction(
@@ -270,10 +269,12 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
             TamperedFileError, KeyIdChangedError, KeyNotFoundError, MetadataRollbackError: the server accepted the commit, but its answer
                 lacks what a reader of the table needs (see `check_answer`), or is of another table.
         """
+        check_updates(self.client_properties, table.name(), updates)
         is_migration = any(isinstance(update, EncryptTableUpdate) for update in updates)
         if not isinstance(table.metadata, EncryptedTableMetadata) and not is_migration:
             _refuse_key_id(table, updates)
             plain: CommitTableResponse = super().commit_table(table, requirements, updates)
+            check_metadata(self.client_properties, table.name(), plain.metadata)
             return plain
         staged = update_table_metadata(table.metadata, updates)
         if is_migration:
@@ -284,6 +285,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         question = self.client_pins.ask(table.name())
         request = _request(table, requirements, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
+        check_metadata(self.client_properties, table.name(), answer.metadata)
         check_answer(staged, updates, answer.metadata, answer.metadata_location)
         question.landed(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moved_refs(updates))
         return answer
@@ -300,7 +302,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
 
     def _digest(self, metadata: TableMetadata) -> str | None:
         """What pins compare: all that an answer says of a table, in whatever order it gives the keys. None if it may lack snapshots."""
-        if names.PINS.name not in self.client_properties or SNAPSHOT_LOADING_MODE in self.properties:
+        if names.PINS.name not in self.client_properties or SNAPSHOT_LOADING_MODE in self.client_properties:
             return None
         if isinstance(metadata, EncryptedTableMetadata):
             metadata = metadata.model_copy(update={"encryption_keys": sorted(metadata.encryption_keys, key=lambda key: key.key_id)})

@@ -50,7 +50,7 @@ from tablecrypt_catalog.sql_pins import (
     rename_pin,
     write_pin,
 )
-from tablecrypt_catalog.table_encryption import creation_properties, encrypted_table, table_from_metadata
+from tablecrypt_catalog.table_encryption import LoadedTable, check_metadata, creation_properties, encrypted_table, opened_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,12 +92,12 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
         """
         question = self.client_pins.ask(identifier)
-        pin, table, seen = self._found(identifier)
+        pin, loaded, seen = self._found(identifier)
         believed = self._believed(identifier, pin, seen)
         if believed is not None and believed != pin:
             self._adopt(identifier, pin, believed)
         question.answered(seen)
-        return table
+        return opened_table(self, loaded)
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move the pins in the database and in this client's file to it.
@@ -106,7 +106,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             KeyIdChangedError, TamperedFileError: the table has another key id or shorter keys, is another table, or was edited in place.
         """
         question = self.client_pins.ask(identifier)
-        pin, table, seen = self._found(identifier)
+        pin, loaded, seen = self._found(identifier)
         key = self.names(identifier)
         accepted = TrustedTable(".".join(key), pin).accept_rollback(seen, self._pinned_as(identifier, pin, seen))
         question.accept_rollback(seen)
@@ -116,7 +116,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
                 session.commit()
             if not moved:
                 raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile: look again")
-        return table
+        return opened_table(self, loaded)
 
     def create_table(
         self,
@@ -159,10 +159,10 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         self._check_namespace(identifier)
         question = self.client_pins.ask(identifier)
         file = read_metadata_file(load_file_io(properties=self.properties, location=metadata_location).new_input(metadata_location))
-        table, seen = self._opened(identifier, file)
+        loaded, seen = self._loaded(identifier, file)
         self._insert(identifier, seen)
         question.answered(seen)
-        return table
+        return opened_table(self, loaded)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; its pin goes with it.
@@ -243,16 +243,16 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         except NoSuchTableError:
             return None
 
-    def _found(self, identifier: str | Identifier) -> tuple[Sighting | None, Table, Sighting]:
+    def _found(self, identifier: str | Identifier) -> tuple[Sighting | None, LoadedTable, Sighting]:
         location, pin = self._location_and_pin(identifier)
         file = read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
-        return pin, *self._opened(identifier, file)
+        return pin, *self._loaded(identifier, file)
 
-    def _opened(self, identifier: str | Identifier, file: MetadataFile) -> tuple[Table, Sighting]:
-        metadata = file.parse()
-        io = self.load_file_io(metadata.properties, file.location)
-        table = table_from_metadata(self, Catalog.identifier_to_tuple(identifier), metadata, file.location, io)
-        return table, sighting(metadata, file.location, file.digest)
+    def _loaded(self, identifier: str | Identifier, file: MetadataFile) -> tuple[LoadedTable, Sighting]:
+        name = Catalog.identifier_to_tuple(identifier)
+        loaded = LoadedTable(self, name, file, self.load_file_io(EMPTY_DICT, file.location))
+        check_metadata(self.client_properties, name, loaded.metadata)
+        return loaded, sighting(loaded.metadata, file.location, file.digest)
 
     def _location_and_pin(self, identifier: str | Identifier) -> tuple[str, Sighting | None]:
         """Both in one query: an answer of one moment, whoever commits meanwhile."""

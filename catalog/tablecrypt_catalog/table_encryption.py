@@ -7,14 +7,14 @@ holds keys, or a key id on a table that is not encrypted, is an error and never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
-from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
@@ -27,7 +27,7 @@ from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
-from tablecrypt.table.metadata_file import read_metadata_file
+from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file
 from tablecrypt.table.plain_tables import are_plain_tables_opened
 from tablecrypt.table.table_file_io import TableFileIO, folders_of
 from tablecrypt.table.updates import EncryptTableUpdate
@@ -47,18 +47,57 @@ def opened_table(catalog: Catalog, table: Table, believe: Callable[[Sighting], N
         PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
         ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
     """
-    digest, opened = None, table
-    if table.metadata.format_version == 3 and not isinstance(table, EncryptedTable):
-        file = read_metadata_file(table.io.new_input(table.metadata_location))
-        digest, opened = (
-            file.digest,
-            table_from_metadata(catalog, table_identifier(table), file.parse(), file.location, table.io, table.config),
-        )
-    if not isinstance(opened.metadata, EncryptedTableMetadata):
-        refuse_key_id_without_encryption(table.name(), opened.metadata)
+    if isinstance(table, EncryptedTable) or table.metadata.format_version != 3:
+        loaded, digest = table, None
+    else:
+        loaded = table if isinstance(table, LoadedTable) else _loaded_anew(catalog, table)
+        digest = loaded.digest
+    check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata)  # type: ignore[attr-defined]
     if believe is not None:
-        believe(sighting(opened.metadata, opened.metadata_location, digest))
-    return opened
+        believe(sighting(loaded.metadata, loaded.metadata_location, digest))
+    if not isinstance(loaded, LoadedTable):
+        return loaded
+    return table_from_metadata(catalog, table_identifier(loaded), loaded.metadata, loaded.metadata_location, loaded.io, loaded.config)
+
+
+class LoadedTable(Table):
+    """A table as its metadata file says, before anything is believed or opened: `opened_table` does both."""
+
+    def __init__(self, catalog: Catalog, identifier: Identifier, file: MetadataFile, io: FileIO, config: Properties = EMPTY_DICT) -> None:
+        super().__init__(identifier, file.parse(), file.location, io, catalog, dict(config))
+        self.digest = file.digest
+
+
+def _loaded_anew(catalog: Catalog, table: Table) -> LoadedTable:
+    """PyIceberg's models drop what encryption needs, so the file is read again."""
+    file = read_metadata_file(table.io.new_input(table.metadata_location))
+    return LoadedTable(catalog, table_identifier(table), file, table.io, table.config)
+
+
+def check_metadata(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:
+    """Check what a table's metadata says before pins are compared with it, and before anything of it is opened or built.
+
+    Raises:
+        KeyIdChangedError: it holds keys, but encryption.key-id is gone.
+        PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
+        ConfigurationError: its properties name code to import.
+    """
+    names.check_table_properties(".".join(identifier), metadata.properties, client_properties)
+    if isinstance(metadata, EncryptedTableMetadata):
+        is_encrypted(identifier, metadata)
+    else:
+        refuse_key_id_without_encryption(identifier, metadata)
+
+
+def check_updates(client_properties: Properties, identifier: Identifier, updates: Iterable[TableUpdate]) -> None:
+    """Refuse a commit that would give a table a property that names code: nobody could load it any more.
+
+    Raises:
+        ConfigurationError: an update does that.
+    """
+    for update in updates:
+        if isinstance(update, SetPropertiesUpdate):
+            names.check_table_properties(".".join(identifier), update.updates, client_properties)
 
 
 def table_from_metadata(
@@ -177,6 +216,7 @@ def creation_properties(catalog_properties: Properties, table_properties: Proper
         ConfigurationError: format-version 1 or 2 was asked for, or an encryption property cannot be used.
     """
     creation = dict(table_properties)
+    names.check_table_properties("to be created", creation, catalog_properties)
     if names.KEY_ID.name not in creation:
         return creation
     version = str(creation.setdefault(TableProperties.FORMAT_VERSION, "3"))

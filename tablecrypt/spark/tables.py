@@ -76,10 +76,10 @@ class LocatedTable:
             ConfigurationError: the executors' way to the KMS cannot be sent to them, or the catalog requires what the session is not.
             KmsError: the KMS refused to wrap the key.
         """
-        if not brings_keys_by_spark(self._properties):
+        if not brings_keys_by_spark(self.client_properties):
             ticket, job_key = self.issue_job_under(spark.conf.get)
         else:
-            check_network(self._properties, spark.conf.get)
+            check_network(self.client_properties, spark.conf.get)
             ticket, job_key = issue_by_broadcast(spark, self._manager.table_key_id)
         warn_of_open_network(spark.conf.get)
         return ticket, job_key
@@ -90,8 +90,8 @@ class LocatedTable:
         Args:
             spark_setting: returns a Spark setting by name, or the default that is given with it.
         """
-        check_network(self._properties, spark_setting)
-        if brings_keys_by_spark(self._properties):
+        check_network(self.client_properties, spark_setting)
+        if brings_keys_by_spark(self.client_properties):
             raise ConfigurationError(
                 f"{names.SPARK_EXECUTOR_KEYS.name}=spark needs the program's own session: use tablecrypt.spark.read_table, write_table and "
                 'stream_writer instead of format("tablecrypt")'
@@ -103,11 +103,13 @@ class LocatedTable:
     @property
     def kms_properties(self) -> dict[str, str]:
         """The catalog's properties with which executors reach the KMS."""
-        return kms_properties(self._properties)
+        return kms_properties(self.client_properties)
 
     @property
-    def _properties(self) -> dict[str, str]:
-        return cast("dict[str, str]", self.catalog.properties)
+    def client_properties(self) -> dict[str, str]:
+        """What this client says about the catalog, the KMS among it."""
+        # A REST server adds to a catalog's properties: how the KMS is reached is this client's to say.
+        return cast("dict[str, str]", getattr(self.catalog, "client_properties", self.catalog.properties))
 
     @property
     def _manager(self) -> EncryptionManager:

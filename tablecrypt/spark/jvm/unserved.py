@@ -63,6 +63,6 @@ def check_messages(spark: SparkSession, located: LocatedTable, told: str, *, for
     """
     if keeps_messages_private(spark.conf.get):
         return
-    if not forced or requires_private_messages(located.catalog.properties):
+    if not forced or requires_private_messages(located.client_properties):
         raise UnservedError(told)
     logger.warning('%s is used with path="jvm": %s', located.name, told)

@@ -9,11 +9,13 @@ from abc import abstractmethod
 from typing import Any
 
 from pyiceberg.catalog import MetastoreCatalog
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.typedef import Identifier, Properties
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+
+from tablecrypt.properties import check_table_properties
 
 
 class MetastoreCatalogSeam(MetastoreCatalog):
@@ -48,13 +50,30 @@ class MetastoreCatalogSeam(MetastoreCatalog):
         """Return a new table as PyIceberg makes it, not committed."""
         return self._create_staged_table(*args, **kwargs)
 
+    @property
+    def client_properties(self) -> Properties:
+        """What this client says of the catalog. No catalog of this kind has properties that come from elsewhere."""
+        return self.properties
+
     def load_file_io(self, properties: Properties, location: str) -> FileIO:
-        """Return the catalog's FileIO for a location."""
-        return self._load_file_io(properties=properties, location=location)
+        """Return the FileIO for a location, made of the client's properties alone.
+
+        Args:
+            properties: those of a table. They say nothing about its FileIO.
+            location: of a file.
+
+        Raises:
+            ConfigurationError: the table's properties name code to import.
+        """
+        check_table_properties(location, properties, self.properties)
+        return load_file_io(dict(self.properties), location)
 
     def empty_metadata_fields(self) -> dict[str, Any]:
         """Return the fields of metadata from which a table is built by updates alone."""
         return dict(self._empty_table_metadata())
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return self.load_file_io(properties, location or "")
 
     def _update_and_stage_table(
         self,

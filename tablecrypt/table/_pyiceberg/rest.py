@@ -1,7 +1,8 @@
 """The client of REST catalogs: requests, headers, authentication, vended credentials and error codes stay PyIceberg's own.
 
-RestCatalog: _session, _create_session, _check_endpoint, _split_identifier_for_path, _create_table, _response_to_table,
-  _response_to_staged_table
+RestCatalog: _session, _create_session, _check_endpoint, _split_identifier_for_path, _create_table
+RestCatalog: _fetch_config, _response_to_table, _response_to_staged_table, _resolve_storage_credentials, _auth_manager
+                             where a server's configuration comes in: what it may say is decided by tablecrypt/properties.py
 _RETRY_ARGS                  the same second attempt after a token has expired
 _handle_non_200_response     the same exceptions for the same answers
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyiceberg.catalog import TOKEN
+from pydantic import ValidationError
+from pyiceberg.catalog import TOKEN, URI
 from pyiceberg.catalog.rest import (
     _RETRY_ARGS,
     AUTHORIZATION_HEADER,
@@ -22,8 +24,10 @@ from pyiceberg.catalog.rest import (
     RestCatalog,
     TableResponse,
 )
+from pyiceberg.catalog.rest.auth import AUTH_MANAGER
 from pyiceberg.catalog.rest.response import _handle_non_200_response as raise_for_answer
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
@@ -32,7 +36,8 @@ from pyiceberg.typedef import UTF8, Identifier, Properties
 from requests import HTTPError, RequestException, Response, Session
 from tenacity import retry
 
-from tablecrypt.errors import ReadRestrictionError
+from tablecrypt.errors import FormatError, ReadRestrictionError
+from tablecrypt.properties import check_table_properties, taken_from_server
 from tablecrypt.table.read_restrictions import parse_restrictions
 
 if TYPE_CHECKING:
@@ -56,7 +61,17 @@ def twice_if_unauthorized(request: F) -> F:
 
 
 class RestCatalogSeam(RestCatalog):
-    """PyIceberg's RestCatalog, whose steps can be taken one by one: what the server said is handed out as it said it."""
+    """PyIceberg's RestCatalog, whose steps can be taken one by one: what the server said is handed out as it said it.
+
+    What a server says about the configuration is taken as far as `taken_from_server` lets it, and nothing of a table's properties.
+    """
+
+    client_properties: Properties
+    """What this client said about the catalog, before a server was asked."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        self.client_properties = dict(properties)
+        super().__init__(name, **properties)
 
     @twice_if_unauthorized
     def request_table(self, identifier: str | Identifier) -> str:
@@ -113,6 +128,66 @@ class RestCatalogSeam(RestCatalog):
         session.hooks["response"].append(_refuse_restricted_creation)
         return session
 
+    def file_io_of(self, response: TableResponse) -> FileIO:
+        """Return the FileIO of an answer: the client's properties, and the credentials that the server vends for the client's endpoints.
+
+        Raises:
+            ConfigurationError: the table's properties or the answer's configuration name code, an endpoint or a receiver of credentials.
+        """
+        check_table_properties(response.metadata.location, response.metadata.properties, self.client_properties)
+        # Each set of credentials is looked at, though one is used: the path of the metadata file, which the server chooses, picks it.
+        vended = [each.config for each in response.storage_credentials]
+        for sent in (response.config, *vended):
+            self._taken(sent)
+        chosen = self._resolve_storage_credentials(response.storage_credentials, response.metadata_location)
+        properties = {**self.properties, **self._taken(response.config), **self._taken(chosen)}
+        if self._auth_manager:
+            properties[AUTH_MANAGER] = self._auth_manager
+        return load_file_io(properties, response.metadata_location)
+
+    def load_credentials(self, identifier: str | Identifier, location: str) -> Properties:
+        """Return the credentials that the server vends for a location.
+
+        Raises:
+            ConfigurationError: it names something else with them.
+        """
+        return dict(self._taken(super().load_credentials(identifier, location)))
+
+    def _taken(self, sent: Properties) -> dict[str, str]:
+        # A table's token is for the server that sent it: it is no part of a FileIO.
+        return taken_from_server(
+            f"the server of catalog {self.name}", {name: value for name, value in sent.items() if name != TOKEN}, self.client_properties
+        )
+
+    def _fetch_config(self) -> None:
+        try:
+            super()._fetch_config()
+        except (AttributeError, TypeError, ValidationError) as error:
+            raise FormatError(f"catalog {self.name}: the server's configuration cannot be read: {type(error).__name__}") from None
+        said = {name: value for name, value in self.properties.items() if not _is_same(self.client_properties, name, value)}
+        taken = taken_from_server(f"the server of catalog {self.name}", said, self.client_properties)
+        self.properties = {**self.client_properties, **taken}
+        self.uri = self.client_properties[URI]
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        return Table(
+            identifier=identifier_tuple,
+            metadata=table_response.metadata,
+            metadata_location=table_response.metadata_location or "",
+            io=self.file_io_of(table_response),
+            catalog=self,
+            config=table_response.config,
+        )
+
+    def _response_to_staged_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> StagedTable:
+        return StagedTable(
+            identifier=identifier_tuple,
+            metadata=table_response.metadata,
+            metadata_location=table_response.metadata_location,  # type: ignore[arg-type]
+            io=self.file_io_of(table_response),
+            catalog=self,
+        )
+
     def _table_url(self, identifier: str | Identifier) -> str:
         return self.url(Endpoints.load_table, prefixed=True, **self._split_identifier_for_path(identifier))
 
@@ -124,6 +199,10 @@ def _refuse_restricted_creation(response: Response, **_: Any) -> None:
         return
     if parse_restrictions(response.json().get("read-restrictions")) is not None:
         raise ReadRestrictionError("the catalog's server made the table and restricts what may be read of it: load it to use it so")
+
+
+def _is_same(client: Properties, name: str, value: object) -> bool:
+    return name in client and client[name] == value
 
 
 def _text(response: Response, errors: dict[int, type[Exception]]) -> str:
