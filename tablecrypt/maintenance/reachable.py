@@ -35,7 +35,6 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedManifestFile
-from tablecrypt.manifests.manifest_reader import read_entries
 from tablecrypt.table.content_files import is_deletion_vector, key_metadata_of
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table_file_io import TableFileIO
@@ -199,8 +198,7 @@ class _Entries:
     def of(self, manifest: ManifestFile) -> list[ManifestEntry]:
         if not manifest.key_metadata:
             return _read_plainly(manifest.manifest_path, lambda: manifest.fetch_manifest_entry(_stored(self._io), discard_deleted=True))
-        key = EncryptedManifestFile.of(manifest).open_key_metadata()
-        entries = read_entries(_manager_io(self._io), manifest.manifest_path, key, manifest.content)
+        entries = EncryptedManifestFile.of(manifest).read(_manager_io(self._io)).entries
         return [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
 
     def partition_of(self, file: DataFile, spec_id: int) -> str:

@@ -229,7 +229,7 @@ class _Copying:
         """Write manifests, manifest lists and metadata.json; return how many manifests."""
         folder, run = f"{self.paths.new}/metadata", uuid.uuid4()
         copier = ManifestCopier(self.source, self.target, self.paths, new_deletes, f"{folder}/{run}-m", self.metadata.properties)
-        ring = self.metadata.key_ring
+        ring, layout = self.metadata.key_ring, self.metadata.stated_layout
         keys: list[EncryptedKey] = []
         last_key_id: str | None = None
         lists: dict[int, tuple[str, str]] = {}
@@ -237,7 +237,7 @@ class _Copying:
             key = self.source.manager.open_manifest_list_key(ring.chain(snapshot.key_id or ""))
             opened = read_manifest_list(self.source, snapshot.manifest_list, key)
             location = f"{folder}/snap-{snapshot.snapshot_id}-0-{run}.avro"
-            new_key = copier.write_list(location, opened.header, [copier.row(manifest) for manifest in opened.manifests])
+            new_key = copier.write_list(location, opened.header, [copier.row(manifest.stated_by(layout)) for manifest in opened.manifests])
             sealed = self.target.manager.seal_manifest_list_key(new_key, KeyRing(keys), last_key_id)
             keys += sealed.added
             last_key_id = sealed.key_id

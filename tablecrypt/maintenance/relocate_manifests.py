@@ -29,7 +29,7 @@ from tablecrypt.maintenance.relocate_paths import PathMap
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.manifests.manifest_list_reader import ManifestListHeader
-from tablecrypt.manifests.manifest_reader import OpenedManifest, read_manifest
+from tablecrypt.manifests.manifest_reader import OpenedManifest
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import REFERENCED_DATA_FILE, EncryptedDataFile
 from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS, MANIFEST_FILE_POSITIONS, MANIFEST_LIST_SCHEMA
@@ -103,7 +103,7 @@ class ManifestCopier:
         return output.key_metadata
 
     def _write(self, manifest: EncryptedManifestFile) -> tuple[str, StandardKeyMetadata]:
-        opened = read_manifest(self._source, manifest.manifest_path, manifest.open_key_metadata(), manifest.content)
+        opened = manifest.read(self._source)
         output = self._target.new_encrypted_output(f"{self._prefix}{len(self._rows)}.avro")
         schema, spec = _schema_and_spec(opened, manifest)
         if manifest.added_snapshot_id is None:

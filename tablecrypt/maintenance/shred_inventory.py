@@ -21,7 +21,6 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt.errors import AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsError, PlaintextRefusedError
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
-from tablecrypt.manifests.manifest_reader import read_entries
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.table_file_io import TableFileIO
 
@@ -115,5 +114,4 @@ class InventoryTaker:
         return [entry for manifest in manifests for entry in self._entries[manifest.manifest_path]]
 
     def _read(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        row = EncryptedManifestFile.of(manifest)
-        return read_entries(self._io, row.manifest_path, row.open_key_metadata(), row.content)
+        return EncryptedManifestFile.of(manifest).read(self._io).entries

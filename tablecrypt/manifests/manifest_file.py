@@ -18,9 +18,10 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.inheritance import inherit
-from tablecrypt.manifests.manifest_reader import read_entries
+from tablecrypt.manifests.manifest_reader import OpenedManifest, read_manifest, read_manifest_header
 from tablecrypt.manifests.records import KeyBearingRecord
 from tablecrypt.manifests.schemas import FORMAT_VERSION, MANIFEST_FILE_POSITIONS
+from tablecrypt.manifests.stated_layout import StatedLayout
 
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
 FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
@@ -29,6 +30,8 @@ _FIELDS = len(MANIFEST_FILE_POSITIONS)
 
 class EncryptedManifestFile(KeyBearingRecord, ManifestFile):
     """One row of a version 3 manifest list. Equal to another when the path is, as PyIceberg's."""
+
+    _layout: StatedLayout | None = None
 
     def __init__(self, *data: Any) -> None:
         super().__init__(*data, *[None] * (_FIELDS - len(data)))
@@ -41,7 +44,10 @@ class EncryptedManifestFile(KeyBearingRecord, ManifestFile):
     @classmethod
     def of(cls, manifest: ManifestFile) -> EncryptedManifestFile:
         """Return a copy of `manifest` with the fields of version 3."""
-        return cls(*(manifest[position] for position in range(len(manifest))))
+        row = cls(*(manifest[position] for position in range(len(manifest))))
+        if isinstance(manifest, EncryptedManifestFile) and manifest._layout is not None:
+            row.stated_by(manifest._layout)
+        return row
 
     @property
     def first_row_id(self) -> int | None:
@@ -74,6 +80,34 @@ class EncryptedManifestFile(KeyBearingRecord, ManifestFile):
         except FormatError as error:
             raise FormatError(f"{self.manifest_path}: its key metadata: {error}") from error
 
+    def stated_by(self, layout: StatedLayout) -> Self:
+        """Take over what the table's metadata says: a manifest that is read and contradicts it is refused. Returns this row."""
+        self._layout = layout
+        return self
+
+    def read(self, io: EncryptingFileIO) -> OpenedManifest:
+        """Decrypt the manifest, as it is; nothing is inherited.
+
+        Raises:
+            PlaintextRefusedError, AuthenticationError, FormatError: as `fetch_manifest_entry`.
+            TamperedFileError: its header contradicts the metadata of the table.
+        """
+        opened = read_manifest(io, self.manifest_path, self.open_key_metadata(), self.content)
+        if self._layout is not None:
+            self._layout.check(opened.metadata, self.partition_spec_id, self.manifest_path)
+        return opened
+
+    def check_header(self, io: FileIO) -> None:
+        """Hold this manifest's header against the table's metadata without reading its entries; once for each manifest and metadata.
+
+        Raises:
+            TamperedFileError, AuthenticationError, FormatError: as `read`.
+        """
+        if self._layout is None or self._layout.has_checked(self.manifest_path) or not isinstance(io, EncryptingFileIO):
+            return
+        header = read_manifest_header(io, self.manifest_path, self.open_key_metadata())
+        self._layout.check(header, self.partition_spec_id, self.manifest_path)
+
     def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True) -> list[ManifestEntry]:
         """Decrypt the manifest and return its entries with all that they inherit, in the file's order.
 
@@ -90,7 +124,7 @@ class EncryptedManifestFile(KeyBearingRecord, ManifestFile):
             raise ConfigurationError(
                 f"{self.manifest_path}: an encrypted manifest is read through an EncryptingFileIO, not {type(io).__name__}"
             )
-        entries = read_entries(io, self.manifest_path, self.open_key_metadata(), self.content)
+        entries = self.read(io).entries
         inherit(entries, self, self.first_row_id)
         if not discard_deleted:
             return entries

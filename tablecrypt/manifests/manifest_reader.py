@@ -36,6 +36,9 @@ from tablecrypt.manifests.schemas import (
 
 CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
 
+_HEADER_LENGTH: Final = 1024 * 1024
+"""Plaintext bytes of an AGS1 block, in which any header fits."""
+
 _ENTRY_TYPES: Final = RecordTypes[ManifestEntry](
     schema=ENTRY_READ_SCHEMA,
     structs={ROOT_STRUCT: ManifestEntry, DATA_FILE_FIELD_ID: EncryptedDataFile},
@@ -64,6 +67,12 @@ def read_manifest(io: EncryptingFileIO, location: str, key_metadata: StandardKey
     with io.decrypting_input(location, key_metadata).open() as stream:
         plaintext = stream.read()
     return parse_manifest(plaintext, location, content)
+
+
+def read_manifest_header(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata) -> Mapping[str, str]:
+    """Decrypt the first block of the manifest at `location`, and return its Avro header's metadata."""
+    with io.decrypting_input(location, key_metadata).open() as stream:
+        return AvroContainer(stream.read(_HEADER_LENGTH), location, _ENTRY_TYPES).metadata
 
 
 def parse_manifest(plaintext: bytes, location: str, content: ManifestContent) -> OpenedManifest:

@@ -28,6 +28,7 @@ from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.manifests.manifest_list_reader import ManifestList, ManifestListHeader, read_manifest_list
+from tablecrypt.manifests.stated_layout import StatedLayout
 from tablecrypt.table.table_file_io import TableFileIO
 
 
@@ -36,10 +37,15 @@ class EncryptedSnapshot(Snapshot):
 
     key_id: str | None = Field(alias="key-id", default=None)
     _ring: KeyRing = PrivateAttr(default_factory=KeyRing)
+    _layout: StatedLayout | None = PrivateAttr(default=None)
 
-    def bind(self, ring: KeyRing) -> Self:
-        """Take over the keys of the metadata that this snapshot is part of. A key that is missing is reported when it is needed."""
+    def bind(self, ring: KeyRing, layout: StatedLayout | None = None) -> Self:
+        """Take over the keys of the metadata that this snapshot is part of, and its schemas and partition specs.
+
+        A key that is missing is reported when it is needed. Without a layout, the one that it had stays.
+        """
         self._ring = ring
+        self._layout = layout or self._layout
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -58,7 +64,8 @@ class EncryptedSnapshot(Snapshot):
             KeyNotFoundError: the metadata holds no key of that id, or not the KEK above it.
             TamperedFileError: the list does not authenticate, or its header contradicts the metadata.
         """
-        return list(self._read(io).manifests)
+        rows = self._read(io).manifests
+        return list(rows) if self._layout is None else [row.stated_by(self._layout) for row in rows]
 
     def authenticated_header(self, io: FileIO) -> ManifestListHeader:
         """Read and authenticate this snapshot's manifest list, and return what it says about the snapshot. Raises as `manifests`."""
@@ -97,9 +104,9 @@ class EncryptedTableMetadata(TableMetadataV3):
 
     @model_validator(mode="after")
     def _bind_snapshots(self) -> Self:
-        ring = self.key_ring
+        ring, layout = self.key_ring, self.stated_layout
         for snapshot in self.snapshots:
-            snapshot.bind(ring)
+            snapshot.bind(ring, layout)
         return self
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
@@ -117,6 +124,11 @@ class EncryptedTableMetadata(TableMetadataV3):
     def key_ring(self) -> KeyRing:
         """The keys of this version of the metadata."""
         return KeyRing(self.encryption_keys)
+
+    @property
+    def stated_layout(self) -> StatedLayout:
+        """The schemas and partition specs of this version of the metadata, to hold manifests against."""
+        return StatedLayout(self.schemas, self.current_schema_id, self.partition_specs)
 
     def key_id_of(self, snapshot_id: int | None) -> str | None:
         """Return the id of a snapshot's manifest-list key; None for no snapshot."""

@@ -26,6 +26,8 @@ from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.properties import property_as_bool
 
+from tablecrypt.errors import TamperedFileError
+from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 from tablecrypt.table.content_files import refuse_plaintext
 from tablecrypt.table.delete_index import DeleteIndex, partition_values, sequence_number_of
@@ -125,7 +127,29 @@ class ScanPlanner:
 
     def _matching_manifests(self, manifests: Iterable[ManifestFile]) -> list[ManifestFile]:
         evaluators: dict[int, Callable[[ManifestFile], bool]] = KeyDefaultDict(self._manifest_evaluator)
-        return [manifest for manifest in manifests if evaluators[manifest.partition_spec_id](manifest)]
+        listed = list(manifests)
+        self._check_specs_exist(listed)
+        matching = [manifest for manifest in listed if evaluators[manifest.partition_spec_id](manifest)]
+        if len(matching) < len(listed):
+            self._check_newest_headers(listed, {manifest.manifest_path for manifest in matching})
+        return matching
+
+    def _check_specs_exist(self, manifests: list[ManifestFile]) -> None:
+        for manifest in manifests:
+            if manifest.partition_spec_id not in self._specs:
+                what = f"was written with partition spec {manifest.partition_spec_id}, which the table metadata does not have"
+                raise TamperedFileError(manifest.manifest_path, what)
+
+    def _check_newest_headers(self, manifests: list[ManifestFile], read_anyway: set[str]) -> None:
+        """Compare the newest manifest of each spec with the metadata, by which others have just been left out without being read."""
+        newest: dict[int, ManifestFile] = {}
+        for manifest in manifests:
+            known = newest.get(manifest.partition_spec_id)
+            if known is None or (manifest.sequence_number or 0) > (known.sequence_number or 0):
+                newest[manifest.partition_spec_id] = manifest
+        for manifest in newest.values():
+            if isinstance(manifest, EncryptedManifestFile) and manifest.manifest_path not in read_anyway:
+                manifest.check_header(self.io)
 
     def _data_entries(self, manifests: list[ManifestFile]) -> Iterator[ManifestEntry]:
         in_partition: dict[int, Callable[[DataFile], bool]] = KeyDefaultDict(self._partition_evaluator)

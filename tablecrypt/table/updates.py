@@ -127,7 +127,7 @@ def _add_encrypted_snapshot(
             f"snapshot {snapshot.snapshot_id} was made for {snapshot.sequence_number} and {snapshot.first_row_id}"
         )
     add_snapshot = apply_table_update.dispatch(AddSnapshotUpdate)
-    update.snapshot.bind(base.key_ring)
+    update.snapshot.bind(base.key_ring, base.stated_layout)
     return _encrypted(add_snapshot(update, base, context))
 
 
