@@ -232,6 +232,7 @@ def test_a_location_that_is_another_tables_needs_naming_without_a_pin(unpinned: 
     unpinned.assert_unharmed()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("operation", DELETING, ids=lambda each: each.__name__)
 def test_a_caller_who_names_the_folder_is_served_without_a_pin(unpinned: Scene, operation: Callable[..., Any]) -> None:
     unpinned.edit(named_everywhere(unpinned))

@@ -29,6 +29,12 @@ def catalog(unwatched_warehouse: Path, aws: AwsServer) -> Catalog:
     return ours
 
 
+def command_of(catalog: Catalog) -> Command:
+    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
+    properties = {each: str(catalog.properties[each]) for each in given}
+    return Command({"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **properties})
+
+
 def test_it_is_refused_to_everybody_else(catalog: Catalog) -> None:
     with pytest.raises(PlaintextRefusedError):
         catalog.load_table("db.t")
@@ -41,10 +47,7 @@ def test_an_audit_of_the_catalog_or_the_table_finds_plaintext(catalog: Catalog) 
         found = audit(target)
         assert found.has_plaintext
         assert found.to_json()["plaintext"] is True
-    given = ("uri", "warehouse", "encryption.kms-type", "kms.endpoint", "client.region")
-    command = Command(
-        {"py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog", **{each: str(catalog.properties[each]) for each in given}}
-    )
+    command = command_of(catalog)
     for named in ((), ("db.t",)):
         done = command.run("audit", *named, "--json", "--fail-on", "critical")
         assert (done.code, json.loads(done.stdout)["plaintext"]) == (1, True)
@@ -97,3 +100,22 @@ def test_create_if_not_exists_returns_an_intact_table(catalog: Catalog) -> None:
         assert found.metadata.table_uuid == made.metadata.table_uuid
     with pytest.raises(ConfigurationError, match="there already"):
         catalog.create_table_if_not_exists("db.orders", ROWS.schema, properties={"encryption.key-id": "alias/another"})
+
+
+def test_verifying_nothing_does_not_say_that_all_is_well(catalog: Catalog) -> None:
+    catalog.create_table("db.empty", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
+
+    assert "nothing was verified" in command_of(catalog).run("verify", "db.empty").stdout
+    assert json.loads(command_of(catalog).run("verify", "db.empty", "--json").stdout)["empty"] is True
+
+
+def test_a_file_name_cannot_erase_its_finding(catalog: Catalog, unwatched_warehouse: Path) -> None:
+    table = catalog.create_table("db.shown", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
+    table.append(ROWS)
+    name = "x\x1b[2K\x1b[1A\u202e.parquet"
+    (Path(table.location().removeprefix("file://")) / "data" / name).write_bytes(b"PAR1")
+
+    shown = command_of(catalog).run("audit", "db.shown").stdout
+
+    assert "\x1b" not in shown and "\u202e" not in shown
+    assert "x\\x1b[2K\\x1b[1A\\u202e.parquet" in shown
