@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tablecrypt.cli import exit_codes
-from tablecrypt.cli.options import json_option
+from tablecrypt.cli.options import json_option, progress_options
 from tablecrypt.cli.output import say
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="The least grave finding that makes the exit code 1.",
 )
+@progress_options
 @json_option
 @pass_settings
 @click.pass_context
@@ -57,7 +58,7 @@ def audit(context: click.Context, settings: Settings, table: str | None, html_fi
 
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
-    with progress_shown() as heard:
+    with progress_shown(settings) as heard:
         found = look_through(settings.catalog() if table is None else settings.plain_table(table), progress=heard)
     if html_file is not None:
         from tablecrypt.maintenance.report import html_page

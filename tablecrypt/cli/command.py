@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from tablecrypt.cli.group import LazyGroup
+from tablecrypt.cli.options import progress_options
+from tablecrypt.cli.progress_shown import retries_shown
 from tablecrypt.cli.settings import Settings, parse_properties
 
 
@@ -41,8 +43,11 @@ def _show_version(context: click.Context, parameter: click.Parameter, value: boo
     multiple=True,
     help="A property of the catalog or the key service, before those configured. Others on this machine may see it: no passwords here.",
 )
+@progress_options
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
 @click.pass_context
 def command(context: click.Context, catalog_name: str | None, pairs: tuple[str, ...]) -> None:
     """Encrypted Apache Iceberg tables: keys, and what happens to tables under them."""
-    context.obj = Settings(catalog_name, parse_properties(pairs))
+    settings = context.ensure_object(Settings)
+    settings.catalog_name, settings.properties = catalog_name, parse_properties(pairs)
+    context.with_resource(retries_shown(settings))

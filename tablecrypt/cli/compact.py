@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from tablecrypt.cli.options import dry_run_option, json_option, spark_option, spark_session, table_argument, workers_option
+from tablecrypt.cli.options import (
+    dry_run_option,
+    json_option,
+    progress_options,
+    spark_option,
+    spark_session,
+    table_argument,
+    workers_option,
+)
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -29,6 +37,7 @@ from tablecrypt.cli.verb import Verb
 @workers_option
 @spark_option
 @dry_run_option
+@progress_options
 @json_option
 @pass_settings
 def compact(
@@ -52,7 +61,7 @@ def compact(
     """
     from tablecrypt.maintenance.compact import compact as rewrite
 
-    with progress_shown() as heard:
+    with progress_shown(settings) as heard:
         done = rewrite(
             settings.table(table),
             where,

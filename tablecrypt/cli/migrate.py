@@ -9,6 +9,7 @@ from tablecrypt.cli.options import (
     delete_below_option,
     dry_run_option,
     json_option,
+    progress_options,
     spark_option,
     spark_session,
     table_argument,
@@ -44,6 +45,7 @@ from tablecrypt.cli.verb import Verb
 @spark_option
 @yes_option
 @dry_run_option
+@progress_options
 @json_option
 @pass_settings
 def migrate(
@@ -74,7 +76,7 @@ def migrate(
     if not dry_run and into is None:
         losses = "its history goes" if keep_plaintext else "its history goes and its plaintext files are deleted"
         confirm(f"Encrypt {table} under {key_id}: {losses}. Go on?", yes)
-    with progress_shown() as heard:
+    with progress_shown(settings) as heard:
         done = encrypt_table(
             settings.plain_table(table),
             key_id,

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tablecrypt.cli.settings import Settings
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 table_argument = click.argument("table", metavar="TABLE")
@@ -27,6 +29,23 @@ delete_below_option = click.option(
 spark_option = click.option(
     "--spark", "use_spark", is_flag=True, help="Run on the executors of the Spark session that the environment describes."
 )
+
+
+def _set_loudness(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and parameter.name is not None:
+        settings = context.ensure_object(Settings)
+        setattr(settings, parameter.name, True)
+        settings.check_loudness()
+
+
+def progress_options(verb: F) -> F:
+    """Add --quiet and --progress, which may stand before the verb too: what `progress_shown` shows."""
+    for flags, help_text in (
+        (("--progress",), "Show progress where stderr is no terminal too."),
+        (("--quiet", "-q"), "Show neither progress nor retries: results and errors alone."),
+    ):
+        verb = click.option(*flags, is_flag=True, expose_value=False, callback=_set_loudness, help=help_text)(verb)
+    return verb
 
 
 def moment(context: click.Context, parameter: click.Parameter, value: str | None) -> dt.datetime | None:

@@ -1,4 +1,10 @@
-"""How far a verb is, on stderr: bars with rates on a terminal, else a plain line for each tenth of the way."""
+"""What a verb is doing, on stderr: how far it is, and that it waits for the key service.
+
+--quiet          nothing
+a terminal       bars with rates; a line for each second or so that the key service is asked again
+--progress       the same, with a line for each tenth of the way instead of bars where stderr is no terminal
+else             the key service alone: a log or a mail is to tell what went wrong, not how far something was
+"""
 
 from __future__ import annotations
 
@@ -13,6 +19,8 @@ from tablecrypt.cli.output import say
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from tablecrypt.cli.settings import Settings
+    from tablecrypt.kms.retry import Retry
     from tablecrypt.maintenance.progress import Progress, ProgressListener
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -20,13 +28,43 @@ _TENTHS: Final = 10
 
 
 @contextmanager
-def progress_shown(clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
-    """Yield a listener that shows what it hears."""
-    if sys.stderr.isatty():
+def progress_shown(settings: Settings, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
+    """Yield a listener that shows what it hears, as far as it is wanted."""
+    if sys.stderr.isatty() and not settings.quiet:
         with _bars() as listener:
             yield listener
-    else:
+    elif settings.progress:
         yield _Lines(clock).hear
+    else:
+        yield _unheard
+
+
+@contextmanager
+def retries_shown(settings: Settings) -> Iterator[None]:
+    """Show while the block runs that the key service is asked again, unless --quiet is given before it is."""
+    from tablecrypt.kms.retry import retries_heard
+
+    with retries_heard(_Retries(settings).hear):
+        yield
+
+
+class _Retries:
+    """Shows retries, of one second one. Threads may tell it at once: then a line too many is the worst."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._shown: int | None = None
+
+    def hear(self, retry: Retry) -> None:
+        left = round(retry.seconds_left)
+        if self._settings.quiet or left == self._shown:
+            return
+        self._shown = left
+        say(f"KMS unavailable, retrying, {left} s left: {retry.problem}", err=True)
+
+
+def _unheard(step: Progress) -> None:
+    """Show nothing."""
 
 
 @contextmanager

@@ -6,7 +6,16 @@ import datetime as dt
 
 import click
 
-from tablecrypt.cli.options import dry_run_option, json_option, moment, spark_option, spark_session, table_argument, workers_option
+from tablecrypt.cli.options import (
+    dry_run_option,
+    json_option,
+    moment,
+    progress_options,
+    spark_option,
+    spark_session,
+    table_argument,
+    workers_option,
+)
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -32,6 +41,7 @@ from tablecrypt.cli.verb import Verb
 @workers_option
 @spark_option
 @dry_run_option
+@progress_options
 @json_option
 @pass_settings
 def reencrypt(
@@ -55,7 +65,7 @@ def reencrypt(
     from tablecrypt.maintenance.reencrypt import reencrypt as encrypt_anew
 
     filtered = {} if where is None else {"where": where}
-    with progress_shown() as heard:
+    with progress_shown(settings) as heard:
         done = encrypt_anew(
             settings.table(table),
             **filtered,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tablecrypt.cli.confirm import confirm
-from tablecrypt.cli.options import dry_run_option, json_option, table_argument, yes_option
+from tablecrypt.cli.options import dry_run_option, json_option, progress_options, table_argument, yes_option
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -25,6 +25,7 @@ from tablecrypt.cli.verb import Verb
 @click.option("--expire-lost", is_flag=True, help="Remove snapshots whose keys are nowhere.")
 @yes_option
 @dry_run_option
+@progress_options
 @json_option
 @pass_settings
 def rescue(settings: Settings, table: str, metadata: tuple[str, ...], expire_lost: bool, yes: bool, dry_run: bool, as_json: bool) -> None:
@@ -37,6 +38,6 @@ def rescue(settings: Settings, table: str, metadata: tuple[str, ...], expire_los
 
     if expire_lost and not dry_run:
         confirm(f"Snapshots of {table} whose keys are nowhere will be removed. Go on?", yes)
-    with progress_shown() as heard:
+    with progress_shown(settings) as heard:
         done = bring_back(settings.table(table), metadata, expire_lost, dry_run=dry_run, progress=heard)
     show(done, as_json)

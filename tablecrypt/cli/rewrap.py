@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tablecrypt.cli.options import dry_run_option, json_option, table_argument
+from tablecrypt.cli.options import dry_run_option, json_option, progress_options, table_argument
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -22,6 +22,7 @@ from tablecrypt.cli.verb import Verb
 @table_argument
 @click.option("--from-key-id", metavar="KEY", help="The master key that wraps the KEKs now, where an alias was moved.")
 @dry_run_option
+@progress_options
 @json_option
 @pass_settings
 def rewrap(settings: Settings, table: str, from_key_id: str | None, dry_run: bool, as_json: bool) -> None:
@@ -32,6 +33,6 @@ def rewrap(settings: Settings, table: str, from_key_id: str | None, dry_run: boo
     """
     from tablecrypt.maintenance.rewrap import rewrap as wrap_anew
 
-    with progress_shown() as heard:
+    with progress_shown(settings) as heard:
         done = wrap_anew(settings.table(table), from_key_id, dry_run=dry_run, progress=heard)
     show(done, as_json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tablecrypt.cli.options import dry_run_option, json_option, table_argument
+from tablecrypt.cli.options import dry_run_option, json_option, progress_options, table_argument
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -21,6 +21,7 @@ from tablecrypt.cli.verb import Verb
 )
 @table_argument
 @dry_run_option
+@progress_options
 @json_option
 @pass_settings
 def rotate_kek(settings: Settings, table: str, dry_run: bool, as_json: bool) -> None:
@@ -32,6 +33,6 @@ def rotate_kek(settings: Settings, table: str, dry_run: bool, as_json: bool) -> 
     """
     from tablecrypt.maintenance.rotate_kek import rotate_kek as rotate
 
-    with progress_shown() as heard:
+    with progress_shown(settings) as heard:
         done = rotate(settings.table(table), dry_run=dry_run, progress=heard)
     show(done, as_json)

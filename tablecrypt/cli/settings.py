@@ -19,10 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass
 class Settings:
-    """The catalog's name and the properties that were given beside its configuration."""
+    """The catalog's name, the properties that were given beside its configuration, and how much stderr is to be told.
+
+    Attributes:
+        quiet: neither progress nor retries are shown.
+        progress: progress is shown where stderr is no terminal too.
+    """
 
     catalog_name: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
+    quiet: bool = False
+    progress: bool = False
+
+    def check_loudness(self) -> None:
+        """Refuse two options that contradict each other."""
+        if self.quiet and self.progress:
+            raise ConfigurationError("--quiet and --progress exclude each other")
 
     def catalog(self) -> Catalog:
         """Return the catalog as .pyiceberg.yaml, environment variables and --property describe it.

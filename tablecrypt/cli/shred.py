@@ -6,7 +6,7 @@ import click
 
 from tablecrypt.cli import exit_codes
 from tablecrypt.cli.confirm import confirm
-from tablecrypt.cli.options import delete_below_option, dry_run_option, json_option, table_argument, yes_option
+from tablecrypt.cli.options import delete_below_option, dry_run_option, json_option, progress_options, table_argument, yes_option
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
@@ -35,6 +35,7 @@ from tablecrypt.errors import ConfigurationError
 @delete_below_option
 @yes_option
 @dry_run_option
+@progress_options
 @json_option
 @pass_settings
 @click.pass_context
@@ -69,7 +70,7 @@ def shred(
     if not dry_run:
         what = f"{len(snapshots)} {'snapshot' if len(snapshots) == 1 else 'snapshots'} of {table}" if snapshots else f"all of {table}"
         confirm(f"The keys of {what} will be destroyed for good. Go on?", yes)
-    with progress_shown() as heard:
+    with progress_shown(settings) as heard:
         done = destroy(
             settings.table(table),
             list(snapshots) or None,

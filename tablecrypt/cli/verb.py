@@ -15,7 +15,7 @@ import click
 
 from tablecrypt.cli import exit_codes
 
-_BEFORE_VERB: Final = ("--catalog", "--property", "-p")
+_BEFORE_VERB: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
 _CODES: Final = {
     0: "done",
     exit_codes.REFUSED: "refused, or wrong arguments; stderr says why",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tablecrypt.cli import exit_codes
-from tablecrypt.cli.options import json_option, spark_option, spark_session, table_argument, workers_option
+from tablecrypt.cli.options import json_option, progress_options, spark_option, spark_session, table_argument, workers_option
 from tablecrypt.cli.output import say
 from tablecrypt.cli.progress_shown import bytes_shown, progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 )
 @workers_option
 @spark_option
+@progress_options
 @json_option
 @pass_settings
 @click.pass_context
@@ -60,7 +61,7 @@ def verify(
     """
     from tablecrypt.maintenance.verify import verify as authenticate
 
-    with progress_shown() as heard:
+    with progress_shown(settings) as heard:
         done = authenticate(
             settings.table(table),
             not quick,

@@ -127,7 +127,8 @@ def test_a_quick_look_and_a_state_file(command: Command, tmp_path: Path) -> None
 
 
 def test_progress_is_on_stderr_and_the_result_alone_on_stdout(command: Command) -> None:
-    done = command.run_process("verify", "db.rows", "--json")
+    assert command.run("verify", "db.rows", "--json").stderr == ""
+    done = command.run_process("verify", "db.rows", "--json", "--progress")
 
     assert json.loads(done.stdout)["good"] is True
     assert done.stderr.splitlines()[-1].startswith("verify: ")

@@ -19,7 +19,7 @@ from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.key_cache import KeyCache, cache_name
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
-from tablecrypt.kms.retry import LONGEST_WAIT_SECONDS, RetryPolicy
+from tablecrypt.kms.retry import LONGEST_WAIT_SECONDS, Retry, RetryPolicy, retries_heard
 from tests.support.forking import holds_in_forked_child
 
 
@@ -253,6 +253,21 @@ def test_waiting_never_exceeds_the_budget(budget: float, draws: list[float]) -> 
         policy.call(fail)
     assert sum(clock.waits) <= budget
     assert all(0 <= wait <= LONGEST_WAIT_SECONDS for wait in clock.waits)
+
+
+def test_each_retry_is_told_before_the_wait_and_to_those_who_listen_now(client: ResilientKeyManagementClient, service: Service) -> None:
+    heard: list[Retry] = []
+    with retries_heard(heard.append):
+        service.failures = [KmsUnavailableError("down"), KmsUnavailableError("still down")]
+        client.wrap_key(bytes(16), "orders")
+        service.failures = [KmsAccessDeniedError("no")]
+        with pytest.raises(KmsAccessDeniedError):
+            client.wrap_key(bytes(16), "orders")
+    service.failures = [KmsUnavailableError("down again")]
+    client.wrap_key(bytes(16), "orders")
+
+    assert [str(each.problem) for each in heard] == ["down", "still down"]
+    assert [round(each.seconds_left, 1) for each in heard] == [30.0, 29.9]
 
 
 @given(ttl=st.integers(0, 100), bound=st.integers(0, 5), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 60))))

@@ -1,0 +1,68 @@
+"""What the command says on stderr while it works: to a terminal, to a log, when it is asked to, and when it is to be quiet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tablecrypt.cli.progress_shown import progress_shown
+from tablecrypt.cli.settings import Settings
+from tablecrypt.maintenance.progress import Progress
+from tests.support.busy_kms import CLASS, BusyKeyManagementClient
+from tests.support.command import Done, run, run_terminal
+
+STEPS = [Progress("verify", done, 1000, "files") for done in range(1001)]
+
+
+def shown_to_a_log(settings: Settings, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    with progress_shown(settings, clock=lambda: 0.0) as heard:
+        for step in STEPS:
+            heard(step)
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_log_is_told_nothing_unless_it_asks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown_to_a_log(Settings(), capsys) == []
+    assert shown_to_a_log(Settings(quiet=True), capsys) == []
+    lines = shown_to_a_log(Settings(progress=True), capsys)
+    assert (len(lines), lines[-1]) == (11, "verify: 1,000 of 1,000 files")
+
+
+@pytest.mark.parametrize("arguments", [("--quiet", "--progress", "verify", "db.t"), ("-q", "verify", "db.t", "--progress")])
+def test_quiet_and_progress_exclude_each_other(arguments: tuple[str, ...]) -> None:
+    done = run(*arguments)
+
+    assert (done.code, done.stderr) == (2, "tablecrypt: --quiet and --progress exclude each other\n")
+
+
+def encrypted_while_busy(folder: Path, failures: int, *leading: str) -> Done:
+    source = folder / "a.bin"
+    service = ("-p", f"encryption.kms-impl={CLASS}")
+    source.write_bytes(b"rows")
+    BusyKeyManagementClient.failures = failures
+    try:
+        return run(*leading, *service, "encrypt-file", str(source), str(folder / "a.ags1"), "--key-id", "orders")
+    finally:
+        BusyKeyManagementClient.failures = 0
+
+
+def test_a_key_service_that_is_asked_again_is_told_once_in_a_second(tmp_path: Path) -> None:
+    done = encrypted_while_busy(tmp_path, 2)
+
+    assert done.code == 0
+    assert done.stderr == "KMS unavailable, retrying, 30 s left: throttled: \\x1b[2J\n"
+
+
+def test_quiet_says_nothing_of_retries_and_all_of_errors(tmp_path: Path) -> None:
+    assert encrypted_while_busy(tmp_path, 1, "--quiet").stderr == ""
+    refused = encrypted_while_busy(tmp_path, 1, "--quiet", "-p", "encryption.kms.retry-budget-ms=0")
+    assert refused.code == 2
+
+
+def test_a_terminal_sees_no_bar_when_it_is_to_be_quiet(tmp_path: Path) -> None:
+    """The catalog is empty, so that the audit of it ends with what it found."""
+    catalog = ("-p", "type=tablecrypt", "-p", f"uri=sqlite:///{tmp_path}/catalog.db", "-p", f"warehouse=file://{tmp_path}")
+    code, shown = run_terminal(*catalog, "-p", "encryption.kms-type=memory", "audit", "--quiet")
+
+    assert (code, shown) == (0, "no plaintext was found\r\n")
