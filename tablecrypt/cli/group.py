@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 TABLE_VERBS: Final = {
+    "doctor": "Try out whether everything works.",
     "audit": "Look for plaintext, and for keys that need care.",
     "verify": "Authenticate every byte of a table.",
     "inspect": "Show how a table or a file is put together.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tablecrypt.maintenance.audit import Audit, audit
 from tablecrypt.maintenance.compact import compact
 from tablecrypt.maintenance.compaction import Compacted
+from tablecrypt.maintenance.doctor import CheckUp, doctor
 from tablecrypt.maintenance.migrate import Migrated, migrate
 from tablecrypt.maintenance.orphan_files import OrphanFiles, remove_orphan_files
 from tablecrypt.maintenance.prune_keys import PrunedKeys, prune_keys
@@ -18,6 +19,7 @@ from tablecrypt.maintenance.verify import Verification, verify
 
 __all__ = [
     "Audit",
+    "CheckUp",
     "Compacted",
     "Migrated",
     "OrphanFiles",
@@ -31,6 +33,7 @@ __all__ = [
     "Verification",
     "audit",
     "compact",
+    "doctor",
     "migrate",
     "prune_keys",
     "reencrypt",

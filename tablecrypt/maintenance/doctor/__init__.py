@@ -1,0 +1,8 @@
+"""Trying out whether a catalog, its key service, its stores and this installation let a user work, before rows are at stake."""
+
+from __future__ import annotations
+
+from tablecrypt.maintenance.doctor.checks import Check, CheckState, CheckUp
+from tablecrypt.maintenance.doctor.run import doctor, without_catalog
+
+__all__ = ["Check", "CheckState", "CheckUp", "doctor", "without_catalog"]

@@ -1,0 +1,152 @@
+"""The check-up: it tells each right that is missing, by its name, goes on with the others, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from tablecrypt import load_catalog
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.kms.key_file import create_key_file
+from tablecrypt.maintenance import CheckUp, audit, doctor
+from tablecrypt.maintenance.doctor.storage import PROBE
+from tablecrypt.maintenance.doctor.versions import fits
+from tests.support import refusing_services
+from tests.support.catalogs import MASTER_KEY
+from tests.support.command import Command, run
+from tests.support.maintained_table import SCHEMA, rows
+
+
+@pytest.fixture
+def properties(tmp_path: Path, unwatched_warehouse: Path) -> dict[str, str]:
+    create_key_file(tmp_path / "keys.json", MASTER_KEY, 32)
+    return {
+        "type": "tablecrypt",
+        "uri": f"sqlite:///{unwatched_warehouse}/catalog.db",
+        "warehouse": f"file://{unwatched_warehouse}",
+        "encryption.kms-impl": refusing_services.KMS,
+        "kms.local.key-file": str(tmp_path / "keys.json"),
+        "py-io-impl": refusing_services.IO,
+    }
+
+
+@pytest.fixture
+def catalog(properties: dict[str, str]) -> Iterator[Catalog]:
+    catalog = load_catalog("prod", **properties)
+    catalog.create_namespace("db")
+    catalog.create_table("db.rows", SCHEMA, properties={"encryption.key-id": MASTER_KEY}).append(rows(0))
+    refusing_services.asked.clear()
+    yield catalog
+    refusing_services.refused.clear()
+
+
+def failing(found: CheckUp) -> set[str]:
+    """The failing checks, without the places in their names."""
+    return {each["name"].partition(" file:")[0] for each in found.to_json()["checks"] if each["state"] == "fails"}
+
+
+def test_a_table_in_order_is_well_and_stays_as_it_is(catalog: Catalog, unwatched_warehouse: Path) -> None:
+    before = {path: path.stat().st_size for path in unwatched_warehouse.rglob("*")}
+    found = doctor(catalog, "db.rows")
+
+    assert failing(found) == set()
+    assert found.is_well
+    assert {path: path.stat().st_size for path in unwatched_warehouse.rglob("*")} == before
+    assert {each.area for each in found.checks} == {"configuration", "keys", "table", "storage", "pins", "versions"}
+
+
+@pytest.mark.parametrize(
+    ("right", "fails"),
+    [
+        ("wrap", {f"wrap with {MASTER_KEY}"}),
+        ("unwrap", {f"unwrap with {MASTER_KEY}", f"open the table's KEK with {MASTER_KEY}"}),
+        ("write", {"write to"}),
+        ("delete", {"delete from"}),
+    ],
+)
+def test_a_right_that_is_missing_is_named_and_the_others_are_tried(catalog: Catalog, right: str, fails: set[str]) -> None:
+    refusing_services.refused.add(right)
+    found = doctor(catalog, "db.rows")
+
+    assert failing(found) == fails
+    assert all(each.advice and f"may not {right}" in each.found for each in found.checks if each.state.value == "fails")
+
+
+def test_a_table_that_cannot_be_read_leaves_its_key_to_be_tried(catalog: Catalog) -> None:
+    refusing_services.refused.add("read")
+
+    assert failing(doctor(catalog, "db.rows", key_ids=[MASTER_KEY])) == {"load db.rows"}
+
+
+def test_a_probe_that_may_not_be_deleted_is_named_and_is_no_plaintext(catalog: Catalog, unwatched_warehouse: Path) -> None:
+    refusing_services.refused.add("delete")
+    found = doctor(catalog, "db.rows")
+    left = sorted(unwatched_warehouse.rglob(f"{PROBE}*"))
+
+    assert left
+    assert all(path.read_bytes().startswith(b"AGS1") for path in left)
+    assert all(any(str(path) in each.advice for each in found.checks) for path in left)
+    assert not audit(catalog.load_table("db.rows")).has_plaintext
+
+
+def test_looking_alone_wraps_nothing_and_writes_nothing(catalog: Catalog) -> None:
+    found = doctor(catalog, "db.rows", read_only=True)
+
+    assert found.is_well
+    assert (refusing_services.asked["wrap"], refusing_services.asked["write"], refusing_services.asked["delete"]) == (0, 0, 0)
+    assert refusing_services.asked["unwrap"] == 1
+
+
+def test_a_key_that_is_not_there_fails_beside_one_that_is(catalog: Catalog) -> None:
+    assert failing(doctor(catalog, key_ids=["nobody's", MASTER_KEY])) == {"wrap with nobody's"}
+
+
+def test_a_table_whose_metadata_was_edited_fails(catalog: Catalog) -> None:
+    location = catalog.load_table("db.rows").metadata_location.removeprefix("file://")
+    Path(location).write_bytes(Path(location).read_bytes().replace(MASTER_KEY.encode(), b"alias/others"))
+
+    assert failing(doctor(catalog, "db.rows")) == {"load db.rows"}
+
+
+def test_a_plain_table_is_told_as_one(catalog: Catalog) -> None:
+    catalog.create_table("db.plain", SCHEMA)
+    told = [each.found for each in doctor(catalog, "db.plain").checks if each.name == "is encrypted"]
+
+    assert told == ["a plain table: what is written to it is not encrypted"]
+
+
+def test_key_ids_that_are_no_names_are_refused(catalog: Catalog) -> None:
+    with pytest.raises(ConfigurationError, match="key_ids"):
+        doctor(catalog, key_ids=cast("list[str]", [3]))
+
+
+@pytest.mark.parametrize(
+    ("installed", "bounds", "fit"),
+    [("0.12.0", ">=0.12,<0.13", True), ("0.13.0", ">=0.12,<0.13", False), ("25", ">=25", True), ("9.9", ">=25", False), ("1", "", True)],
+)
+def test_versions_are_held_against_their_bounds(installed: str, bounds: str, fit: bool) -> None:
+    assert fits(installed, bounds) is fit
+
+
+def test_the_command_says_what_fails_and_what_to_do(catalog: Catalog, properties: dict[str, str]) -> None:
+    command = Command(properties)
+    assert command.run("doctor", "db.rows").code == 0
+    refusing_services.refused.add("wrap")
+    done = command.run("doctor", "db.rows")
+
+    assert (done.code, done.stderr) == (1, "")
+    assert f"  FAILS  wrap with {MASTER_KEY}: KmsAccessDeniedError: this client may not wrap\n         → " in done.stdout
+    assert json.loads(command.run("doctor", "db.rows", "--json").stdout)["well"] is False
+
+
+def test_a_catalog_that_is_not_configured_is_a_check_that_fails() -> None:
+    done = run("--catalog", "nowhere", "doctor")
+
+    assert (done.code, done.stderr) == (1, "")
+    assert "FAILS  load the catalog" in done.stdout
+    assert "pyarrow" in done.stdout
