@@ -6,6 +6,7 @@
     ├── PlaintextRefusedError    plaintext was found, or would have been written, where only ciphertext may be
     ├── KeyNotFoundError         a key that the metadata names is not there
     ├── KeyIdChangedError        the table's master key id was changed or removed
+    ├── MasterKeyRefusedError    something names a master key that this client's configuration does not allow
     ├── MetadataRollbackError    the catalog answered with older metadata than was seen before
     ├── KmsError                 the key service refused or failed; `retryable` says whether to try again
     │   ├── KmsAccessDeniedError
@@ -61,6 +62,26 @@ class KeyNotFoundError(TablecryptError):
 
 class KeyIdChangedError(TablecryptError):
     """encryption.key-id differs from what the table was created with, or is gone. It never changes in a table's life."""
+
+
+class MasterKeyRefusedError(TablecryptError):
+    """Something names a master key that encryption.allowed-key-ids does not allow. The key service was not asked.
+
+    Attributes:
+        key_id: the master key.
+        where: what names it.
+    """
+
+    def __init__(self, key_id: str, where: str) -> None:
+        super().__init__(key_id, where)
+        self.key_id = key_id
+        self.where = where
+
+    def __str__(self) -> str:
+        return (
+            f"{self.where} names master key {self.key_id!r}, which this client does not allow; the key service was not asked. "
+            "If it is right, add it to encryption.allowed-key-ids (or to allowed_key_ids); else somebody forged what names it"
+        )
 
 
 class MetadataRollbackError(TablecryptError):

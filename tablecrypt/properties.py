@@ -110,6 +110,10 @@ KMS_IMPL: Final = _of_kms(
     names_code=True,
     doc="A Python class path, or one of Iceberg Java's class names for the same service. Excludes encryption.kms-type.",
 )
+ALLOWED_KEY_IDS: Final = _of_kms(
+    name="encryption.allowed-key-ids",
+    doc="Globs of master keys, with commas between them. Any other that a table or file names is refused before the KMS is asked.",
+)
 KMS_CACHE_TTL_MS: Final = _of_kms(
     name="encryption.kms.cache-ttl-ms", default=str(60 * 60 * 1000), doc="How long an unwrapped KEK stays in this process's memory."
 )

@@ -23,6 +23,7 @@ from tablecrypt.files.deletion import NOTHING
 from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.keys.key_settings import KeySettings
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -30,7 +31,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_tra
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file
 from tablecrypt.table.plain_tables import are_plain_tables_opened
 from tablecrypt.table.table_file_io import TableFileIO, folders_of
-from tablecrypt.table.updates import EncryptTableUpdate
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
 from tablecrypt_catalog.pins import Sighting, sighting
 
 
@@ -80,24 +81,37 @@ def check_metadata(client_properties: Properties, identifier: Identifier, metada
     Raises:
         KeyIdChangedError: it holds keys, but encryption.key-id is gone.
         PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
+        MasterKeyRefusedError: it names a master key that this client does not allow.
         ConfigurationError: its properties name code to import.
     """
     names.check_table_properties(".".join(identifier), metadata.properties, client_properties)
+    _check_master_keys(client_properties, identifier, metadata)
     if isinstance(metadata, EncryptedTableMetadata):
         is_encrypted(identifier, metadata)
     else:
         refuse_key_id_without_encryption(identifier, metadata)
 
 
+def _check_master_keys(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:
+    wrapping = {kek.encrypted_by_id for kek in metadata.key_ring.keks} if isinstance(metadata, EncryptedTableMetadata) else set()
+    named = (metadata.properties.get(names.KEY_ID.name), *sorted(filter(None, wrapping)))
+    AllowedKeys.of(client_properties).check(named, f"the metadata of table {'.'.join(identifier)}")
+
+
 def check_updates(client_properties: Properties, identifier: Identifier, updates: Iterable[TableUpdate]) -> None:
-    """Refuse a commit that would give a table a property that names code: nobody could load it any more.
+    """Refuse a commit after which nobody could load the table any more.
 
     Raises:
-        ConfigurationError: an update does that.
+        MasterKeyRefusedError: an update names a master key that this client does not allow.
+        ConfigurationError: an update sets a property that names code.
     """
-    for update in updates:
+    allowed = AllowedKeys.of(client_properties)
+    for update in cast("Iterable[IcebergBaseModel]", updates):
         if isinstance(update, SetPropertiesUpdate):
             names.check_table_properties(".".join(identifier), update.updates, client_properties)
+            allowed.check((update.updates.get(names.KEY_ID.name),), f"the commit to table {'.'.join(identifier)}")
+        elif isinstance(update, AddEncryptionKeyUpdate) and update.key.is_kek:
+            allowed.check((update.key.encrypted_by_id,), f"the commit to table {'.'.join(identifier)}")
 
 
 def table_from_metadata(
@@ -198,9 +212,11 @@ def encryption_manager(catalog_properties: Properties, table_properties: Mapping
     """Return the manager of a table's key hierarchy: the KMS as the catalog says, key id and lengths as the table says.
 
     Raises:
+        MasterKeyRefusedError: this client does not allow the master key.
         ConfigurationError: a property cannot be used.
     """
     settings = KeySettings.of(table_properties)
+    AllowedKeys.of(catalog_properties).check((str(table_properties[names.KEY_ID.name]),), f"the table property {names.KEY_ID.name}")
     return EncryptionManager(
         shared_kms(cast("Mapping[str, str]", catalog_properties)),
         str(table_properties[names.KEY_ID.name]),
@@ -213,6 +229,7 @@ def creation_properties(catalog_properties: Properties, table_properties: Proper
     """Return a new table's properties, with format version 3 chosen where encryption.key-id is among them.
 
     Raises:
+        MasterKeyRefusedError: this client does not allow the master key.
         ConfigurationError: format-version 1 or 2 was asked for, or an encryption property cannot be used.
     """
     creation = dict(table_properties)

@@ -48,12 +48,15 @@ def manager(settings: Settings, key_file: Path | None, key_id: str | None, data_
     """
     from tablecrypt.keys.manager import EncryptionManager
     from tablecrypt.kms.factory import load_kms
-    from tablecrypt.properties import KMS_LOCAL_KEY_FILE, KMS_TYPE
+    from tablecrypt.properties import ALLOWED_KEY_IDS, KMS_LOCAL_KEY_FILE, KMS_TYPE
 
     if not key_id:
         raise ConfigurationError("name the master key: --key-id, with --key-file or a key service")
-    local = {} if key_file is None else {KMS_TYPE.name: "local", KMS_LOCAL_KEY_FILE.name: str(key_file.expanduser())}
-    return EncryptionManager(load_kms(local or settings.kms_properties()), key_id, data_key_length=data_key_length)
+    properties = dict(settings.kms_properties())
+    if key_file is not None:
+        allowed = {name: value for name, value in properties.items() if name == ALLOWED_KEY_IDS.name}
+        properties = {KMS_TYPE.name: "local", KMS_LOCAL_KEY_FILE.name: str(key_file.expanduser()), **allowed}
+    return EncryptionManager(load_kms(properties), key_id, data_key_length=data_key_length)
 
 
 def key_path(encrypted: Path) -> Path:

@@ -10,6 +10,7 @@
 
 `wrap_key` and `generate_key` always ask, and nothing of their answers is remembered: the first unwrap of a blob is asked of the service,
 which tells whether the blob is what it should be (tablecrypt/kms/new_blobs.py).
+A master key that `encryption.allowed-key-ids` does not allow is refused before anything else (tablecrypt/kms/allowed_keys.py).
 `rewrap_key` always asks too, in one call where the service can rewrap, else in two, and nothing of it is remembered.
 A refusal is never remembered: the next caller asks again. What an unwrap returns must be 16, 24 or 32 bytes; else FormatError.
 
@@ -31,6 +32,7 @@ from typing import NoReturn, Self, TypeVar
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KmsUnavailableError
+from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient, RewrappingClient, check_key_length
 from tablecrypt.kms.frames import without_locals
 from tablecrypt.kms.key_cache import CacheName, KeyCache, cache_name
@@ -61,20 +63,23 @@ class ResilientKeyManagementClient:
         cache_ttl_seconds: float = KMS_CACHE_TTL_MS.default_number / 1000,
         cache_max_keys: int = KMS_CACHE_MAX_KEYS.default_number,
         retry: RetryPolicy | None = None,
+        allowed: AllowedKeys | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._inner = inner
+        self._allowed = allowed if allowed is not None else AllowedKeys()
         self._retry = retry if retry is not None else RetryPolicy(budget_seconds=KMS_RETRY_BUDGET_MS.default_number / 1000)
         self._state = PerProcess(lambda: _State(KeyCache(cache_ttl_seconds, cache_max_keys, clock)))
 
     @classmethod
     def from_properties(cls, inner: KeyManagementClient, properties: Mapping[str, str]) -> Self:
-        """Reads `encryption.kms.cache-ttl-ms`, `encryption.kms.cache-max-keys` and `encryption.kms.retry-budget-ms`."""
+        """Reads `encryption.allowed-key-ids` and the properties `encryption.kms.`: cache-ttl-ms, cache-max-keys, retry-budget-ms."""
         return cls(
             inner,
             cache_ttl_seconds=_whole_number(properties, KMS_CACHE_TTL_MS) / 1000,
             cache_max_keys=_whole_number(properties, KMS_CACHE_MAX_KEYS),
             retry=RetryPolicy(budget_seconds=_whole_number(properties, KMS_RETRY_BUDGET_MS) / 1000),
+            allowed=AllowedKeys.of(properties),
         )
 
     @property
@@ -85,16 +90,19 @@ class ResilientKeyManagementClient:
             return state.calls.copy()
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
-        check_key_length(len(key))
         secret = Secret(key)
         del key  # an error would show the local variables of this function
+        check_key_length(len(secret))
+        self._check(wrapping_key_id)
         return self._ask("wrap_key", lambda: self._inner.wrap_key(secret.reveal(), wrapping_key_id))
 
     def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
         check_key_length(length)
+        self._check(wrapping_key_id)
         return self._ask("generate_key", lambda: self._inner.generate_key(wrapping_key_id, length))
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        self._check(wrapping_key_id)
         state = self._state.get()
         name = cache_name(wrapped_key, wrapping_key_id)
         with state.lock:
@@ -110,6 +118,7 @@ class ResilientKeyManagementClient:
         return self._unwrap_for_all(state, name, flight, wrapped_key, wrapping_key_id)
 
     def rewrap_key(self, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
+        self._check(wrapping_key_id, from_key_id)
         inner = self._inner
         if isinstance(inner, RewrappingClient):
             return self._ask("rewrap_key", lambda: inner.rewrap_key(wrapped_key, wrapping_key_id, from_key_id))
@@ -137,6 +146,9 @@ class ResilientKeyManagementClient:
             state.cache.put(name, key)
         flight.set_result(key)
         return key.reveal()
+
+    def _check(self, *key_ids: str) -> None:
+        self._allowed.check(key_ids, "what is to be wrapped or unwrapped")
 
     def _ask(self, verb: str, call: Callable[[], T]) -> T:
         def counted() -> T:

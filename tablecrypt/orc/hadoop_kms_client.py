@@ -19,7 +19,7 @@ import base64
 import json
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -27,6 +27,7 @@ import requests
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, KmsError, KmsUnavailableError
+from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.per_process import PerProcess
 from tablecrypt.kms.retry import RetryPolicy
 from tablecrypt.kms.wire_logs import key_call, silence_in_key_calls
@@ -59,6 +60,8 @@ class HadoopKmsKeys:
         ca: PEM file of the authority that the server's certificate must come from; without it the system's.
         retry: how long to go on while no host is available.
         random: returns as many unpredictable bytes as asked for.
+        allowed_key_ids: globs of the keys of that KMS which files and callers may name; None allows every key. Any other is refused with
+            MasterKeyRefusedError before the KMS is asked.
     """
 
     def __init__(
@@ -71,7 +74,9 @@ class HadoopKmsKeys:
         ca: str | None = None,
         retry: RetryPolicy | None = None,
         random: Callable[[int], bytes] = secrets.token_bytes,
+        allowed_key_ids: str | Iterable[str] | None = None,
     ) -> None:
+        self._allowed = AllowedKeys.listed(allowed_key_ids)
         self._urls = _urls(url)
         self._user = user
         self._auth = auth
@@ -86,6 +91,7 @@ class HadoopKmsKeys:
         return KeyProviderKind.HADOOP
 
     def current_version(self, name: str) -> MasterKeyVersion:
+        self._allowed.check((name,), "the writer of an ORC file")
         metadata = self._ask("GET", f"key/{_quoted(name)}/_metadata", name)
         if not metadata:
             raise KeyNotFoundError(f"the Hadoop KMS {self._shown} has no key {name!r}")
@@ -100,6 +106,7 @@ class HadoopKmsKeys:
         return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
+        self._allowed.check((master.name,), "an ORC file")
         check_local_key_length(master.length)
         if len(encrypted) != master.length:
             raise FormatError(f"an encrypted local key under {master} has {master.length} bytes, not {len(encrypted)}")

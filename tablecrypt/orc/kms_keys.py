@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, KeyNotFoundError
+from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import generate_key, unwrap_key
 from tablecrypt.orc.keys import (
@@ -42,6 +43,10 @@ class KmsKeys:
         keys: for each name the KMS key ids of its versions, from version 0 on; one id stands for a list of one.
         length: bytes of the local keys: 16 or 32.
         kind: what files say about how their local keys are encrypted, for information.
+        allowed_key_ids: globs of the KMS keys that `keys` may name; None allows every key.
+
+    Raises:
+        MasterKeyRefusedError: `keys` names one that is not allowed.
     """
 
     def __init__(
@@ -50,10 +55,14 @@ class KmsKeys:
         keys: Mapping[str, str | Sequence[str]],
         length: int = 16,
         kind: KeyProviderKind = KeyProviderKind.UNKNOWN,
+        *,
+        allowed_key_ids: str | Iterable[str] | None = None,
     ) -> None:
         check_local_key_length(length)
         self._client = client
         self._key_ids = {name: [ids] if isinstance(ids, str) else list(ids) for name, ids in keys.items()}
+        for name, ids in self._key_ids.items():
+            AllowedKeys.listed(allowed_key_ids).check(ids, f"the ORC master key {name!r}")
         self._length = length
         self._kind = kind
 
@@ -100,6 +109,10 @@ class KmsMasterKeys:
         client: any of tablecrypt.kms.
         keys: for each name its versions, from version 0 on. The last one is the newest.
         random: returns as many unpredictable bytes as asked for.
+        allowed_key_ids: globs of the KMS keys that may have wrapped `keys`; None allows every key.
+
+    Raises:
+        MasterKeyRefusedError: another one wraps one of them.
     """
 
     def __init__(
@@ -107,9 +120,13 @@ class KmsMasterKeys:
         client: KeyManagementClient,
         keys: Mapping[str, Sequence[WrappedMasterKey]],
         random: Callable[[int], bytes] = secrets.token_bytes,
+        *,
+        allowed_key_ids: str | Iterable[str] | None = None,
     ) -> None:
         self._client = client
         self._keys = {name: list(versions) for name, versions in keys.items()}
+        for name, versions in self._keys.items():
+            AllowedKeys.listed(allowed_key_ids).check((version.key_id for version in versions), f"the ORC master key {name!r}")
         self._random = random
         self._unwrapped: dict[WrappedMasterKey, Secret] = {}
         self._lock = threading.Lock()

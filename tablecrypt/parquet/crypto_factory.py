@@ -13,7 +13,7 @@ One default differs. parquet-java leaves columns that no property names in the c
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.parquet.external_key_material import ExternalKeyMaterial, files_with_external_keys
 from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
@@ -99,12 +100,19 @@ class PropertiesDrivenCryptoFactory:
         kms: holds the master keys: `tablecrypt.load_kms(properties)`.
         lifetime_s: for how long a KEK is used again.
         random: gives keys and nonces.
+        allowed_key_ids: globs of the master keys that files and configurations may name, besides what `encryption.allowed-key-ids` says to
+            `load_kms`. Any other is refused with MasterKeyRefusedError before the KMS is asked. None allows every key.
     """
 
     def __init__(
-        self, kms: KeyManagementClient, lifetime_s: float = DEFAULT_LIFETIME_S, random: Callable[[int], bytes] = secrets.token_bytes
+        self,
+        kms: KeyManagementClient,
+        lifetime_s: float = DEFAULT_LIFETIME_S,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+        *,
+        allowed_key_ids: str | Iterable[str] | None = None,
     ) -> None:
-        self._wrapper = KeyWrapper(kms, random, lifetime_s)
+        self._wrapper = KeyWrapper(kms, random, lifetime_s, allowed=AllowedKeys.listed(allowed_key_ids))
         self._random = random
 
     def encryption_keys(
@@ -119,6 +127,7 @@ class PropertiesDrivenCryptoFactory:
 
         Raises:
             ConfigurationError: the configuration cannot be used, or an argument that it needs is missing.
+            MasterKeyRefusedError: a master key is not allowed.
             KmsError, KeyNotFoundError: the KMS refused a master key.
         """
         wanted = configuration if isinstance(configuration, EncryptionConfiguration) else EncryptionConfiguration.of(configuration)

@@ -20,6 +20,7 @@ from typing import Final
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError
+from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import unwrap_key, wrap_key
 from tablecrypt.parquet.key_material import KeyMaterial
@@ -45,12 +46,14 @@ class KeyWrapper:
         random: gives keys, ids and nonces.
         lifetime_s: for how long a KEK is used again.
         clock: seconds, from any moment.
+        allowed: the master keys that may be named; all of them unless given.
     """
 
     kms: KeyManagementClient
     random: Callable[[int], bytes]
     lifetime_s: float = DEFAULT_LIFETIME_S
     clock: Callable[[], float] = time.monotonic
+    allowed: AllowedKeys = field(default_factory=AllowedKeys)
     _lock: Lock = field(default_factory=Lock, repr=False)
     _writing: dict[tuple[str, int], _Kek] = field(default_factory=dict, repr=False)
     _reading: dict[tuple[str, bytes], _Kek] = field(default_factory=dict, repr=False)
@@ -63,7 +66,11 @@ class KeyWrapper:
             master_key_id: names the master key.
             is_footer_key: whether it is a file's footer key.
             kek_length: bytes of the KEK, for double wrapping; None for single.
+
+        Raises:
+            MasterKeyRefusedError: the master key is not allowed.
         """
+        self.allowed.check((master_key_id,), "the configuration of a Parquet file's keys")
         if kek_length is None:
             return KeyMaterial(is_footer_key, master_key_id, wrap_key(self.kms, dek, master_key_id))
         kek = self._kek_for_writing(master_key_id, kek_length)
@@ -71,7 +78,12 @@ class KeyWrapper:
         return KeyMaterial(is_footer_key, master_key_id, wrapped, kek.kek_id, kek.wrapped)
 
     def unwrap(self, material: KeyMaterial) -> Secret:
-        """Return the DEK."""
+        """Return the DEK.
+
+        Raises:
+            MasterKeyRefusedError: the key material names a master key that is not allowed.
+        """
+        self.allowed.check((material.master_key_id,), "the key material of a Parquet file")
         if material.kek_id is None or material.wrapped_kek is None:
             return unwrap_key(self.kms, material.wrapped_dek, material.master_key_id)
         kek = self._kek_for_reading(material.master_key_id, material.kek_id, material.wrapped_kek)

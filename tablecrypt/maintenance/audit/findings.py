@@ -66,6 +66,12 @@ class FindingKind(Enum):
         "The key service refuses the table's key",
         "Grant the permission or enable the key; if the key is gone for good, so is the table.",
     )
+    KEY_NOT_ALLOWED = _Meaning(
+        "key-not-allowed",
+        Severity.ERROR,
+        "Table names a master key that is not allowed",
+        "Find out who made or edited its metadata. If the key is right, add it to encryption.allowed-key-ids.",
+    )
     UNOPENED = _Meaning("unopened", Severity.ERROR, "Metadata cannot be opened", "Verify the table; restore the file or rescue the key.")
     MISSING_KEY = _Meaning(
         "missing-key", Severity.ERROR, "Snapshot whose key is gone", "Rescue the key from an older metadata file, or expire the snapshot."

@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
-from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, KmsError, TablecryptError
+from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, KmsError, MasterKeyRefusedError, TablecryptError
 from tablecrypt.maintenance.arguments import checked_moment
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.audit.result import Audit, TableAudit
@@ -75,6 +75,8 @@ def _of_catalog(catalog: Catalog, identifier: Identifier, moment: dt.datetime, p
         return None
     except KmsError:
         raise
+    except MasterKeyRefusedError as error:
+        return _unseen(identifier, FindingKind.KEY_NOT_ALLOWED, error)
     except (TablecryptError, FileNotFoundError) as error:
         return _unseen(identifier, FindingKind.REFUSED_TABLE, error)
     try:
