@@ -2,7 +2,8 @@
 
     TablecryptError
     ├── AuthenticationError      the bytes or the key are wrong: do not use what was read
-    │   └── TamperedFileError    … and this file, for this reason
+    │   ├── TamperedFileError    … and this file, for this reason
+    │   └── KeyMismatchError     a key that the caller gave opens nothing of this file: it does not fit, or the file was changed
     ├── PlaintextRefusedError    plaintext was found, or would have been written, where only ciphertext may be
     ├── KeyNotFoundError         a key that the metadata names is not there
     ├── KeyIdChangedError        the table's master key id was changed or removed
@@ -34,6 +35,26 @@ class AuthenticationError(TablecryptError):
 
 class TamperedFileError(AuthenticationError):
     """A file's bytes are not what its writer left: `location` names the file, `what` the part that failed."""
+
+    def __init__(self, location: str, what: str) -> None:
+        super().__init__(location, what)
+        self.location = location
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.what}"
+
+
+class KeyMismatchError(AuthenticationError):
+    """A key that the caller gave for a file without a table has opened nothing of it: it does not fit, or the file was changed.
+
+    AES-GCM cannot tell which. Once a key has opened one part of a file, another part that does not open is a TamperedFileError; so is all
+    that does not fit in a table, where the key is no choice of the caller's. To refuse either, catch AuthenticationError.
+
+    Attributes:
+        location: the file.
+        what: the part that failed, and under which key.
+    """
 
     def __init__(self, location: str, what: str) -> None:
         super().__init__(location, what)

@@ -98,18 +98,14 @@ def _in_order(rows: pa.RecordBatchReader, columns: list[str]) -> pa.RecordBatchR
 
 
 def _print_file(path: Path, key_metadata: StandardKeyMetadata, columns: list[str] | None, limit: int | None, row_format: str) -> None:
-    from tablecrypt.cli.decrypt_file import begins_as_encrypted_parquet
-
-    if begins_as_encrypted_parquet(path):
+    if file_keys.begins_as_encrypted_parquet(path):
         from tablecrypt import parquet
 
-        rows = parquet.read_table(str(path), parquet.FileKeys.of_table_file(key_metadata), columns=columns)
+        rows = parquet.read_table(str(path), file_keys.parquet_keys(key_metadata), columns=columns)
         print_rows((rows if limit is None else rows.slice(0, limit)).to_reader(), row_format)
         return
     if columns is not None or limit is not None:
         raise ConfigurationError(f"{path} is an AGS1 file, which has bytes and not rows: leave out --columns and --limit")
-    from tablecrypt.files.ags1_reader import Ags1InputStream
-
-    with path.open("rb") as raw, Ags1InputStream(raw, key_metadata, str(path), path.stat().st_size) as stream:
+    with file_keys.opened_stream(path, key_metadata) as stream:
         shutil.copyfileobj(stream, sys.stdout.buffer, _COPIED)
     sys.stdout.buffer.flush()

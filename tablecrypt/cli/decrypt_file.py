@@ -57,20 +57,14 @@ def decrypt_to(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) 
     """Write the plaintext of an encrypted file, Parquet or AGS1.
 
     Raises:
+        KeyMismatchError: the key opens nothing of the file.
         TamperedFileError: the file is not what was encrypted. What was written before is authentic, and not whole.
+        FormatError: the file is empty, or of another format.
     """
-    if begins_as_encrypted_parquet(source):
+    if file_keys.begins_as_encrypted_parquet(source):
         from tablecrypt import parquet
 
-        parquet.decrypt(str(source), sink, parquet.FileKeys.of_table_file(key_metadata), location=str(source))
+        parquet.decrypt(str(source), sink, file_keys.parquet_keys(key_metadata), location=str(source))
         return
-    from tablecrypt.files.ags1_reader import Ags1InputStream
-
-    with source.open("rb") as raw, Ags1InputStream(raw, key_metadata, str(source), source.stat().st_size) as stream:
+    with file_keys.opened_stream(source, key_metadata) as stream:
         shutil.copyfileobj(stream, sink, _COPIED)
-
-
-def begins_as_encrypted_parquet(source: Path) -> bool:
-    """Whether a file is Parquet with an encrypted footer, by its first bytes."""
-    with source.open("rb") as file:
-        return file.read(4) == b"PARE"

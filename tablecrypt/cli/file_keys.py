@@ -6,11 +6,14 @@
     file key    the file's DEK, AAD prefix and length, sealed under the KEK: made and opened as a manifest list's key is
 
 Both entries are worth nothing without the master key. Losing the JSON file loses the file. Raises FormatError for one that is malformed.
+
+Nothing but its name ties the JSON file to the file beside it, so a key that opens nothing is a KeyMismatchError: it may be another file's.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,11 +22,13 @@ import click
 from tablecrypt.errors import ConfigurationError, FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tablecrypt.cli.settings import Settings
     from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+    from tablecrypt.files.ags1_reader import Ags1InputStream
     from tablecrypt.keys.manager import EncryptionManager
+    from tablecrypt.parquet import FileKeys
 
 VERSION: Final = 1
 SUFFIX: Final = ".key.json"
@@ -62,6 +67,41 @@ def manager(settings: Settings, key_file: Path | None, key_id: str | None, data_
 def key_path(encrypted: Path) -> Path:
     """Return where the key of an encrypted file is kept."""
     return encrypted.with_name(encrypted.name + SUFFIX)
+
+
+def parquet_keys(key_metadata: StandardKeyMetadata) -> FileKeys:
+    """Return a key that a JSON file keeps as the keys of a Parquet file, as strict as those of a table's file."""
+    from tablecrypt.parquet import FileKeys
+
+    return FileKeys(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix, file_length=key_metadata.file_length)
+
+
+@contextmanager
+def opened_stream(path: Path, key_metadata: StandardKeyMetadata) -> Iterator[Ags1InputStream]:
+    """Open an AGS1 file with a key that a JSON file keeps.
+
+    Raises:
+        FormatError: it is no AGS1 file.
+        PlaintextRefusedError: it is a plaintext one.
+        KeyMismatchError: the key opens nothing of it.
+    """
+    from tablecrypt.crypto import ags1
+    from tablecrypt.files.ags1_reader import Ags1InputStream
+    from tablecrypt.files.foreign_files import HEAD_LENGTH, looks_like
+
+    with path.open("rb") as raw:
+        head = raw.read(HEAD_LENGTH)
+        ags1.refuse_plaintext(head, str(path))
+        if not head.startswith(ags1.MAGIC):
+            raise FormatError(f"{path}: {looks_like(head)}: it is neither an AGS1 stream nor an encrypted Parquet file")
+        with Ags1InputStream(raw, key_metadata, str(path), path.stat().st_size, may_not_fit=True) as stream:
+            yield stream
+
+
+def begins_as_encrypted_parquet(source: Path) -> bool:
+    """Whether a file is Parquet with an encrypted footer, by its first bytes."""
+    with source.open("rb") as file:
+        return file.read(4) == b"PARE"
 
 
 def sealed(keys: EncryptionManager, key_metadata: StandardKeyMetadata) -> str:

@@ -9,22 +9,24 @@ from tablecrypt import parquet
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
+from tablecrypt.files.foreign_files import looks_like
 from tablecrypt.parquet.inspection import ModuleInspection
 
 _PARQUET_MAGICS: Final = (b"PARE", b"PAR1")
 
 
-def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | None) -> dict[str, Any]:
+def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | None, keys: parquet.FileKeys | None) -> dict[str, Any]:
     """Return the layers of a file, as JSON's types.
 
     Args:
         raw: the stored bytes, seekable.
         location: names the file.
-        key_metadata: its key, for what is said inside; None: only what can be seen without one.
+        key_metadata: its key, to say how long it is and what goes with it; None: only what can be seen without one.
+        keys: the same as keys of a Parquet file, to look inside.
 
     Raises:
         FormatError: it is neither an AGS1 stream nor Parquet.
-        TamperedFileError, PlaintextRefusedError: it is not what it should be.
+        TamperedFileError, KeyMismatchError, PlaintextRefusedError: it is not what it should be.
     """
     raw.seek(0, os.SEEK_END)
     length = raw.tell()
@@ -36,8 +38,8 @@ def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | Non
         return {**described, **_ags1_layers(length, location)}
     if head.startswith(_PARQUET_MAGICS):
         raw.seek(0)
-        return {**described, "format": "Parquet", **_parquet_layers(raw, location, key_metadata)}
-    raise FormatError(f"{location}: begins with {head[:4]!r}: neither an AGS1 stream nor a Parquet file")
+        return {**described, "format": "Parquet", **_parquet_layers(raw, location, keys)}
+    raise FormatError(f"{location}: {looks_like(head)}: it is neither an AGS1 stream nor a Parquet file")
 
 
 def _key(key_metadata: StandardKeyMetadata | None) -> dict[str, Any]:
@@ -66,8 +68,7 @@ def _ags1_layers(length: int, location: str) -> dict[str, Any]:
     }
 
 
-def _parquet_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | None) -> dict[str, Any]:
-    keys = None if key_metadata is None else parquet.FileKeys.of_table_file(key_metadata)
+def _parquet_layers(raw: Any, location: str, keys: parquet.FileKeys | None) -> dict[str, Any]:
     found = parquet.inspect(raw, keys, location=location)
     columns = [
         {"row_group": group.ordinal, "column": chunk.path, "key": chunk.key, "locked": chunk.locked, "modules": _modules(chunk.modules)}

@@ -16,6 +16,7 @@ from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+    from tablecrypt.parquet import FileKeys
 
 
 @click.command(
@@ -50,7 +51,8 @@ def inspect(settings: Settings, source: str, location: str | None, key_file: Pat
     path = Path(source)
     key_metadata = file_keys.opened(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
     with path.open("rb") as raw:
-        show(_file(raw, source, key_metadata), as_json)
+        keys = None if key_metadata is None else file_keys.parquet_keys(key_metadata)
+        show(_file(raw, source, key_metadata, keys), as_json)
 
 
 def _table(settings: Settings, name: str) -> dict[str, Any]:
@@ -61,6 +63,7 @@ def _table(settings: Settings, name: str) -> dict[str, Any]:
 
 def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, Any]:
     from tablecrypt.maintenance.reachable import reachable_files
+    from tablecrypt.parquet import FileKeys
     from tablecrypt.table.encrypted_table import EncryptedTable
     from tablecrypt.table.read_restrictions import refuse_restricted
     from tablecrypt.table.table_file_io import TableFileIO
@@ -73,10 +76,11 @@ def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, An
     if file is None:
         raise ConfigurationError(f"no snapshot of {name} leads to {location}")
     with table.io.raw_input(location).open() as raw:
-        return {"kind": file.kind.value, "partition": file.partition, "keks": sorted(file.keks), **_file(raw, location, file.key)}
+        keys = None if file.key is None else FileKeys.of_table_file(file.key)
+        return {"kind": file.kind.value, "partition": file.partition, "keks": sorted(file.keks), **_file(raw, location, file.key, keys)}
 
 
-def _file(raw: Any, location: str, key_metadata: StandardKeyMetadata | None) -> dict[str, Any]:
+def _file(raw: Any, location: str, key_metadata: StandardKeyMetadata | None, keys: FileKeys | None) -> dict[str, Any]:
     from tablecrypt.cli.file_layers import file_layers
 
-    return file_layers(raw, location, key_metadata)
+    return file_layers(raw, location, key_metadata, keys)

@@ -9,7 +9,8 @@ The rules, in the order in which they hold:
 5. Once a read has been refused, every later one is: nothing can be pieced together from what is left.
 
 Raises TamperedFileError for a wrong length, magic or block, PlaintextRefusedError for a plaintext file, FormatError for another block
-length; each names the file. What the store itself raises passes through, and such a read may be tried again.
+length, and KeyMismatchError in place of the first where a key that the caller chose has opened no block yet; each names the file. What the
+store itself raises passes through, and such a read may be tried again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pyiceberg.io import InputStream
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.aes_gcm import OVERHEAD, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import AuthenticationError, FormatError, TablecryptError, TamperedFileError
+from tablecrypt.errors import AuthenticationError, FormatError, KeyMismatchError, TablecryptError, TamperedFileError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -45,15 +46,19 @@ class Ags1InputStream:
         key_metadata: the DEK, the AAD prefix and, where its writer recorded it, the trusted length.
         location: names the file in errors.
         file_length: the length in bytes that the store has for the file.
+        may_not_fit: the caller chose the key, so until it opens a first block nothing shows that it is this file's.
 
     Raises: as the module says; the constructor already refuses a wrong length.
     """
 
     mode: Final = "rb"
 
-    def __init__(self, raw: InputStream, key_metadata: StandardKeyMetadata, location: str, file_length: int) -> None:
+    def __init__(
+        self, raw: InputStream, key_metadata: StandardKeyMetadata, location: str, file_length: int, may_not_fit: bool = False
+    ) -> None:
         self._raw = raw
         self._location = location
+        self._may_not_fit = may_not_fit
         self._cipher = AesGcm(key_metadata.encryption_key)
         self._aad_prefix = key_metadata.aad_prefix
         self._position = 0
@@ -158,7 +163,7 @@ class Ags1InputStream:
     def _trusted_plaintext_length(self, trusted: int | None, stored: int) -> int:
         if trusted is not None and trusted != stored:
             self._refuse_plaintext(stored)
-            raise TamperedFileError(self._location, f"has {stored} bytes in the store, but {trusted} according to its key metadata")
+            raise self._refusal(f"has {stored} bytes in the store, but {trusted} according to its key metadata")
         try:
             return ags1.plaintext_length(stored)
         except FormatError as impossible:
@@ -226,7 +231,13 @@ class Ags1InputStream:
         try:
             self._cipher.decrypt_into(sealed_block, ags1.block_aad(self._aad_prefix, block), target)
         except AuthenticationError as refused:
-            raise TamperedFileError(self._location, f"block {block}: {refused}") from None
+            raise self._refusal(f"block {block}: {refused}") from None
+        self._may_not_fit = False
+
+    def _refusal(self, what: str) -> AuthenticationError:
+        if self._may_not_fit:
+            return KeyMismatchError(self._location, f"{what}: the key does not fit, or the file was changed")
+        return TamperedFileError(self._location, what)
 
     def _fetch_blocks(self, first: int, count: int) -> memoryview:
         """The sealed bytes of `count` neighbouring blocks, in one read; the first fetch of all brings the header too."""

@@ -4,7 +4,7 @@ A column may be encrypted several times, under several keys (variants); the firs
 Rights are asked for only when a column is wanted, once for each column and file: the local key of the tail is opened, and the column's
 file statistics with it. AES-CTR itself cannot tell a wrong key, but statistics opened by one do not parse.
 
-Raises AuthenticationError when the statistics do not open. KeyNotFoundError and KmsAccessDeniedError of a provider mean "no rights";
+Raises KeyMismatchError when the statistics do not open. KeyNotFoundError and KmsAccessDeniedError of a provider mean "no rights";
 whatever else it raises passes through, so that an outage never looks like a missing right.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, KmsAccessDeniedError
+from tablecrypt.errors import FormatError, KeyMismatchError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.orc.keys import KeyProvider
 from tablecrypt.orc.messages import Encryption, Stream, StreamKind, Variant
 from tablecrypt.orc.protobuf import Message
@@ -116,8 +116,6 @@ class ColumnKeys:
             self._local_keys[variant.key, encrypted] = self._provider.decrypt_local_key(self.encryption.keys[variant.key], encrypted)
         return self._local_keys[variant.key, encrypted]
 
-    def _wrong_key(self, number: int) -> AuthenticationError:
-        return AuthenticationError(
-            f"{self._tail.location}: the statistics of {self.describe(number)} do not open: the provider's key is not the one the file was "
-            "written with, or the file was changed"
-        )
+    def _wrong_key(self, number: int) -> KeyMismatchError:
+        what = f"the statistics of {self.describe(number)} do not open: the provider's key does not fit, or the file was changed"
+        return KeyMismatchError(self._tail.location, what)

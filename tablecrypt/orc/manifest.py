@@ -14,8 +14,8 @@ A reader checks the whole manifest once, then each block when it fetches it: a p
 and nothing can be exchanged between a check and the read. Names are bound: one file does not pass for another of the same manifest.
 
 Whoever can open the manifest's key can also make manifests: give its key to those who write, and readers who are to check them.
-Raises TamperedFileError where bytes and manifest differ, KeyNotFoundError for a file or key that is not there, FormatError for a
-manifest that is none.
+Raises TamperedFileError where bytes and manifest differ, KeyMismatchError where the provider's key fits none of its MACs, KeyNotFoundError
+for a file or key that is not there, FormatError for a manifest that is none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
 from tablecrypt.orc.keys import LOCAL_KEY_LENGTHS, KeyProvider, MasterKeyVersion
 
 FORMAT: Final = "tablecrypt-orc-manifest"
@@ -143,11 +143,14 @@ class Manifest:
         entries = {name: _entry(name, file) for name, file in _mapping(document, "files").items()}
         key = _mac_key(_local_key(_mapping(document, "key"), keys))
         macs = {name: entry.mac(key, name) for name, entry in sorted(entries.items())}
-        for name, mac in macs.items():
-            if not bytes_eq(mac, _hex(document["files"][name], "mac")):
-                raise TamperedFileError(_WHERE, f"the entry of {name!r} was changed, or the key is another's")
-        if not bytes_eq(_whole_mac(key, list(macs.values())), _hex(document, "mac")):
-            raise TamperedFileError(_WHERE, "files were added or taken away, or the key is another's")
+        changed = [name for name, mac in macs.items() if not bytes_eq(mac, _hex(document["files"][name], "mac"))]
+        whole_fits = bytes_eq(_whole_mac(key, list(macs.values())), _hex(document, "mac"))
+        if len(changed) == len(macs) and not whole_fits:
+            raise KeyMismatchError(_WHERE, "no entry fits the provider's key: it is another's, or the manifest was changed")
+        if changed:
+            raise TamperedFileError(_WHERE, f"the entry of {changed[0]!r} was changed")
+        if not whole_fits:
+            raise TamperedFileError(_WHERE, "files were added or taken away")
         return cls(entries)
 
     def entry(self, name: str) -> ManifestEntry:

@@ -5,7 +5,7 @@ With `masked=True` a column whose key is given is still read in the clear, and o
 `keys=None, masked=True` reads the masks of all. Columns that are not asked for need no key and cost no call.
 
 Raises KeyNotFoundError or KmsAccessDeniedError without rights, whatever a provider raises when it fails (an outage is never taken for a
-missing right), AuthenticationError for a key that is another file's, FormatError for bytes that cannot be read, PlaintextRefusedError
+missing right), KeyMismatchError for a key that opens nothing of the file, FormatError for bytes that cannot be read, PlaintextRefusedError
 for a file without encryption, TamperedFileError for bytes that are not those of the manifest.
 
 Without a manifest nothing tells a changed byte: ORC encrypts with AES-CTR, which authenticates nothing (docs/orc.md).

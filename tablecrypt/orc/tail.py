@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
+from tablecrypt.files.foreign_files import HEAD_LENGTH, looks_like
 from tablecrypt.orc.compression import Compression, CompressionKind
 from tablecrypt.orc.messages import Encryption, StripeFooter, StripeInformation
 from tablecrypt.orc.protobuf import Message
@@ -120,15 +121,23 @@ def read_tail(source: Source) -> Tail:
 def _read_postscript(source: Source) -> tuple[Message, int]:
     """Return the postscript and the offset where it begins."""
     if source.length < len(MAGIC) + 2:
-        raise FormatError(f"{source.location}: has {source.length} bytes, too few for an ORC file")
+        raise _no_orc_file(source, f"{source.length} bytes are too few for one")
     end = source.read_at(max(0, source.length - _GUESS), min(source.length, _GUESS))
     length = end[-1]
     if length + 1 + len(MAGIC) > source.length:
-        raise FormatError(f"{source.location}: names a postscript of {length} bytes, more than the file has")
-    postscript = Message.parse(end[-1 - length : -1], f"{source.location}: the postscript")
+        raise _no_orc_file(source, f"its last byte names a postscript of {length} bytes, more than there are")
+    try:
+        postscript = Message.parse(end[-1 - length : -1], f"{source.location}: the postscript")
+    except FormatError as error:
+        raise _no_orc_file(source, "its postscript cannot be read") from error
     if postscript.optional_blob(8000) != MAGIC:
-        raise FormatError(f"{source.location}: is no ORC file: its postscript does not say {MAGIC!r}")
+        raise _no_orc_file(source, f"its postscript does not say {MAGIC!r}")
     return postscript, source.length - 1 - length
+
+
+def _no_orc_file(source: Source, why: str) -> FormatError:
+    head = source.read_at(0, min(source.length, HEAD_LENGTH))
+    return FormatError(f"{source.location}: is no ORC file: it {looks_like(head)}, and {why}")
 
 
 def _compression(postscript: Message, what: str) -> Compression:

@@ -11,8 +11,9 @@ has to be encoded as every Thrift writer encodes it: without fields that are not
 
 A signed footer is checked before anything but its encryption_algorithm is parsed.
 
-Raises TamperedFileError for an end that no writer makes or that does not authenticate, FormatError for authentic bytes that are no footer,
-ConfigurationError for an AAD prefix that the caller has to supply.
+Raises TamperedFileError for an end that no writer makes or that does not authenticate, KeyMismatchError where the caller's key opens
+nothing, FormatError for authentic bytes that are no footer and for a file that is not Parquet at either end, ConfigurationError for an
+AAD prefix that the caller has to supply.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", sections 4.4.1, 5.2, 5.4 and 5.5.
 """
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.files.foreign_files import HEAD_LENGTH, looks_like
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.keys import AES_GCM_CTR_V1, AES_GCM_V1, FileKeys
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, SIGNATURE_LENGTH, ModuleCipher, sealed_length
@@ -44,6 +46,7 @@ from tablecrypt.parquet.thrift import Struct
 PLAIN_MAGIC: Final = b"PAR1"
 ENCRYPTED_MAGIC: Final = b"PARE"
 MAGIC_LENGTH: Final = 4
+_MAGICS: Final = (PLAIN_MAGIC, ENCRYPTED_MAGIC)
 TAIL_LENGTH: Final = 8
 AAD_FILE_UNIQUE_LENGTH: Final = 8
 END_GUESS: Final = 64 * 1024
@@ -164,18 +167,23 @@ class StoredFooter:
             return thrift_reader.decode(self.stored, FILE_META_DATA_SHAPE)
 
 
-def read_footer(source: Source) -> StoredFooter:
-    """Find the footer and what opening it takes. Reads the first four bytes too: both magics must say the same."""
+def read_footer(source: Source, *, of_a_table: bool = False) -> StoredFooter:
+    """Find the footer and what opening it takes. Reads the first bytes too: both magics must say the same.
+
+    Args:
+        source: the file.
+        of_a_table: an authenticated layer above says that it is a Parquet file, so if it is none it was exchanged: TamperedFileError.
+    """
     location = source.location
     if source.length < MAGIC_LENGTH + TAIL_LENGTH:
-        raise TamperedFileError(location, f"has {source.length} bytes, too few for a Parquet file")
+        raise _no_parquet_file(source, f"has {source.length} bytes, too few for a Parquet file", of_a_table)
     end = source.length - TAIL_LENGTH
     guess_start = max(0, source.length - END_GUESS)
     last = source.read_at(guess_start, source.length - guess_start)
     length, tail = _TAIL.unpack(last[-TAIL_LENGTH:])
     head = bytes(last[:MAGIC_LENGTH] if guess_start == 0 else source.read_at(0, MAGIC_LENGTH))
-    if tail not in (PLAIN_MAGIC, ENCRYPTED_MAGIC):
-        raise TamperedFileError(location, f"ends with {tail!r}, as no Parquet file does")
+    if tail not in _MAGICS:
+        raise _no_parquet_file(source, f"ends with {tail!r}, as no Parquet file does", of_a_table)
     if head != tail:
         raise TamperedFileError(location, f"begins with {head!r} and ends with {tail!r}: the same magic must be at both ends")
     if length > end - MAGIC_LENGTH:
@@ -233,6 +241,14 @@ def unauthenticated(location: str, what: str) -> Iterator[None]:
         yield
     except FormatError as error:
         raise TamperedFileError(location, f"{what} is malformed: {error}") from None
+
+
+def _no_parquet_file(source: Source, what: str, of_a_table: bool) -> FormatError | TamperedFileError:
+    """One that begins as a Parquet file was one, and lost its end; of another kind nobody but a table says that it was."""
+    head = bytes(source.read_at(0, min(source.length, HEAD_LENGTH)))
+    if of_a_table or head[:MAGIC_LENGTH] in _MAGICS:
+        return TamperedFileError(source.location, what)
+    return FormatError(f"{source.location}: {looks_like(head)}: it is no Parquet file")
 
 
 def _tail(length: int, magic: bytes) -> bytes:

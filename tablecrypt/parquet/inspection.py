@@ -8,7 +8,7 @@ in the clear before it, so pages are listed without opening them. That they auth
 
 Without keys, of an encrypted footer only its place is known; a plaintext footer is shown unauthenticated, as it is to anyone.
 
-Raises TamperedFileError or FormatError for a file whose modules cannot be told apart.
+Raises TamperedFileError or FormatError for a file whose modules cannot be told apart, KeyMismatchError where a key opens nothing of it.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def inspect(source: Any, keys: FileKeys | None = None, *, location: str | None =
     Raises: as the module says; with keys, TamperedFileError when the footer or a column's metadata does not authenticate.
     """
     with open_source(source, location) as opened:
-        footer = read_footer(opened)
+        footer = read_footer(opened, of_a_table=keys is not None and keys.of_a_table)
         ciphers = None if keys is None or footer.algorithm is None else FileCiphers(footer, keys.for_inspection())
         visible = ciphers is not None or not footer.is_encrypted
         layout = FileLayout(opened, footer, ciphers) if visible else None

@@ -10,7 +10,8 @@ for, so that a reader of other columns needs no key for it.
 
 All offsets are bytes from the start of the file; those outside of it are refused before anything is read.
 
-Raises TamperedFileError, FormatError, KeyNotFoundError, and PlaintextRefusedError for a column in the clear where `strict` keys forbid it.
+Raises TamperedFileError, KeyMismatchError, FormatError, KeyNotFoundError, and PlaintextRefusedError for a column in the clear where
+`strict` keys forbid it.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 and 5.3.
 """
@@ -74,20 +75,22 @@ class FileCiphers:
     @cached_property
     def footer(self) -> ModuleCipher:
         """The cipher of the footer and of columns without a key of their own."""
-        return ModuleCipher(self.footer_key, FOOTER_KEY_NAME, self._aad_base, self._algorithm.ctr, self._footer.location)
+        return self._cipher(self.footer_key, FOOTER_KEY_NAME)
 
     def column(self, path: tuple[str, ...], key_metadata: bytes | None) -> ModuleCipher:
         """The cipher of a column with a key of its own. KeyNotFoundError when the key is not there."""
         cipher = self._of_columns.get((path, key_metadata))
         if cipher is None:
             key = self._keys.find_column_key(path, key_metadata, self._footer.location)
-            name = f"the key of column {'.'.join(path)}"
-            cipher = ModuleCipher(key, name, self._aad_base, self._algorithm.ctr, self._footer.location)
-            self._of_columns[path, key_metadata] = cipher
+            cipher = self._of_columns[path, key_metadata] = self._cipher(key, f"the key of column {'.'.join(path)}")
         return cipher
 
     def may_be_plain(self, path: tuple[str, ...]) -> bool:
         return self._keys.may_be_plain(path)
+
+    def _cipher(self, key: Secret, name: str) -> ModuleCipher:
+        location, ctr = self._footer.location, self._algorithm.ctr
+        return ModuleCipher(key, name, self._aad_base, ctr, location, may_not_fit=not self._keys.of_a_table)
 
 
 class Chunk:

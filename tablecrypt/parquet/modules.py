@@ -12,7 +12,8 @@ which is sealed with AES-GCM, holds only its size. The counter of CTR begins at 
 
 Ordinals are 0 to 32767: the format's i16. Every module gets a new random nonce; one key seals at most 2^32 modules of a file.
 
-Raises TamperedFileError, naming the module, for what does not authenticate, and ConfigurationError for what the format has no room for.
+Raises TamperedFileError, naming the module, for what does not authenticate, KeyMismatchError where a key that the caller chose has opened
+nothing of the file yet, and ConfigurationError for what the format has no room for.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", sections 4.1.3, 4.1.4, 4.4 and 5.1.
 """
@@ -34,7 +35,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, OVERHEAD, TAG_LENGTH
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyMismatchError, TamperedFileError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -139,10 +140,18 @@ class ModuleCipher:
         ctr: AES_GCM_CTR_V1, so page bodies are not authenticated.
         location: names the file in errors.
         random: gives nonces.
+        may_not_fit: the caller chose the key, so until it opens a first module nothing shows that it is this file's.
     """
 
     def __init__(
-        self, key: Secret, key_name: str, aad_base: bytes, ctr: bool, location: str, random: Callable[[int], bytes] | None = None
+        self,
+        key: Secret,
+        key_name: str,
+        aad_base: bytes,
+        ctr: bool,
+        location: str,
+        random: Callable[[int], bytes] | None = None,
+        may_not_fit: bool = False,
     ) -> None:
         self._key = key
         self.key_name = key_name
@@ -153,12 +162,13 @@ class ModuleCipher:
         self._gcm = AESGCM(key.reveal())
         self._aes = AES(key.reveal())
         self._sealed = 0
+        self.may_not_fit = may_not_fit
 
     def __repr__(self) -> str:
         return f"ModuleCipher({self.key_name!r}, {self._key!r})"
 
     def open(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
-        """Return the plaintext of a whole sealed module. TamperedFileError, with `what` it is, when it does not authenticate."""
+        """Return the plaintext of a whole sealed module. An error as the module says, with `what` it is, when it does not authenticate."""
         plaintext = bytearray(framed.nbytes - GCM_OVERHEAD)
         self.open_into(suffix, framed, what, memoryview(plaintext))
         return plaintext
@@ -170,7 +180,8 @@ class ModuleCipher:
         try:
             self._gcm.decrypt_into(nonce, framed[LENGTH_BYTES + NONCE_LENGTH :], self._aad_base + suffix, plaintext)
         except InvalidTag:
-            raise TamperedFileError(self._location, self._refusal(what)) from None
+            raise self._refusal(what) from None
+        self.may_not_fit = False
         return plaintext
 
     def open_page(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
@@ -196,7 +207,7 @@ class ModuleCipher:
             return False
         try:
             self.open(suffix, framed, "")
-        except TamperedFileError:
+        except AuthenticationError:
             return False
         return True
 
@@ -225,7 +236,7 @@ class ModuleCipher:
         return nonce + self._gcm.encrypt(nonce, footer, self._aad_base + FOOTER_SUFFIX)[-TAG_LENGTH:]
 
     def check_signature(self, footer: bytes, signature: bytes) -> None:
-        """TamperedFileError unless `sign` made this signature for this footer."""
+        """An error as the module says, unless `sign` made this signature for this footer."""
         nonce, tag = signature[:NONCE_LENGTH], signature[NONCE_LENGTH:]
         aad = self._aad_base + FOOTER_SUFFIX
         # The ciphertext is not stored: encrypting the footer again gives it, and opening it checks the tag in constant time.
@@ -233,10 +244,14 @@ class ModuleCipher:
         try:
             self._gcm.decrypt(nonce, ciphertext + tag, aad)
         except InvalidTag:
-            raise TamperedFileError(self._location, self._refusal("the signature of the plaintext footer")) from None
+            raise self._refusal("the signature of the plaintext footer") from None
+        self.may_not_fit = False
 
-    def _refusal(self, what: str) -> str:
-        return f"{what} does not authenticate under {self.key_name}: changed or moved bytes, or the key or AAD prefix of another file"
+    def _refusal(self, what: str) -> AuthenticationError:
+        refused = f"{what} does not authenticate under {self.key_name}"
+        if self.may_not_fit:
+            return KeyMismatchError(self._location, f"{refused}: the key or the AAD prefix does not fit, or the file was changed")
+        return TamperedFileError(self._location, f"{refused}: changed or moved bytes, or the key or AAD prefix of another file")
 
     def _framed(self, length: int, spare: int = 0) -> tuple[bytearray, bytes]:
         if length > MAX_MODULE_LENGTH:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tablecrypt.errors import TamperedFileError
+from tablecrypt.errors import KeyMismatchError, TamperedFileError
 from tablecrypt.parquet.layout import Chunk
 from tablecrypt.parquet.modules import GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, sealed_length
 from tablecrypt.parquet.pages import Window
@@ -27,7 +27,7 @@ _DICTIONARY: Final = (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_P
 _DATA: Final = (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE)
 
 
-def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[tuple[ModuleType, TamperedFileError | None]]:
+def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[tuple[ModuleType, TamperedFileError | KeyMismatchError | None]]:
     """Yield the type of each module of a chunk's pages, and what is wrong with it if it does not authenticate.
 
     Args:
@@ -48,7 +48,7 @@ def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[tuple[Mod
                 scratch = memoryview(bytearray(length - GCM_OVERHEAD))
             try:
                 cipher.open_into(place.suffix(module_type, number), framed, what, scratch)
-            except TamperedFileError as error:
+            except (TamperedFileError, KeyMismatchError) as error:
                 yield module_type, error
             else:
                 yield module_type, None

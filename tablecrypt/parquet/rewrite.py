@@ -4,7 +4,9 @@
     decrypt     encrypted → plaintext; of a file that `encrypt` made from one of pyarrow's, the same bytes as before
     reencrypt   encrypted → encrypted under other keys, another algorithm or AAD prefix
 
-Raises TamperedFileError, PlaintextRefusedError, FormatError, KeyNotFoundError, and ConfigurationError for what encryption has no room for.
+Raises TamperedFileError, KeyMismatchError where a key opens nothing of the file, PlaintextRefusedError, FormatError, KeyNotFoundError, and
+ConfigurationError for what encryption has no room for.
+
 A sink that is a path is written only when all went well; in a file object an error leaves a part that no reader takes for a Parquet file.
 """
 
@@ -69,6 +71,8 @@ def reencrypt(
 
     Raises:
         TamperedFileError: a module does not authenticate, or the file is not what its footer says.
+        KeyMismatchError: one of the old keys opens no module: it does not fit, or the file was changed.
+        FormatError: the source is empty, or no Parquet file.
         PlaintextRefusedError: the source is plaintext.
         KeyNotFoundError: a key of the source is missing.
         ConfigurationError: there are no new keys, or they name columns that the file does not have.
@@ -89,10 +93,18 @@ def plain_layout(source: Source) -> FileLayout:
 def encrypted_layout(source: Source, keys: FileKeys) -> FileLayout:
     """Open an encrypted file, its footer authenticated. PlaintextRefusedError for a plaintext one."""
     keys = required_keys(keys)
+    if keys.of_a_table:
+        _check_length(source, keys)
+    footer = read_footer(source, of_a_table=keys.of_a_table)
+    layout = FileLayout(source, footer, FileCiphers(footer, keys))
+    # Keys of the caller's are shown to be this file's first: otherwise their length says nothing about it.
+    _check_length(source, keys)
+    return layout
+
+
+def _check_length(source: Source, keys: FileKeys) -> None:
     if keys.file_length is not None and source.length != keys.file_length:
         raise TamperedFileError(source.location, f"has {source.length} bytes, but its key metadata says {keys.file_length}")
-    footer = read_footer(source)
-    return FileLayout(source, footer, FileCiphers(footer, keys))
 
 
 def rewrite(layout: FileLayout, sink: Sink, keys: FileKeys | None, random: Random) -> int:

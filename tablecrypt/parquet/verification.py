@@ -1,11 +1,13 @@
 """Checking a whole encrypted file: every module authenticates at its place, and every byte of the file belongs to something.
 
-A fault does not end the check, so that one look tells all of the damage; then it is one TamperedFileError that names what failed. What
-cannot be authenticated by design is not hidden in a success: columns in the clear and bodies of pages in AES_GCM_CTR_V1 are in the result.
+A fault does not end the check, so that one look tells all of the damage; then it is one TamperedFileError that names what failed. Where all
+that failed is under keys that open nothing of the file, it is a KeyMismatchError: they do not fit, or the file was changed. What cannot be
+authenticated by design is not hidden in a success: columns in the clear and bodies of pages in AES_GCM_CTR_V1 are in the result.
 
 Not checked are values: a page that authenticates is what its writer sealed, whatever it decodes to.
 
-Raises TamperedFileError, PlaintextRefusedError for a plaintext file, KeyNotFoundError when a key of any column is missing.
+Raises TamperedFileError, KeyMismatchError, PlaintextRefusedError for a plaintext file, KeyNotFoundError when a key of any column is
+missing.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.errors import FormatError, KeyMismatchError, TamperedFileError
 from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index
 from tablecrypt.parquet.footer import MAGIC_LENGTH
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span
-from tablecrypt.parquet.modules import ModuleType
+from tablecrypt.parquet.modules import ModuleCipher, ModuleType
 from tablecrypt.parquet.page_check import authenticate_pages
 from tablecrypt.parquet.pages import read_pages
 from tablecrypt.parquet.rewrite import encrypted_layout
@@ -64,7 +66,7 @@ def verify(source: Any, keys: FileKeys, *, location: str | None = None) -> Verif
         keys: of the footer and every column; FileKeys.of_table_file(key_metadata) for a data file of an Iceberg table.
         location: names the file in errors.
 
-    Raises: as the module says. The message of TamperedFileError names each module that failed, and bytes that belong to nothing or twice.
+    Raises: as the module says. The message names each module that failed, and bytes that belong to nothing or twice.
     """
     with open_source(source, location) as opened:
         layout = encrypted_layout(opened, keys)
@@ -72,6 +74,19 @@ def verify(source: Any, keys: FileKeys, *, location: str | None = None) -> Verif
         for chunk in layout.chunks():
             checks.check_chunk(chunk)
         return checks.result()
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """What failed, and where that may be for a key that does not fit, the key's cipher."""
+
+    what: str
+    cipher: ModuleCipher | None = None
+
+    @property
+    def is_of_the_key(self) -> bool:
+        """Whether the key has opened nothing, up to now."""
+        return self.cipher is not None and self.cipher.may_not_fit
 
 
 class _Checks:
@@ -82,7 +97,7 @@ class _Checks:
         self._modules: Counter[str] = Counter({ModuleType.FOOTER.label: 1})
         self._unauthenticated_pages = 0
         self._in_the_clear: dict[str, None] = {}
-        self._faults: list[str] = []
+        self._faults: list[_Fault] = []
         self._spans = [
             OwnedSpan(0, MAGIC_LENGTH, "the first magic"),
             OwnedSpan(layout.footer.start, layout.source.length, "the footer"),
@@ -97,12 +112,9 @@ class _Checks:
             self._passes(check, chunk)
 
     def result(self) -> Verification:
-        """What was found. TamperedFileError if that is any fault."""
+        """What was found. An error as the module says if that is any fault."""
         layout = self._layout
-        every = self._faults + list(faults(self._spans, layout.source.length))
-        if every:
-            more = f"; and {len(every) - _SHOWN_FAULTS} more" if len(every) > _SHOWN_FAULTS else ""
-            raise TamperedFileError(layout.location, "; ".join(every[:_SHOWN_FAULTS]) + more)
+        self._refuse_faults()
         algorithm = layout.footer.algorithm
         assert algorithm is not None, "the layout is that of an encrypted file"
         return Verification(
@@ -114,14 +126,27 @@ class _Checks:
             tuple(self._in_the_clear),
         )
 
+    def _refuse_faults(self) -> None:
+        layout = self._layout
+        every = [fault.what for fault in self._faults]
+        mismatches = sum(fault.is_of_the_key for fault in self._faults)
+        if not mismatches:
+            # What a key does not open, nothing can be found in: its bytes would seem to belong to nothing.
+            every += faults(self._spans, layout.source.length)
+        if not every:
+            return
+        more = f"; and {len(every) - _SHOWN_FAULTS} more" if len(every) > _SHOWN_FAULTS else ""
+        what = "; ".join(every[:_SHOWN_FAULTS]) + more
+        raise KeyMismatchError(layout.location, what) if mismatches == len(every) else TamperedFileError(layout.location, what)
+
     def _passes(self, check: Callable[[Chunk], None], chunk: Chunk) -> bool:
         try:
             check(chunk)
-        except TamperedFileError as error:
-            self._faults.append(error.what)
+        except (TamperedFileError, KeyMismatchError) as error:
+            self._fail(chunk, error)
             return False
         except FormatError as error:
-            self._faults.append(str(error).removeprefix(f"{self._layout.location}: "))
+            self._faults.append(_Fault(str(error).removeprefix(f"{self._layout.location}: ")))
             return False
         return True
 
@@ -136,7 +161,7 @@ class _Checks:
                 if error is None:
                     self._count(chunk, module_type)
                 else:
-                    self._faults.append(error.what)
+                    self._fail(chunk, error)
             return
         for page in read_pages(chunk):
             self._count(chunk, page.header_type)
@@ -163,6 +188,9 @@ class _Checks:
         for module_type, span in ((ModuleType.BLOOM_FILTER_HEADER, found.header_span), (ModuleType.BLOOM_FILTER_BITSET, found.bitset_span)):
             self._own(span, chunk.place.describe(module_type))
             self._count(chunk, module_type)
+
+    def _fail(self, chunk: Chunk, error: TamperedFileError | KeyMismatchError) -> None:
+        self._faults.append(_Fault(error.what, chunk.cipher if isinstance(error, KeyMismatchError) else None))
 
     def _own(self, span: Span, owner: str) -> None:
         self._spans.append(OwnedSpan(span.start, span.end, owner))

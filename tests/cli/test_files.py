@@ -145,7 +145,29 @@ def test_the_key_of_another_file_does_not_open(stream: Path, parquet: Path, keys
     first, second = encrypted(stream, keys), encrypted(parquet, keys, "--format", "ags1")
     second.with_name(f"{second.name}.key.json").replace(first.with_name(f"{first.name}.key.json"))
 
-    refused(run("decrypt-file", str(first), str(tmp_path / "back"), *keys))
+    for verb in (("decrypt-file", str(first), str(tmp_path / "back")), ("cat", str(first))):
+        assert "the key does not fit, or the file was changed" in refused(run(*verb, *keys))
+
+
+def test_the_key_of_another_parquet_file_does_not_open(stream: Path, parquet: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    first, second = encrypted(parquet, keys), encrypted(stream, keys)
+    second.with_name(f"{second.name}.key.json").replace(first.with_name(f"{first.name}.key.json"))
+
+    for verb in (("decrypt-file", str(first), str(tmp_path / "back")), ("cat", str(first)), ("inspect", str(first))):
+        assert "does not fit, or the file was changed" in refused(run(*verb, *keys))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"", "is empty"), (b"ORC" + bytes(50), "begins as an ORC file does"), (b"id,name\n", "begins with b'id,name")],
+    ids=["empty", "ORC", "text"],
+)
+def test_a_file_of_another_kind_is_said_to_be_so(stream: Path, keys: tuple[str, ...], tmp_path: Path, content: bytes, says: str) -> None:
+    target = encrypted(stream, keys)
+    target.write_bytes(content)
+
+    for verb in (("decrypt-file", str(target), str(tmp_path / "back")), ("cat", str(target)), ("inspect", str(target))):
+        assert says in refused(run(*verb, *keys))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"tablecrypt": "file-key", "version": 1}', '{"tablecrypt": "file-key", "version": 2}'])

@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tablecrypt import orc
-from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TablecryptError, TamperedFileError
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    FormatError,
+    KeyMismatchError,
+    KeyNotFoundError,
+    TablecryptError,
+    TamperedFileError,
+)
 from tablecrypt.orc.manifest import BLOCK_LENGTH, FileDigest, Manifest
 from tablecrypt.orc.sealed_source import CACHED_BLOCKS, SealedSource
 from tablecrypt.orc.source import FileSource
@@ -103,8 +111,18 @@ def test_a_changed_or_foreign_manifest_is_refused() -> None:
         {"key": {**document["key"], "encrypted": "AAAAAAAAAAAAAAAAAAAAAA=="}},
     ]
     for change in changes:
-        with pytest.raises(TamperedFileError, match="the manifest"):
+        with pytest.raises(AuthenticationError, match="the manifest"):
             Manifest.open(json.dumps({**document, **change}).encode(), local_keys())
+
+
+def test_a_key_that_fits_no_entry_is_told_from_a_changed_entry() -> None:
+    sealed = orc.seal({"a": DATA, "b": DATA}, local_keys(), "other")
+    document = json.loads(sealed)
+    document["files"]["a"]["mac"] = "00" * 32
+    with pytest.raises(TamperedFileError, match="the entry of 'a' was changed"):
+        Manifest.open(json.dumps(document).encode(), local_keys())
+    with pytest.raises(KeyMismatchError, match="no entry fits the provider's key"):
+        Manifest.open(sealed, orc.LocalKeys({"pii": [bytes(16)], "other": [bytes(16)]}))
 
 
 def test_a_file_cannot_be_taken_out_of_a_manifest() -> None:

@@ -12,9 +12,9 @@ import pytest
 from tablecrypt import orc
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import (
-    AuthenticationError,
     ConfigurationError,
     FormatError,
+    KeyMismatchError,
     KeyNotFoundError,
     KmsAccessDeniedError,
     KmsUnavailableError,
@@ -116,7 +116,7 @@ def test_an_outage_is_never_taken_for_a_missing_right() -> None:
 
 def test_a_wrong_key_is_told_from_a_missing_one() -> None:
     data = encrypted(sample_rows(), {"pii": ["text"]}, orc.LocalKeys({"pii": [bytes(16)]}))
-    with pytest.raises(AuthenticationError, match="text"):
+    with pytest.raises(KeyMismatchError, match=r"'text'.*the provider's key does not fit, or the file was changed"):
         orc.read_table(data, orc.LocalKeys({"pii": [b"\1" * 16]}), masked=True)
 
 

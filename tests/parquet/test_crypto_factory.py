@@ -23,6 +23,9 @@ from tests.support.plaintext import CANARY
 ROWS = pa.table({"id": [1, 2, 3], "name": [CANARY, None, CANARY], "ratio": [0.5, 1.5, 2.5]})
 BY_COLUMN = {"parquet.encryption.footer.key": "kf", "parquet.encryption.column.keys": "kc1: id ; kc2: name"}
 
+WRAPPED_AND_OPENED = 2
+"""Calls for a new key: what the KMS has wrapped is opened once before it is used."""
+
 
 def written(keys: FileKeys) -> bytes:
     sink = io.BytesIO()
@@ -48,17 +51,17 @@ def test_with_double_wrapping_many_files_cost_one_call_for_each_master_key() -> 
     kms = InMemoryKms()
     factory = PropertiesDrivenCryptoFactory(kms)
     files = [written(factory.encryption_keys(BY_COLUMN)) for _ in range(5)]
-    assert kms.calls == 3
+    assert kms.calls == 3 * WRAPPED_AND_OPENED
     reader = PropertiesDrivenCryptoFactory(kms)
     for data in files:
         read_table(data, reader.decryption_keys())
-    assert kms.calls == 6
+    assert kms.calls == 3 * WRAPPED_AND_OPENED + 3
 
 
 def test_with_single_wrapping_every_key_costs_a_call() -> None:
     kms = InMemoryKms()
     PropertiesDrivenCryptoFactory(kms).encryption_keys({**BY_COLUMN, "parquet.encryption.double.wrapping": "false"})
-    assert kms.calls == 3
+    assert kms.calls == 3 * WRAPPED_AND_OPENED
 
 
 def test_a_kek_is_not_used_beyond_its_lifetime() -> None:
@@ -66,7 +69,7 @@ def test_a_kek_is_not_used_beyond_its_lifetime() -> None:
     factory = PropertiesDrivenCryptoFactory(kms, lifetime_s=0)
     for _ in range(2):
         factory.encryption_keys({"parquet.encryption.uniform.key": "kf"})
-    assert kms.calls == 2
+    assert kms.calls == 2 * WRAPPED_AND_OPENED
 
 
 def test_columns_that_no_property_names_stay_plain_only_when_asked_for() -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tablecrypt.errors import TamperedFileError
+from tablecrypt.errors import KeyMismatchError
 from tablecrypt.parquet import FileInspection, FileKeys, inspect
 from tests.support.modular_files import (
     AAD_PREFIX,
@@ -131,5 +131,5 @@ def test_a_plaintext_file_is_listed_too() -> None:
 
 
 def test_a_wrong_key_is_refused() -> None:
-    with pytest.raises(TamperedFileError, match="footer"):
+    with pytest.raises(KeyMismatchError, match="footer"):
         inspect(encrypted(PLAINTEXT, Mode().keys), FileKeys(bytes(16), aad_prefix=AAD_PREFIX))

@@ -13,7 +13,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import (
+    ConfigurationError,
+    FormatError,
+    KeyMismatchError,
+    KeyNotFoundError,
+    PlaintextRefusedError,
+    TamperedFileError,
+)
 from tablecrypt.parquet import FileKeys, dataset, decrypt, footer, inspect, read_schema, read_table, thrift
 from tablecrypt.parquet.layout import FileLayout
 from tablecrypt.parquet.modules import ModuleCipher
@@ -317,7 +324,7 @@ def test_a_path_is_read_and_named_in_errors(mode: Mode, tmp_path: Path) -> None:
     with path.open("rb") as file:
         assert read_table(file, mode.keys) == TABLE
         assert not file.closed
-    with pytest.raises(TamperedFileError, match=r"part-0\.parquet: the "):
+    with pytest.raises(KeyMismatchError, match=r"part-0\.parquet: the "):
         read_table(path, FileKeys(bytes(16), mode.column_keys, mode.aad_prefix, algorithm=mode.algorithm))
 
 

@@ -16,7 +16,14 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import (
+    ConfigurationError,
+    FormatError,
+    KeyMismatchError,
+    KeyNotFoundError,
+    PlaintextRefusedError,
+    TamperedFileError,
+)
 from tablecrypt.parquet import FileKeys, decrypt, encrypt, inspect, read_table, reencrypt, verify
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support import uniform_files
@@ -83,7 +90,7 @@ def test_a_refused_file_leaves_what_was_there(tmp_path: Path) -> None:
     damaged[3000] ^= 1
     path = tmp_path / "out.parquet"
     path.write_bytes(b"what was there")
-    with pytest.raises(TamperedFileError):
+    with pytest.raises(KeyMismatchError):
         decrypt(bytes(damaged), path, KEYS)
     assert path.read_bytes() == b"what was there"
     assert list(tmp_path.iterdir()) == [path]
@@ -99,7 +106,7 @@ def test_what_is_not_the_verbs_input_is_refused_with_what_to_do() -> None:
         reencrypt(PLAINTEXT, io.BytesIO(), KEYS, KEYS)
     with pytest.raises(KeyNotFoundError, match="column id"):
         reencrypt(data, io.BytesIO(), FileKeys(FOOTER_KEY, aad_prefix=KEYS.aad_prefix), KEYS)
-    with pytest.raises(TamperedFileError, match="as no Parquet file does"):
+    with pytest.raises(FormatError, match="begins as an AGS1 file does: it is no Parquet file"):
         encrypt(b"AGS1" + bytes(1000), io.BytesIO(), KEYS)
     with pytest.raises(ConfigurationError, match="no path, no buffer and no binary file"):
         encrypt(17, io.BytesIO(), KEYS)
