@@ -12,7 +12,7 @@
 
 What is not listed is denied. A user without proof can be named by the client alone, and so only where the server was told to believe
 names. The file holds hashes of tokens, which are long and random, and no secret. It is read at each request, so a line taken out counts at
-once, and parsed only when its bytes have changed: a flood of requests costs no parsing.
+once, and parsed only when its bytes have changed: a flood of requests costs no parsing, not of a file that is no list either.
 
 Raises: ConfigurationError when the file cannot be read or understood, or gives one proof to two users.
 """
@@ -115,16 +115,22 @@ class AllowListFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         # One reference to both, so that a thread never meets the bytes of one list with the users of another.
-        self._parsed: tuple[bytes, AllowList] | None = None
+        self._parsed: tuple[bytes, AllowList | str] | None = None
 
     def read(self) -> AllowList:
         """Return the list. Its bytes are read each time, and parsed where they are not those of the last time."""
         content, known = _content(self._path), self._parsed
-        if known is not None and known[0] == content:
-            return known[1]
-        parsed = _parse(self._path, content)
-        self._parsed = content, parsed
-        return parsed
+        if known is None or known[0] != content:
+            known = self._parsed = content, self._list_or_problem(content)
+        if isinstance(known[1], str):
+            raise ConfigurationError(known[1])
+        return known[1]
+
+    def _list_or_problem(self, content: bytes) -> AllowList | str:
+        try:
+            return _parse(self._path, content)
+        except ConfigurationError as error:
+            return str(error)
 
 
 def read_allow_list(path: Path) -> AllowList:

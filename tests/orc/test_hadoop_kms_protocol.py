@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablecrypt.errors import KmsUnavailableError
+from tablecrypt.errors import ConfigurationError, KmsUnavailableError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.orc.hadoop_kms_access import AllowList, AllowListFile, new_token, read_allow_list, token_hash
+from tablecrypt.orc.hadoop_kms_access import AllowList, AllowListFile, Proofs, new_token, read_allow_list, token_hash
 from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile, create_key, roll_key
 from tablecrypt.orc.hadoop_kms_limits import RateLimit
 from tablecrypt.orc.hadoop_kms_protocol import Answer, HadoopKms
@@ -286,6 +286,13 @@ def test_an_allow_list_is_parsed_when_its_bytes_change_and_not_for_each_request(
     path.write_text(ALLOW.replace("etl", "elt"))
     assert listed.read() is not first[0]
     assert parsed == 2
+    path.write_text("users = no list")
+    for _ in range(50):
+        with pytest.raises(ConfigurationError, match="is not TOML"):
+            listed.read()
+    assert parsed == 3
+    path.write_text(ALLOW)
+    assert listed.read().user(Proofs(token=TOKENS["etl"])) == "etl"
 
 
 def test_no_answer_or_request_shows_a_key_or_token(bench: Bench) -> None:
