@@ -45,6 +45,7 @@ def use_a_table(orders: pa.Table, kms_endpoint: str) -> tuple[Catalog, Table, pa
             "type": "tablecrypt",
             "uri": f"sqlite:///{DEMO}/catalog.db",
             "warehouse": f"file://{DEMO}/warehouse",
+            "encryption.required": "true",
             "encryption.kms-type": "aws",
             "kms.endpoint": kms_endpoint,  # without it: AWS's own
         },

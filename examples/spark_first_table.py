@@ -44,6 +44,7 @@ def use_a_table(spark: SparkSession, orders: DataFrame, kms_endpoint: str) -> Da
         "type": "tablecrypt",
         "uri": f"sqlite:///{DEMO}/catalog.db",
         "warehouse": f"file://{DEMO}/warehouse",
+        "encryption.required": "true",
         "encryption.kms-type": "aws",
         "kms.endpoint": kms_endpoint,  # without it: AWS's own
         "client.region": REGION,

@@ -203,6 +203,7 @@ def main() -> None:
             "type": "tablecrypt",
             "uri": f"sqlite:///{DEMO}/catalog.db",
             "warehouse": f"file://{DEMO}/warehouse",
+            "encryption.required": "true",
             "encryption.kms-type": "aws",
             "kms.endpoint": kms_endpoint,  # without it: AWS's own
             "client.region": REGION,

@@ -7,6 +7,7 @@ Every decision of these kinds is made by the functions at the end of this module
     does an executor get it?                    `for_executors`
     is it a secret that must not be shown?      `is_sensitive`
     does it tell two KMS clients apart?         `for_executors` too: executors get what KMS clients read
+    is there a property of that name at all?    `check_own_names`
 
 Names that Iceberg Java has keep Java's spelling. Properties of PyIceberg stand here as far as such a decision is made about them. A name
 that ends with a dot is a prefix.
@@ -14,9 +15,10 @@ that ends with a dot is a prefix.
 
 from __future__ import annotations
 
+import difflib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
@@ -57,6 +59,10 @@ class Property:
         """The value, or the default; an empty text where there is neither."""
         return str(properties.get(self.name, self.default or ""))
 
+    def is_true(self, properties: Mapping[str, Any]) -> bool:
+        """Whether the value is `true`, in letters of any case."""
+        return self.read(properties).strip().lower() == "true"
+
     @property
     def default_number(self) -> int:
         """The default of a property that has one, and that is a whole number."""
@@ -93,6 +99,19 @@ PINS: Final = Property(
     scope="catalog",
     reader="tablecrypt_catalog",
     doc="Path of a JSON file where this client keeps what it has seen of each encrypted table: older, edited, plaintext ones are refused.",
+)
+REQUIRED: Final = Property(
+    name="encryption.required",
+    scope="catalog",
+    reader="tablecrypt_catalog",
+    default="false",
+    doc="true: this catalog neither creates nor opens a table that is not encrypted; audit and migrate still read such tables.",
+)
+DEFAULT_KEY_ID: Final = Property(
+    name="encryption.default-key-id",
+    scope="catalog",
+    reader="tablecrypt_catalog",
+    doc="The master key of every new table that names none in encryption.key-id.",
 )
 SPARK_REQUIRE_ENCRYPTED_RPC: Final = _of_spark(
     name="tablecrypt.spark.require-encrypted-rpc",
@@ -257,6 +276,8 @@ PYICEBERGS: Final = (
 )
 """PyIceberg's properties about which this module decides something."""
 
+_OWN_PREFIXES: Final = ("encryption.", "tablecrypt.")
+_DEFAULTS_OF_JAVA: Final = ("table-default.", "table-override.")
 _KMS_CLASSES_OF_JAVA: Final = "org.apache.iceberg."
 _REGIONS: Final = frozenset({"client.region", "s3.region"})
 _REGION: Final = re.compile("[a-z0-9-]{1,64}")
@@ -330,6 +351,54 @@ def check_table_properties(table: str, properties: Mapping[str, Any], client: Ma
                 f"table {table}: its property {name}={value!r} names code to import. Classes come from this client's own configuration "
                 f"of the catalog alone: set {name} there if it is right, or remove it from the table"
             )
+
+
+def check_own_names(given: Iterable[str], scope: str, is_foreign_kms: bool = False) -> None:
+    """Refuse names that look like properties of this package and are none: a slip in one would make a table that is not encrypted.
+
+    Args:
+        given: names that somebody sets.
+        scope: whose they are to be: `table` or `catalog`.
+        is_foreign_kms: encryption.kms-impl names a class of the user's own, which may read any other name below `encryption.`.
+
+    Raises:
+        ConfigurationError: a name is no property of that scope; the message says which one may be meant.
+    """
+    for name in given:
+        meant = _spelt(name)
+        if not meant.startswith(_OWN_PREFIXES) or (name == meant and _is_registered(name, scope)):
+            continue
+        nearest = _nearest(meant, scope)
+        if is_foreign_kms and nearest is None:
+            continue
+        raise ConfigurationError(f"{name} is no property of a {scope}{_advice(meant, scope, nearest)}")
+
+
+def _is_registered(name: str, scope: str) -> bool:
+    known = property_named(name)
+    return known is not None and known.scope == scope
+
+
+def _spelt(name: str) -> str:
+    """A name as it would be registered: in small letters, with hyphens, without the prefix by which Java gives new tables a property."""
+    lower = name.strip().lower().replace("_", "-")
+    return next((lower.removeprefix(each) for each in _DEFAULTS_OF_JAVA if lower.startswith(each)), lower)
+
+
+def _nearest(meant: str, scope: str) -> str | None:
+    ours = [each.name for each in registered() if each.name.startswith(_OWN_PREFIXES) and each.scope == scope]
+    return next(iter(difflib.get_close_matches(meant, ours, n=1, cutoff=0.8)), None)
+
+
+def _advice(meant: str, scope: str, nearest: str | None) -> str:
+    if scope == "catalog" and meant == KEY_ID.name:
+        return f": it is a property of each table. For all new tables of the catalog set {DEFAULT_KEY_ID.name}"
+    known = property_named(meant)
+    if known is not None and known.scope != scope:
+        return f": {meant} is a property of a {known.scope}"
+    if nearest is not None:
+        return f": write {nearest}" if nearest == meant else f". Did you mean {nearest}?"
+    return ". docs/operations.md lists all that there are"
 
 
 def taken_from_server(server: str, properties: Mapping[str, Any], client: Mapping[str, Any]) -> dict[str, str]:

@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).parents[1]
 LIBRARY: Final = ROOT / "tablecrypt"
 PACKAGES: Final = (LIBRARY, ROOT / "catalog" / "tablecrypt_catalog")
 MODULES: Final = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
-LONGEST_MODULE: Final = 400
+LONGEST_MODULE: Final = 500
 
 # The one file that may use private names of PyIceberg.
 SEAM: Final = LIBRARY / "table" / "_pyiceberg"

@@ -24,6 +24,6 @@ def test_the_first_example_shows_ciphertext_keys_and_calls(warehouse: Path) -> N
     assert sum("AGS1" in line for line in shown) == 2
     assert any(line.startswith("demo/, every file") and line.endswith("none") for line in shown)
     assert any(line.startswith("the same rows, by plain PyIceberg") and line.endswith("a .parquet file") for line in shown)
-    assert any(line.endswith("wrap_key × 2") for line in shown)
+    assert any(line.endswith("wrap_key × 4") for line in shown)
     assert any(line.endswith("unwrap_key × 1") for line in shown)
     assert not any(line.startswith("it returned") for line in shown)

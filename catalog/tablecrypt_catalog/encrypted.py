@@ -24,7 +24,6 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.properties import check_table_properties
 from tablecrypt.table._pyiceberg.metastore import MetastoreCatalogSeam
 from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
@@ -33,14 +32,14 @@ from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import UpgradeToVersion3Update
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.existing_tables import ExistingTables
+from tablecrypt_catalog.new_tables import check_catalog_properties, creation_properties
 from tablecrypt_catalog.pins import TrustedTable, moved_refs, sighting
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     as_encrypted,
     check_updates,
-    creation_properties,
     opened_table,
-    refuse_key_id_without_encryption,
+    refuse_plain_table,
     table_file_io,
 )
 
@@ -55,6 +54,10 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
 
     OWN_PINS: ClassVar[tuple[str, ...]] = ()
     """Where the catalog keeps pins by itself, for people to read."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        check_catalog_properties(properties)
+        super().__init__(name, **properties)
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table; an EncryptedTable where it has encryption.key-id.
@@ -94,7 +97,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
             ConfigurationError: format-version 1 or 2 was asked for, or the encryption properties cannot be used.
             KeyIdChangedError: an encrypted table is pinned there, and this one would not be encrypted, or not with its key.
         """
-        creation = creation_properties(self.properties, properties)
+        creation = creation_properties(self.client_properties, properties)
         question = self.client_pins.ask(identifier)
         if names.KEY_ID.name not in creation:
             question.refuse_plaintext()
@@ -111,11 +114,10 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         properties: Properties = EMPTY_DICT,
     ) -> CreateTableTransaction:
         """Return a transaction that creates a table together with its first data."""
-        check_table_properties("to be created", properties, self.client_properties)
-        if names.KEY_ID.name not in properties:
+        creation = creation_properties(self.client_properties, properties)
+        if names.KEY_ID.name not in creation:
             self.client_pins.ask(identifier).refuse_plaintext()
-            return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, properties)
-        creation = creation_properties(self.properties, properties)
+            return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, creation)
         staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
         staged.metadata = encrypted_metadata(staged.metadata)
         staged.io = table_file_io(self.properties, staged.io, staged.metadata)
@@ -223,7 +225,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         elif isinstance(staged.metadata, EncryptedTableMetadata):
             check_migration(staged.metadata)
         else:
-            refuse_key_id_without_encryption(identifier, staged.metadata)
+            refuse_plain_table(self.client_properties, identifier, staged.metadata)
         return staged
 
     @staticmethod

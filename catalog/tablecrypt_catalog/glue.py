@@ -25,8 +25,9 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
 from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters
+from tablecrypt_catalog.new_tables import creation_properties
 from tablecrypt_catalog.pins import sighting
-from tablecrypt_catalog.table_encryption import LoadedTable, creation_properties, encrypted_table, is_encrypted
+from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,9 +75,9 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
             ConfigurationError: format-version 1 or 2 was asked for, the encryption properties cannot be used, or the database is that of
                 an S3 table bucket, whose service rewrites tables by itself and cannot read encrypted ones.
         """
-        if names.KEY_ID.name not in properties:
-            return super().create_table(identifier, schema, location, partition_spec, sort_order, properties)
-        creation = creation_properties(self.properties, properties)
+        creation = creation_properties(self.client_properties, properties)
+        if names.KEY_ID.name not in creation:
+            return super().create_table(identifier, schema, location, partition_spec, sort_order, creation)
         self._refuse_s3_tables(identifier)
         question = self.client_pins.ask(identifier)
         staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)

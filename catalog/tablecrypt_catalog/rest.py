@@ -52,6 +52,7 @@ from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.commit_answer import check_answer
 from tablecrypt_catalog.existing_tables import ExistingTables
+from tablecrypt_catalog.new_tables import check_catalog_properties, creation_properties
 from tablecrypt_catalog.pins import moved_refs, sighting
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.restricted_loads import applicable_restrictions
@@ -59,9 +60,8 @@ from tablecrypt_catalog.table_encryption import (
     as_encrypted,
     check_metadata,
     check_updates,
-    creation_properties,
     is_encrypted,
-    refuse_key_id_without_encryption,
+    refuse_plain_table,
     table_file_io,
 )
 
@@ -101,6 +101,10 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
     The KMS is reached with the properties given to this client, and with none that the server sends: the keys of a table are to be out of
     reach of whoever runs its catalog.
     """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        check_catalog_properties(properties)
+        super().__init__(name, **properties)
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table; an EncryptedTable where it has encryption.key-id.
@@ -164,14 +168,13 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         properties: Properties = EMPTY_DICT,
     ) -> CreateTableTransaction:
         """Return a transaction that creates a table together with its first data. Raises what `create_table` raises."""
-        names.check_table_properties("to be created", properties, self.client_properties)
-        if names.KEY_ID.name not in properties:
+        creation = creation_properties(self.client_properties, properties)
+        if names.KEY_ID.name not in creation:
             self.client_pins.ask(identifier).refuse_plaintext()
             plain: CreateTableTransaction = super().create_table_transaction(
-                identifier, schema, location, partition_spec, sort_order, properties
+                identifier, schema, location, partition_spec, sort_order, creation
             )
             return plain
-        creation = creation_properties(self.client_properties, properties)
         staged = self.request_staged_table(identifier, schema, location, partition_spec, sort_order, creation)
         staged.metadata = _new_metadata(staged, creation)
         staged.io = table_file_io(self.client_properties, staged.io, staged.metadata)
@@ -294,9 +297,10 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         name, metadata = self.identifier_to_tuple(identifier), answer.metadata
         restrictions = applicable_restrictions(name, metadata, answer.read_restrictions)
         if not isinstance(metadata, EncryptedTableMetadata):
-            refuse_key_id_without_encryption(name, metadata)
+            refuse_plain_table(self.client_properties, name, metadata)
             return self.table_of(identifier, answer)
         if not is_encrypted(name, metadata):
+            refuse_plain_table(self.client_properties, name, metadata)
             return self.table_of(identifier, TableResponse.model_validate_json(text))
         return self._encrypted_table(self.table_of(identifier, answer), metadata, restrictions)
 
@@ -364,7 +368,7 @@ def _new_metadata(table: Table, asked: Properties) -> EncryptedTableMetadata:
             f"{'.'.join(table.name())}: the catalog made the table with {names.KEY_ID.name} {found}, not {asked[names.KEY_ID.name]}"
         )
     if metadata.format_version != 3:
-        refuse_key_id_without_encryption(table.name(), metadata)
+        refuse_plain_table(EMPTY_DICT, table.name(), metadata)
     if metadata.snapshots:
         raise TamperedFileError(metadata.location, "the catalog answered that a table was created, but with a table that has snapshots")
     return encrypted_metadata(metadata)

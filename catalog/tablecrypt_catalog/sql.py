@@ -37,6 +37,7 @@ from tablecrypt.table._pyiceberg.sql import IcebergTables, SqlCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
+from tablecrypt_catalog.new_tables import creation_properties
 from tablecrypt_catalog.pins import Sighting, TrustedTable, moved_refs, sighting
 from tablecrypt_catalog.sql_pins import (
     PIN_COLUMNS,
@@ -50,7 +51,7 @@ from tablecrypt_catalog.sql_pins import (
     rename_pin,
     write_pin,
 )
-from tablecrypt_catalog.table_encryption import LoadedTable, check_metadata, creation_properties, encrypted_table, opened_table
+from tablecrypt_catalog.table_encryption import LoadedTable, check_metadata, encrypted_table, opened_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,10 +134,10 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             ConfigurationError: format-version 1 or 2 was asked for, or the encryption properties cannot be used.
             KeyIdChangedError: the identifier is pinned as that of an encrypted table, and this one would not be, or not with its key.
         """
-        if names.KEY_ID.name not in properties:
+        creation = creation_properties(self.client_properties, properties)
+        if names.KEY_ID.name not in creation:
             self._refuse_plaintext(identifier)
-            return super().create_table(identifier, schema, location, partition_spec, sort_order, properties)
-        creation = creation_properties(self.properties, properties)
+            return super().create_table(identifier, schema, location, partition_spec, sort_order, creation)
         self._check_namespace(identifier)
         question = self.client_pins.ask(identifier)
         staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)

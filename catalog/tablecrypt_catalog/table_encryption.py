@@ -1,8 +1,8 @@
 """What every encrypting catalog does with a table, however the catalog loads and commits it.
 
-A table is encrypted when its property encryption.key-id names a master key. These functions tell such a table from a plain one, open it
-with our metadata and a FileIO that refuses plaintext, and check what was asked for when one is created. They fail closed: metadata that
-holds keys, or a key id on a table that is not encrypted, is an error and never a plaintext table.
+A table is encrypted when its property encryption.key-id names a master key. These functions tell such a table from a plain one and open it
+with our metadata and a FileIO that refuses plaintext; new_tables.py checks what a new one asks for. They fail closed: metadata that holds
+keys, or a key id on a table that is not encrypted, is an error and never a plaintext table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
@@ -45,7 +45,7 @@ def opened_table(catalog: Catalog, table: Table, believe: Callable[[Sighting], N
 
     Raises:
         KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
-        PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
+        PlaintextRefusedError: as `refuse_plain_table`.
         ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
     """
     if isinstance(table, EncryptedTable) or table.metadata.format_version != 3:
@@ -80,16 +80,14 @@ def check_metadata(client_properties: Properties, identifier: Identifier, metada
 
     Raises:
         KeyIdChangedError: it holds keys, but encryption.key-id is gone.
-        PlaintextRefusedError: encryption.key-id stands on a table of a format version that cannot be encrypted.
+        PlaintextRefusedError: as `refuse_plain_table`.
         MasterKeyRefusedError: it names a master key that this client does not allow.
         ConfigurationError: its properties name code to import.
     """
     names.check_table_properties(".".join(identifier), metadata.properties, client_properties)
     _check_master_keys(client_properties, identifier, metadata)
-    if isinstance(metadata, EncryptedTableMetadata):
-        is_encrypted(identifier, metadata)
-    else:
-        refuse_key_id_without_encryption(identifier, metadata)
+    if not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(identifier, metadata):
+        refuse_plain_table(client_properties, identifier, metadata)
 
 
 def _check_master_keys(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:
@@ -99,15 +97,16 @@ def _check_master_keys(client_properties: Properties, identifier: Identifier, me
 
 
 def check_updates(client_properties: Properties, identifier: Identifier, updates: Iterable[TableUpdate]) -> None:
-    """Refuse a commit after which nobody could load the table any more.
+    """Refuse a commit after which nobody could load the table any more, or that sets a property of ours that there is not.
 
     Raises:
         MasterKeyRefusedError: an update names a master key that this client does not allow.
-        ConfigurationError: an update sets a property that names code.
+        ConfigurationError: an update sets a property that names code, or a misspelt one.
     """
     allowed = AllowedKeys.of(client_properties)
     for update in cast("Iterable[IcebergBaseModel]", updates):
         if isinstance(update, SetPropertiesUpdate):
+            names.check_own_names(update.updates, "table")
             names.check_table_properties(".".join(identifier), update.updates, client_properties)
             allowed.check((update.updates.get(names.KEY_ID.name),), f"the commit to table {'.'.join(identifier)}")
         elif isinstance(update, AddEncryptionKeyUpdate) and update.key.is_kek:
@@ -128,7 +127,7 @@ def table_from_metadata(
         KeyIdChangedError, PlaintextRefusedError, ConfigurationError: as `opened_table`.
     """
     if not isinstance(metadata, EncryptedTableMetadata):
-        refuse_key_id_without_encryption(identifier, metadata)
+        refuse_plain_table(catalog.client_properties, identifier, metadata)  # type: ignore[attr-defined]
         return Table(identifier, metadata, metadata_location, io, catalog, dict(config))
     if is_encrypted(identifier, metadata):
         return encrypted_table(catalog, Table(identifier, metadata, metadata_location, io, catalog, dict(config)), metadata)
@@ -225,27 +224,6 @@ def encryption_manager(catalog_properties: Properties, table_properties: Mapping
     )
 
 
-def creation_properties(catalog_properties: Properties, table_properties: Properties) -> Properties:
-    """Return a new table's properties, with format version 3 chosen where encryption.key-id is among them.
-
-    Raises:
-        MasterKeyRefusedError: this client does not allow the master key.
-        ConfigurationError: format-version 1 or 2 was asked for, or an encryption property cannot be used.
-    """
-    creation = dict(table_properties)
-    names.check_table_properties("to be created", creation, catalog_properties)
-    if names.KEY_ID.name not in creation:
-        return creation
-    version = str(creation.setdefault(TableProperties.FORMAT_VERSION, "3"))
-    if version != "3":
-        raise ConfigurationError(
-            f"{TableProperties.FORMAT_VERSION}={version} cannot hold encryption keys: "
-            f"leave it out, or set 3, when {names.KEY_ID.name} is given"
-        )
-    encryption_manager(catalog_properties, cast("Mapping[str, str]", creation))
-    return creation
-
-
 def checked_existing(table: Table, asked: Properties) -> Table:
     """Return a table that was there, if it is encrypted with the key that was asked for, or none was.
 
@@ -261,15 +239,26 @@ def checked_existing(table: Table, asked: Properties) -> Table:
     return table
 
 
-def refuse_key_id_without_encryption(identifier: Identifier, metadata: TableMetadata) -> None:
-    """Refuse encryption.key-id on a table that is not encrypted.
+def refuse_plain_table(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:
+    """Refuse a table that is not encrypted, but promises it by encryption.key-id, or is in a catalog with encryption.required.
+
+    Audit and migration open such tables (see `plain_tables_opened`).
 
     Raises:
-        PlaintextRefusedError: the property is there.
+        PlaintextRefusedError: it is such a table.
     """
-    if names.KEY_ID.name in metadata.properties and not are_plain_tables_opened():
+    if are_plain_tables_opened():
+        return
+    name = ".".join(identifier)
+    if names.KEY_ID.name in metadata.properties:
         raise PlaintextRefusedError(
             metadata.location,
-            f"table {'.'.join(identifier)} has {names.KEY_ID.name} but is not encrypted (format version {metadata.format_version}); "
+            f"table {name} has {names.KEY_ID.name} but is not encrypted (format version {metadata.format_version}); "
             "setting the property does not encrypt what is there: migrate the table",
+        )
+    if names.REQUIRED.is_true(client_properties):
+        raise PlaintextRefusedError(
+            metadata.location,
+            f"table {name} is not encrypted, and the catalog has {names.REQUIRED.name}=true: migrate the table, or open it with a catalog "
+            "that allows plain tables",
         )

@@ -23,7 +23,7 @@ _REMEDY: Final = "set spark.authenticate and spark.network.crypto.enabled (or sp
 
 def requires_private_messages(catalog_properties: Mapping[str, str]) -> bool:
     """Whether the catalog says tablecrypt.spark.require-encrypted-rpc=true."""
-    return names.SPARK_REQUIRE_ENCRYPTED_RPC.read(catalog_properties).lower() == "true"
+    return names.SPARK_REQUIRE_ENCRYPTED_RPC.is_true(catalog_properties)
 
 
 def check_network(catalog_properties: Mapping[str, str], spark_setting: Callable[[str, str], str | None]) -> None:

@@ -24,7 +24,6 @@ from tablecrypt.errors import (
     KeyIdChangedError,
     KeyNotFoundError,
     KmsAccessDeniedError,
-    KmsError,
     PlaintextRefusedError,
     TablecryptError,
     TamperedFileError,
@@ -235,14 +234,6 @@ def test_a_denied_master_key_stops_reading_and_writing_and_leaves_the_table_as_i
     aws.kms.update_alias(AliasName=alias, TargetKeyId=own)
     assert denied.refresh().metadata_location == table.metadata_location
     assert denied.scan().to_arrow().num_rows == ROWS.num_rows
-
-
-def test_an_unknown_master_key_fails_the_first_append_and_commits_nothing(catalog: EncryptedSqlCatalog) -> None:
-    table = catalog.create_table("db.unknown", ROWS.schema, properties={"encryption.key-id": "alias/nobody"})
-    with pytest.raises((KmsError, KeyNotFoundError), match="alias/nobody"):
-        table.append(ROWS)
-    assert catalog.load_table("db.unknown").current_snapshot() is None
-    assert [each.name for each in path(table.location()).rglob("*") if each.suffix in (".parquet", ".avro")] == []
 
 
 def test_a_catalog_without_kms_properties_says_what_to_set(unwatched_warehouse: Path, aws: AwsServer) -> None:
