@@ -23,7 +23,8 @@ PATIENT = {
     "commit.retry.total-timeout-ms": str(24 * 60 * 60 * 1000),
 }
 FEW = pytest.param((4, 10), id="4 writers, 40 commits")
-MANY = pytest.param((16, 63), id="16 writers, 1008 commits", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])
+# A commit reads and writes what every snapshot before it has in metadata.json and in the manifest list, so that so many take long.
+MANY = pytest.param((16, 63), id="16 writers, 1008 commits", marks=[pytest.mark.campaign, pytest.mark.timeout(7200)])
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
