@@ -16,6 +16,7 @@ from pyiceberg.typedef import Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.table.commit_rules import check_name_mapping
 from tablecrypt_catalog.table_encryption import encryption_manager
 
 
@@ -52,6 +53,7 @@ def creation_properties(client_properties: Properties, table_properties: Propert
             f"{TableProperties.FORMAT_VERSION}={version} cannot hold encryption keys: "
             f"leave it out, or set 3, when {names.KEY_ID.name} is given"
         )
+    check_name_mapping(creation)
     # Better here than at the first append, when somebody else may find the table without a key that works.
     encryption_manager(client_properties, cast("Mapping[str, str]", creation)).new_kek()
     return creation

@@ -47,6 +47,7 @@ from tablecrypt.table._pyiceberg.rest import RestCatalogSeam
 from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.metadata_checks import ParsedJson, check_keys, is_encrypted_tables
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
 from tablecrypt_catalog.client_pins import ClientPins
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
 AnsweredMetadata = Annotated[TableMetadataV1 | TableMetadataV2 | EncryptedTableMetadata, Field(discriminator="format_version")]
 """Table metadata in which version 3 keeps what encryption needs."""
 
-A = TypeVar("A", bound=IcebergBaseModel)
+A = TypeVar("A", "LoadAnswer", "CommitAnswer")
 
 
 class LoadAnswer(TableResponse):
@@ -120,7 +121,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         question = self.client_pins.ask(identifier)
         text = self.request_table(identifier)
         answer = _parsed(LoadAnswer, text, identifier)
-        check_metadata(self.client_properties, self.identifier_to_tuple(identifier), answer.metadata)
+        check_metadata(self.client_properties, self.identifier_to_tuple(identifier), answer.metadata, answer.metadata_location or "")
         question.answered(sighting(answer.metadata, answer.metadata_location or "", self._digest(answer.metadata)))
         return self._opened(identifier, answer, text)
 
@@ -129,6 +130,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         question = self.client_pins.ask(identifier)
         text = self.request_table(identifier)
         answer = _parsed(LoadAnswer, text, identifier)
+        check_metadata(self.client_properties, self.identifier_to_tuple(identifier), answer.metadata, answer.metadata_location or "")
         table = self._opened(identifier, answer, text)
         question.accept_rollback(sighting(answer.metadata, table.metadata_location, self._digest(answer.metadata)))
         return table
@@ -277,7 +279,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         if not isinstance(table.metadata, EncryptedTableMetadata) and not is_migration:
             _refuse_key_id(table, updates)
             plain: CommitTableResponse = super().commit_table(table, requirements, updates)
-            check_metadata(self.client_properties, table.name(), plain.metadata)
+            check_metadata(self.client_properties, table.name(), plain.metadata, plain.metadata_location)
             return plain
         staged = update_table_metadata(table.metadata, updates)
         if is_migration:
@@ -288,7 +290,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         question = self.client_pins.ask(table.name())
         request = _request(table, requirements, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
-        check_metadata(self.client_properties, table.name(), answer.metadata)
+        check_metadata(self.client_properties, table.name(), answer.metadata, answer.metadata_location)
         check_answer(staged, updates, answer.metadata, answer.metadata_location)
         question.landed(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moved_refs(updates))
         return answer
@@ -328,13 +330,19 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
 
 
 def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
+    name = ".".join(RestCatalog.identifier_to_tuple(identifier))
     try:
-        return model.model_validate_json(text)
+        parsed = ParsedJson(text)
+        answer = model.model_validate(parsed.document)
     except ValidationError as error:
-        name = ".".join(RestCatalog.identifier_to_tuple(identifier))
         problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False))
         # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
         raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {problems}") from None
+    except ValueError as error:
+        raise FormatError(f"{name}: the catalog's answer is not JSON: {error}") from None
+    if is_encrypted_tables(answer.metadata):
+        check_keys(f"{name}: the metadata in the catalog's answer", parsed, parsed.document["metadata"])
+    return answer
 
 
 def _request(table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[IcebergBaseModel, ...]) -> str:

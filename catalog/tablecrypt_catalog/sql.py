@@ -252,7 +252,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
     def _loaded(self, identifier: str | Identifier, file: MetadataFile) -> tuple[LoadedTable, Sighting]:
         name = Catalog.identifier_to_tuple(identifier)
         loaded = LoadedTable(self, name, file, self.load_file_io(EMPTY_DICT, file.location))
-        check_metadata(self.client_properties, name, loaded.metadata)
+        check_metadata(self.client_properties, name, loaded.metadata, file.location)
         return loaded, sighting(loaded.metadata, file.location, file.digest)
 
     def _location_and_pin(self, identifier: str | Identifier) -> tuple[str, Sighting | None]:

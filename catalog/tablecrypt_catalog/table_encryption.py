@@ -26,8 +26,10 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
+from tablecrypt.table.commit_rules import check_name_mapping
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
+from tablecrypt.table.metadata_checks import check_whole
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file
 from tablecrypt.table.plain_tables import are_plain_tables_opened
 from tablecrypt.table.table_file_io import TableFileIO, folders_of
@@ -53,7 +55,7 @@ def opened_table(catalog: Catalog, table: Table, believe: Callable[[Sighting], N
     else:
         loaded = table if isinstance(table, LoadedTable) else _loaded_anew(catalog, table)
         digest = loaded.digest
-    check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata)  # type: ignore[attr-defined]
+    check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata, loaded.metadata_location)  # type: ignore[attr-defined]
     if believe is not None:
         believe(sighting(loaded.metadata, loaded.metadata_location, digest))
     if not isinstance(loaded, LoadedTable):
@@ -75,19 +77,23 @@ def _loaded_anew(catalog: Catalog, table: Table) -> LoadedTable:
     return LoadedTable(catalog, table_identifier(table), file, table.io, table.config)
 
 
-def check_metadata(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:
+def check_metadata(client_properties: Properties, identifier: Identifier, metadata: TableMetadata, location: str) -> None:
     """Check what a table's metadata says before pins are compared with it, and before anything of it is opened or built.
 
     Raises:
+        TamperedFileError, FormatError: it is an encrypted table's, and contradicts itself (`check_whole`).
         KeyIdChangedError: it holds keys, but encryption.key-id is gone.
         PlaintextRefusedError: as `refuse_plain_table`.
         MasterKeyRefusedError: it names a master key that this client does not allow.
-        ConfigurationError: its properties name code to import.
+        ConfigurationError: its properties name code to import, or an encrypted table's name mapping cannot be read.
     """
     names.check_table_properties(".".join(identifier), metadata.properties, client_properties)
     _check_master_keys(client_properties, identifier, metadata)
     if not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(identifier, metadata):
         refuse_plain_table(client_properties, identifier, metadata)
+        return
+    check_whole(location, metadata)
+    check_name_mapping(metadata.properties)
 
 
 def _check_master_keys(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:

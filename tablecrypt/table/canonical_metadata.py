@@ -36,14 +36,11 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tablecrypt.errors import FormatError
-
-Writer = Callable[[Any], str]
+from tablecrypt.table.json_forms import Form, Key, ListOf, MapOf, ObjectOf, When, Writer, boolean, checked, integer, string
 
 
 def metadata_hash(document: bytes) -> str | None:
@@ -82,80 +79,13 @@ def canonical_metadata(document: bytes) -> bytes | None:
         raise FormatError(f"not readable as table metadata: {error}") from error
 
 
+def unknown_keys(document: Any) -> Iterator[str]:
+    """Yield the path of each key of table metadata, as JSON was parsed, that Java does not know and this hash leaves out."""
+    return _METADATA.stray_keys(document, "")
+
+
 class _UncertainFormError(Exception):
     """Java's form of this value is not the same in all its versions, or not known."""
-
-
-class _When(Enum):
-    ALWAYS = auto()
-    EVEN_IF_NULL = auto()
-    NOT_NULL = auto()
-    NOT_EMPTY = auto()
-
-
-@dataclass(frozen=True)
-class _Key:
-    """One key of a JSON object: how its value is written, and when it is left out."""
-
-    name: str
-    write: Writer
-    when: _When = _When.ALWAYS
-
-    def is_left_out(self, value: Any) -> bool:
-        if self.when is _When.NOT_EMPTY:
-            return not value
-        return self.when is _When.NOT_NULL and value is None
-
-
-def _object(*keys: _Key) -> Writer:
-    def write(value: Any) -> str:
-        fields = _checked(value, dict)
-        parts = []
-        for key in keys:
-            item = fields.get(key.name)
-            if key.is_left_out(item):
-                continue
-            if item is None and key.when is not _When.EVEN_IF_NULL:
-                raise FormatError(f"not readable as table metadata: {key.name} is missing")
-            parts.append(f'"{key.name}":{"null" if item is None else key.write(item)}')
-        return "{" + ",".join(parts) + "}"
-
-    return write
-
-
-def _list(write_item: Writer) -> Writer:
-    return lambda value: "[" + ",".join(write_item(item) for item in _checked(value, list)) + "]"
-
-
-def _map(write_item: Writer) -> Writer:
-    return lambda value: "{" + ",".join(f"{_string(key)}:{write_item(item)}" for key, item in _checked(value, dict).items()) + "}"
-
-
-def _checked(value: Any, kind: type) -> Any:
-    # A bool is an int to isinstance.
-    if type(value) is not kind:
-        raise FormatError(f"not readable as table metadata: {str(value)[:80]!r} where {kind.__name__} is expected")
-    return value
-
-
-_ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
-_SHORT_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
-
-
-def _escape(match: re.Match[str]) -> str:
-    return _SHORT_ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}"
-
-
-def _string(value: Any) -> str:
-    return '"' + _ESCAPED.sub(_escape, _checked(value, str)) + '"'
-
-
-def _integer(value: Any) -> str:
-    return str(_checked(value, int))
-
-
-def _boolean(value: Any) -> str:
-    return "true" if _checked(value, bool) else "false"
 
 
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
@@ -168,14 +98,20 @@ _PLAIN_TYPES: Final = frozenset(
 )
 
 
-def _type(value: Any) -> str:
-    if isinstance(value, str):
-        return _string(_primitive_name(value))
-    kind = _checked(value, dict).get("type")
-    write = {"struct": _STRUCT, "list": _LIST_TYPE, "map": _MAP_TYPE}.get(str(kind))
-    if write is None:
-        raise FormatError(f"not readable as table metadata: no type is called {str(kind)[:80]!r}")
-    return write(value)
+class _Type(Form):
+    """A type: the name of a primitive one, or the object of a nested one."""
+
+    def __call__(self, value: Any) -> str:
+        if isinstance(value, str):
+            return string(_primitive_name(value))
+        kind = str(checked(value, dict).get("type"))
+        if kind not in _NESTED_TYPES:
+            raise FormatError(f"not readable as table metadata: no type is called {kind[:80]!r}")
+        return _NESTED_TYPES[kind](value)
+
+    def stray_keys(self, value: Any, path: str) -> Iterator[str]:
+        form = _NESTED_TYPES.get(str(value.get("type"))) if isinstance(value, dict) else None
+        return iter(()) if form is None else form.stray_keys(value, path)
 
 
 def _primitive_name(name: str) -> str:
@@ -210,12 +146,12 @@ def _default(type_name: Any, value: Any) -> str:
     if not isinstance(type_name, str):
         raise _UncertainFormError
     if type_name == "boolean":
-        return _boolean(value)
+        return boolean(value)
     if type_name in {"int", "long"}:
-        return _integer(value)
+        return integer(value)
     if not isinstance(value, str):
         raise _UncertainFormError
-    return _string(_text_default(_primitive_name(type_name), value))
+    return string(_text_default(_primitive_name(type_name), value))
 
 
 def _text_default(type_name: str, text: str) -> str:
@@ -239,133 +175,135 @@ def _without_last_zeros(fraction: re.Match[str]) -> str:
     return f".{fraction[1]}" if fraction[1] else ""
 
 
-def _field(value: Any) -> str:
-    type_name = _checked(value, dict).get("type")
+class _Field(Form):
+    """A column, whose defaults are written as its type says."""
 
-    def write_default(default: Any) -> str:
-        return _default(type_name, default)
+    def __call__(self, value: Any) -> str:
+        type_name = checked(value, dict).get("type")
+        return _field_with(lambda default: _default(type_name, default))(value)
 
-    return _object(
-        _Key("id", _integer),
-        _Key("name", _string),
-        _Key("required", _boolean),
-        _Key("type", _type),
-        _Key("doc", _string, _When.NOT_NULL),
-        _Key("initial-default", write_default, _When.NOT_NULL),
-        _Key("write-default", write_default, _When.NOT_NULL),
-    )(value)
+    def stray_keys(self, value: Any, path: str) -> Iterator[str]:
+        return _ANY_FIELD.stray_keys(value, path)
+
+
+def _field_with(write_default: Writer) -> ObjectOf:
+    return ObjectOf(
+        Key("id", integer),
+        Key("name", string),
+        Key("required", boolean),
+        Key("type", _Type()),
+        Key("doc", string, When.NOT_NULL),
+        Key("initial-default", write_default, When.NOT_NULL),
+        Key("write-default", write_default, When.NOT_NULL),
+    )
 
 
 def _one_property(value: Any) -> str:
     # Java puts these into a hash map, whose order differs between its versions.
-    if len(_checked(value, dict)) > 1:
+    if len(checked(value, dict)) > 1:
         raise _UncertainFormError
     return _STRING_MAP(value)
 
 
 def _summary(value: Any) -> str:
-    summary = _checked(value, dict)
+    summary = checked(value, dict)
     return _STRING_MAP({"operation": summary.get("operation"), **summary})
 
 
-_STRING_MAP: Final = _map(_string)
-_STRUCT: Final = _object(_Key("type", _string), _Key("fields", _list(_field)))
-_LIST_TYPE: Final = _object(_Key("type", _string), _Key("element-id", _integer), _Key("element", _type), _Key("element-required", _boolean))
-_MAP_TYPE: Final = _object(
-    _Key("type", _string),
-    _Key("key-id", _integer),
-    _Key("key", _type),
-    _Key("value-id", _integer),
-    _Key("value", _type),
-    _Key("value-required", _boolean),
+_ANY_FIELD: Final = _field_with(string)
+_STRING_MAP: Final = MapOf(string)
+_STRUCT: Final = ObjectOf(Key("type", string), Key("fields", ListOf(_Field())))
+_LIST_TYPE: Final = ObjectOf(Key("type", string), Key("element-id", integer), Key("element", _Type()), Key("element-required", boolean))
+_MAP_TYPE: Final = ObjectOf(
+    Key("type", string),
+    Key("key-id", integer),
+    Key("key", _Type()),
+    Key("value-id", integer),
+    Key("value", _Type()),
+    Key("value-required", boolean),
 )
-_SCHEMA: Final = _object(
-    _Key("type", _string),
-    _Key("schema-id", _integer),
-    _Key("identifier-field-ids", _list(_integer), _When.NOT_EMPTY),
-    _Key("fields", _list(_field)),
+_NESTED_TYPES: Final = {"struct": _STRUCT, "list": _LIST_TYPE, "map": _MAP_TYPE}
+_SCHEMA: Final = ObjectOf(
+    Key("type", string),
+    Key("schema-id", integer),
+    Key("identifier-field-ids", ListOf(integer), When.NOT_EMPTY),
+    Key("fields", ListOf(_Field())),
 )
-_PARTITION_FIELD: Final = _object(
-    _Key("name", _string), _Key("transform", _string), _Key("source-id", _integer), _Key("field-id", _integer)
+_PARTITION_FIELD: Final = ObjectOf(Key("name", string), Key("transform", string), Key("source-id", integer), Key("field-id", integer))
+_PARTITION_SPEC: Final = ObjectOf(Key("spec-id", integer), Key("fields", ListOf(_PARTITION_FIELD)))
+_SORT_FIELD: Final = ObjectOf(Key("transform", string), Key("source-id", integer), Key("direction", string), Key("null-order", string))
+_SORT_ORDER: Final = ObjectOf(Key("order-id", integer), Key("fields", ListOf(_SORT_FIELD)))
+_ENCRYPTION_KEY: Final = ObjectOf(
+    Key("key-id", string),
+    Key("encrypted-key-metadata", string),
+    Key("encrypted-by-id", string, When.NOT_NULL),
+    Key("properties", _one_property, When.NOT_EMPTY),
 )
-_PARTITION_SPEC: Final = _object(_Key("spec-id", _integer), _Key("fields", _list(_PARTITION_FIELD)))
-_SORT_FIELD: Final = _object(
-    _Key("transform", _string), _Key("source-id", _integer), _Key("direction", _string), _Key("null-order", _string)
+_REF: Final = ObjectOf(
+    Key("snapshot-id", integer),
+    Key("type", string),
+    Key("min-snapshots-to-keep", integer, When.NOT_NULL),
+    Key("max-snapshot-age-ms", integer, When.NOT_NULL),
+    Key("max-ref-age-ms", integer, When.NOT_NULL),
 )
-_SORT_ORDER: Final = _object(_Key("order-id", _integer), _Key("fields", _list(_SORT_FIELD)))
-_ENCRYPTION_KEY: Final = _object(
-    _Key("key-id", _string),
-    _Key("encrypted-key-metadata", _string),
-    _Key("encrypted-by-id", _string, _When.NOT_NULL),
-    _Key("properties", _one_property, _When.NOT_EMPTY),
-)
-_REF: Final = _object(
-    _Key("snapshot-id", _integer),
-    _Key("type", _string),
-    _Key("min-snapshots-to-keep", _integer, _When.NOT_NULL),
-    _Key("max-snapshot-age-ms", _integer, _When.NOT_NULL),
-    _Key("max-ref-age-ms", _integer, _When.NOT_NULL),
-)
-_SNAPSHOT: Final = _object(
+_SNAPSHOT: Final = ObjectOf(
     # Not empty: not 0, which version 1 had.
-    _Key("sequence-number", _integer, _When.NOT_EMPTY),
-    _Key("snapshot-id", _integer),
-    _Key("parent-snapshot-id", _integer, _When.NOT_NULL),
-    _Key("timestamp-ms", _integer),
-    _Key("summary", _summary, _When.NOT_EMPTY),
-    _Key("manifest-list", _string),
-    _Key("schema-id", _integer, _When.NOT_NULL),
-    _Key("first-row-id", _integer, _When.NOT_NULL),
-    _Key("added-rows", _integer, _When.NOT_NULL),
-    _Key("key-id", _string, _When.NOT_NULL),
+    Key("sequence-number", integer, When.NOT_EMPTY),
+    Key("snapshot-id", integer),
+    Key("parent-snapshot-id", integer, When.NOT_NULL),
+    Key("timestamp-ms", integer),
+    Key("summary", _summary, When.NOT_EMPTY),
+    Key("manifest-list", string),
+    Key("schema-id", integer, When.NOT_NULL),
+    Key("first-row-id", integer, When.NOT_NULL),
+    Key("added-rows", integer, When.NOT_NULL),
+    Key("key-id", string, When.NOT_NULL),
 )
-_BLOB: Final = _object(
-    _Key("type", _string),
-    _Key("snapshot-id", _integer),
-    _Key("sequence-number", _integer),
-    _Key("fields", _list(_integer)),
-    _Key("properties", _STRING_MAP, _When.NOT_EMPTY),
+_BLOB: Final = ObjectOf(
+    Key("type", string),
+    Key("snapshot-id", integer),
+    Key("sequence-number", integer),
+    Key("fields", ListOf(integer)),
+    Key("properties", _STRING_MAP, When.NOT_EMPTY),
 )
-_STATISTICS: Final = _object(
-    _Key("snapshot-id", _integer),
-    _Key("statistics-path", _string),
-    _Key("file-size-in-bytes", _integer),
-    _Key("file-footer-size-in-bytes", _integer),
-    _Key("blob-metadata", _list(_BLOB)),
+_STATISTICS: Final = ObjectOf(
+    Key("snapshot-id", integer),
+    Key("statistics-path", string),
+    Key("file-size-in-bytes", integer),
+    Key("file-footer-size-in-bytes", integer),
+    Key("blob-metadata", ListOf(_BLOB)),
 )
-_PARTITION_STATISTICS: Final = _object(
-    _Key("snapshot-id", _integer), _Key("statistics-path", _string), _Key("file-size-in-bytes", _integer)
-)
-_METADATA: Final = _object(
-    _Key("format-version", _integer),
-    _Key("table-uuid", _string),
-    _Key("location", _string),
-    _Key("last-sequence-number", _integer),
-    _Key("last-updated-ms", _integer),
-    _Key("last-column-id", _integer),
-    _Key("current-schema-id", _integer),
-    _Key("schemas", _list(_SCHEMA)),
-    _Key("default-spec-id", _integer),
-    _Key("partition-specs", _list(_PARTITION_SPEC)),
-    _Key("last-partition-id", _integer),
-    _Key("default-sort-order-id", _integer),
-    _Key("sort-orders", _list(_SORT_ORDER)),
-    _Key("properties", _STRING_MAP),
-    _Key("current-snapshot-id", _integer, _When.EVEN_IF_NULL),
-    _Key("next-row-id", _integer, _When.NOT_NULL),
-    _Key("encryption-keys", _list(_ENCRYPTION_KEY), _When.NOT_EMPTY),
-    _Key("refs", _map(_REF)),
-    _Key("snapshots", _list(_SNAPSHOT)),
-    _Key("statistics", _list(_STATISTICS)),
-    _Key("partition-statistics", _list(_PARTITION_STATISTICS)),
-    _Key("snapshot-log", _list(_object(_Key("timestamp-ms", _integer), _Key("snapshot-id", _integer)))),
-    _Key("metadata-log", _list(_object(_Key("timestamp-ms", _integer), _Key("metadata-file", _string)))),
+_PARTITION_STATISTICS: Final = ObjectOf(Key("snapshot-id", integer), Key("statistics-path", string), Key("file-size-in-bytes", integer))
+_METADATA: Final = ObjectOf(
+    Key("format-version", integer),
+    Key("table-uuid", string),
+    Key("location", string),
+    Key("last-sequence-number", integer),
+    Key("last-updated-ms", integer),
+    Key("last-column-id", integer),
+    Key("current-schema-id", integer),
+    Key("schemas", ListOf(_SCHEMA)),
+    Key("default-spec-id", integer),
+    Key("partition-specs", ListOf(_PARTITION_SPEC)),
+    Key("last-partition-id", integer),
+    Key("default-sort-order-id", integer),
+    Key("sort-orders", ListOf(_SORT_ORDER)),
+    Key("properties", _STRING_MAP),
+    Key("current-snapshot-id", integer, When.EVEN_IF_NULL),
+    Key("next-row-id", integer, When.NOT_NULL),
+    Key("encryption-keys", ListOf(_ENCRYPTION_KEY), When.NOT_EMPTY),
+    Key("refs", MapOf(_REF)),
+    Key("snapshots", ListOf(_SNAPSHOT)),
+    Key("statistics", ListOf(_STATISTICS)),
+    Key("partition-statistics", ListOf(_PARTITION_STATISTICS)),
+    Key("snapshot-log", ListOf(ObjectOf(Key("timestamp-ms", integer), Key("snapshot-id", integer)))),
+    Key("metadata-log", ListOf(ObjectOf(Key("timestamp-ms", integer), Key("metadata-file", string)))),
 )
 _WRITTEN_EVEN_IF_EMPTY: Final = ("snapshots", "statistics", "partition-statistics", "snapshot-log", "metadata-log")
 
 
 def _with_what_java_fills_in(document: Any) -> dict[str, Any]:
-    metadata = dict(_checked(document, dict))
+    metadata = dict(checked(document, dict))
     version = metadata.get("format-version")
     if version not in (2, 3):
         raise FormatError(f"not readable as table metadata of version 2 or 3: format-version is {str(version)[:80]}")
@@ -376,7 +314,7 @@ def _with_what_java_fills_in(document: Any) -> dict[str, Any]:
         metadata["refs"] = {"main": {"snapshot-id": current, "type": "branch"}} if has_snapshot else {}
     if version == 2:
         metadata["next-row-id"] = None
-    metadata["location"] = _without_last_slashes(_checked(metadata.get("location"), str))
+    metadata["location"] = _without_last_slashes(checked(metadata.get("location"), str))
     metadata["properties"] = metadata.get("properties") or {}
     for name in _WRITTEN_EVEN_IF_EMPTY:
         metadata[name] = metadata.get(name) or []

@@ -5,7 +5,7 @@ Rules:
     2. The format version stays 3.
     3. Every snapshot names a manifest-list key, and that key and its KEK are in the metadata being committed.
     4. No statistics file is added: those that exist are plaintext.
-    5. The properties that say which keys to make can be used: with others the table would not load again.
+    5. The properties that say which keys to make, and the name mapping, can be used: with others the table would not load again.
 
 A commit that makes a plain table an encrypted one leaves nothing of the plain one behind: rules 3 to 5 hold for all that it has then.
 """
@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import parse_mapping_from_json
 
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
@@ -43,10 +45,27 @@ def check_table_properties(before: Mapping[str, str], after: Mapping[str, object
 
     Raises:
         KeyIdChangedError: encryption.key-id differs or is gone.
-        ConfigurationError: another property of encryption cannot be used.
+        ConfigurationError: another property of encryption, or the name mapping, cannot be used.
     """
     check_properties_keep_key_id(before, after)
     KeySettings.of(after)
+    check_name_mapping(after)
+
+
+def check_name_mapping(table_properties: Mapping[str, object]) -> None:
+    """Check the property by which columns of files without field ids get theirs.
+
+    Raises:
+        ConfigurationError: it is there and cannot be read.
+    """
+    name = TableProperties.DEFAULT_NAME_MAPPING
+    try:
+        if mapping := table_properties.get(name):
+            parse_mapping_from_json(str(mapping))
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"the property {name} is no name mapping ({type(error).__name__}): {str(mapping)[:80]!r}. Set it anew, or remove it"
+        ) from None
 
 
 def check_commit(before: TableMetadata, after: TableMetadata) -> None:
@@ -73,6 +92,7 @@ def check_migration(after: TableMetadata) -> None:
     if not isinstance(after, EncryptedTableMetadata) or not after.properties.get(properties.KEY_ID.name):
         raise ConfigurationError(f"a table becomes an encrypted one in format version 3 and with {properties.KEY_ID.name}, or not at all")
     KeySettings.of(after.properties)
+    check_name_mapping(after.properties)
     check_snapshots_have_keys(after)
     if after.statistics or after.partition_statistics:
         raise PlaintextRefusedError(after.location, "statistics files of the time before it was encrypted would stay beside the table")

@@ -9,12 +9,10 @@ The digest is SHA-256, in hexadecimal, over the uncompressed JSON, so that it is
 from __future__ import annotations
 
 import hashlib
-import re
 import zlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from pydantic_core import from_json
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO, InputFile
 from pyiceberg.serializers import Compressor
@@ -24,13 +22,13 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope, Place
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata_checks import ParsedJson, check_keys, is_encrypted_tables
 
 _GZIP_SUFFIXES: Final = (".gz.metadata.json", ".metadata.json.gz")
 _GZIP: Final = 31
 """zlib's window bits for a gzip stream of any window."""
 _SMALL: Final = 32 * 1024 * 1024
 _RATIO: Final = 64
-_VERSION_3: Final = re.compile(rb'"format-version"\s*:\s*3\b')
 
 
 @dataclass(frozen=True)
@@ -49,21 +47,25 @@ class MetadataFile:
         """Return version 3 metadata with everything that encryption needs, other versions as PyIceberg reads them.
 
         Raises:
-            FormatError: the bytes are not JSON, or not table metadata of a known version.
+            FormatError: the bytes are not JSON, or not table metadata of a known version; or they are an encrypted table's and hold a key
+                that is not read or not hashed (`check_keys`).
         """
         try:
-            if self._is_version_3():
-                return EncryptedTableMetadata.model_validate_json(self.content)
-            return TableMetadataUtil.parse_raw(self.content.decode())
+            parsed = ParsedJson(self.content)
+            metadata = _validated(parsed.document)
         except (ValueError, ValidationError) as error:
             raise FormatError(f"{self.location}: not readable as table metadata: {error}") from error
+        if is_encrypted_tables(metadata):
+            check_keys(self.location, parsed, parsed.document)
+        return metadata
 
-    def _is_version_3(self) -> bool:
-        # The usual spelling spares parsing the JSON twice, which is most of what loading a table with a long history costs.
-        if _VERSION_3.search(self.content):
-            return True
-        parsed = from_json(self.content)
-        return isinstance(parsed, dict) and parsed.get("format-version") == 3
+
+def _validated(document: Any) -> TableMetadata:
+    if not isinstance(document, dict):
+        raise ValueError("it is no JSON object")
+    # Validating changes the object at the top.
+    fields = dict(document)
+    return EncryptedTableMetadata.model_validate(fields) if fields.get("format-version") == 3 else TableMetadataUtil.parse_obj(fields)
 
 
 def read_metadata_file(file: InputFile) -> MetadataFile:

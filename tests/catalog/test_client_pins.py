@@ -224,6 +224,7 @@ def with_head(name: str, snapshot_id: int | None) -> Callable[[dict[str, Any]], 
             metadata["refs"][name] = {"snapshot-id": snapshot_id, "type": "branch"}
         if name == "main":
             metadata["current-snapshot-id"] = snapshot_id
+            metadata["snapshot-log"] = [entry for entry in metadata["snapshot-log"] if entry["snapshot-id"] == snapshot_id]
 
     return change
 

@@ -331,6 +331,24 @@ def test_a_server_does_not_turn_off_the_hash_of_a_pin(server: HostileServer, aws
         connect(server, aws, pinned).load_table("db.t")
 
 
+@pytest.mark.parametrize("place", ["top", "field"])
+def test_metadata_in_a_servers_answer_has_no_key_that_this_client_skips(server: HostileServer, aws: AwsServer, place: str) -> None:
+    catalog = connect(server, aws)
+    table, metadata = catalog.load_table("db.t"), server.load["metadata"]
+    (metadata if place == "top" else metadata["schemas"][0]["fields"][0]).update(initial_default=7)
+    with pytest.raises(FormatError, match="initial_default' is none of Iceberg's"):
+        catalog.load_table("db.t")
+    with pytest.raises(FormatError, match="initial_default' is none of Iceberg's"):
+        table.refresh()
+
+
+def test_a_server_does_not_make_a_full_table_look_empty(server: HostileServer, aws: AwsServer) -> None:
+    server.load["metadata"]["current-snapshot-id"] = None
+    for look in (connect(server, aws).load_table, connect(server, aws).accept_rollback):
+        with pytest.raises(TamperedFileError, match="main points to"):
+            look("db.t")
+
+
 def test_a_commits_answer_brings_no_code(server: HostileServer, aws: AwsServer, canary: str) -> None:
     table = connect(server, aws).load_table("db.t")
     server.load["metadata"]["properties"]["write.py-location-provider.impl"] = canary

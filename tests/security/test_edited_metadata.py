@@ -1,0 +1,182 @@
+"""Somebody who can write metadata.json says things in it that one reader sees and another skips, or that contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.table.canonical_metadata import unknown_keys
+from tablecrypt.table.metadata_checks import ParsedJson
+from tablecrypt.table.metadata_file import MetadataFile
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY
+from tests.support.edited_metadata import edited, unpinned_catalog
+from tests.support.vectors import VECTORS
+
+ROWS = pa.table({"id": [1, 2, 3], "nested": [{"a": 1}, {"a": 2}, None]})
+MAPPING = "schema.name-mapping.default"
+STATISTICS = {"statistics-path": "file:///s.stats", "file-size-in-bytes": 1}
+PUFFIN = {**STATISTICS, "file-footer-size-in-bytes": 1, "blob-metadata": []}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, aws: AwsServer) -> Catalog:
+    return unpinned_catalog(tmp_path, aws)
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
+    table.append(ROWS)
+    table.append(ROWS)
+    return table
+
+
+def _field(metadata: dict[str, Any], *path: int) -> dict[str, Any]:
+    fields = metadata["schemas"][0]["fields"]
+    for at in path[:-1]:
+        fields = fields[at]["type"]["fields"]
+    return fields[path[-1]]  # type: ignore[no-any-return]
+
+
+def _renamed(metadata: dict[str, Any], old: str, new: str) -> None:
+    metadata[new] = metadata.pop(old)
+
+
+STRAY_KEYS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "initial_default": lambda metadata: _field(metadata, 0).update(initial_default=7),
+    "write_default": lambda metadata: _field(metadata, 1, 0).update(write_default=7),
+    "max_ref_age_ms": lambda metadata: metadata["refs"]["main"].update(max_ref_age_ms=1),
+    "key_id": lambda metadata: metadata["snapshots"][0].update(key_id="another"),
+    "encryption_keys": lambda metadata: _renamed(metadata, "encryption-keys", "encryption_keys"),
+    "current_snapshot_id": lambda metadata: metadata.update(current_snapshot_id=1),
+    "identifier_field_ids": lambda metadata: metadata["schemas"][0].update(identifier_field_ids=[1]),
+    "source-ids": lambda metadata: metadata["partition-specs"][0].update(
+        fields=[{"name": "p", "transform": "identity", "source-id": 1, "source-ids": [1], "field-id": 1000}]
+    ),
+    "of-the-future": lambda metadata: metadata.update({"of-the-future": {}}),
+}
+
+
+@pytest.mark.parametrize("key", STRAY_KEYS)
+def test_a_key_that_a_hash_leaves_out_is_refused_and_named(table: Table, key: str) -> None:
+    with pytest.raises(FormatError, match=f"{key}' is none of Iceberg's") as error:
+        edited(table, STRAY_KEYS[key])
+    assert table.metadata_location in str(error.value)
+
+
+@pytest.mark.parametrize("old", ['"location":', '"name":"id"', '"key-id":', '"operation":', '"KEY_TIMESTAMP":', '"encryption.key-id":'])
+def test_a_key_that_stands_twice_is_refused_and_named(table: Table, old: str) -> None:
+    path = Path(table.metadata_location.removeprefix("file://"))
+    text, name = path.read_text(), old.split('"')[1]
+    assert old in text
+    path.write_text(text.replace(old, f'"{name}":"another",{old}', 1))
+    with pytest.raises(FormatError, match=f"'{name}' stands twice"):
+        table.refresh()
+
+
+def test_keys_that_maps_may_have_are_refused_nowhere(table: Table) -> None:
+    def add(metadata: dict[str, Any]) -> None:
+        metadata["properties"]["any_name"] = "x"
+        metadata["snapshots"][0]["summary"]["any_name"] = "x"
+        metadata["refs"]["any_name"] = {"snapshot-id": metadata["snapshots"][0]["snapshot-id"], "type": "tag"}
+
+    assert edited(table, add).scan().to_arrow().num_rows == 6
+
+
+@pytest.mark.parametrize("folder", sorted(path.name for path in VECTORS.iterdir() if any(path.rglob("*.metadata.json"))))
+def test_what_java_and_pyiceberg_wrote_has_no_key_that_is_refused(folder: str) -> None:
+    for path in (VECTORS / folder).rglob("*.metadata.json"):
+        if path.name.endswith(".gz.metadata.json"):
+            continue
+        parsed = ParsedJson(path.read_bytes())
+        assert (parsed.repeated, list(unknown_keys(parsed.document))) == ([], [])
+
+
+def test_a_plain_table_is_read_as_pyiceberg_reads_it(catalog: Catalog) -> None:
+    table = catalog.create_table("db.plain", ROWS.schema, properties={"format-version": "2"})
+    table.append(ROWS)
+    assert edited(table, lambda metadata: metadata.update({"of-the-future": {}})).scan().to_arrow().num_rows == 3
+
+
+@pytest.mark.parametrize("text", ["NaN", "1" * 5000, '"\\ud800"', "[" * 100_000, '{"a": 1e999}', "\ufeff1"])
+def test_json_that_only_python_reads_is_a_format_error(table: Table, text: str) -> None:
+    content = Path(table.metadata_location.removeprefix("file://")).read_text()
+    broken = content.replace('"last-column-id":', f'"last-column-id":{text},"was":', 1).encode()
+    with pytest.raises(FormatError, match=r"metadata\.json"):
+        MetadataFile(table.metadata_location, broken).parse()
+
+
+def _first(metadata: dict[str, Any]) -> int:
+    return metadata["snapshots"][0]["snapshot-id"]  # type: ignore[no-any-return]
+
+
+def _without_main(metadata: dict[str, Any]) -> None:
+    metadata["refs"].pop("main")
+    metadata["current-snapshot-id"] = 7
+
+
+CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "dangling": (lambda metadata: metadata.update({"current-snapshot-id": 7}), "not there"),
+    "dangling without main": (_without_main, "not there"),
+    "minus one": (lambda metadata: metadata.update({"current-snapshot-id": -1}), "main points to"),
+    "null": (lambda metadata: metadata.update({"current-snapshot-id": None}), "main points to"),
+    "older than main": (lambda metadata: metadata.update({"current-snapshot-id": _first(metadata)}), "main points to"),
+    "main older": (lambda metadata: metadata["refs"]["main"].update({"snapshot-id": _first(metadata)}), "main points to"),
+    "log": (lambda metadata: metadata["snapshot-log"].reverse(), "snapshot log ends with"),
+    "two snapshots": (lambda metadata: metadata["snapshots"].append(metadata["snapshots"][0]), "two snapshots"),
+    "two keys": (lambda metadata: metadata["encryption-keys"].append(metadata["encryption-keys"][0]), "two encryption keys"),
+    "two schemas": (lambda metadata: metadata["schemas"].append(metadata["schemas"][0]), "two schemas"),
+    "two specs": (lambda metadata: metadata["partition-specs"].append(metadata["partition-specs"][0]), "two partition specs"),
+    "two statistics": (
+        lambda metadata: metadata.update(statistics=[{"snapshot-id": _first(metadata), **PUFFIN}] * 2),
+        "two statistics files",
+    ),
+    "two partition statistics": (
+        lambda metadata: metadata.update({"partition-statistics": [{"snapshot-id": _first(metadata), **STATISTICS}] * 2}),
+        "two partition statistics files",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", CONTRADICTIONS)
+def test_metadata_that_contradicts_itself_is_refused_and_reads_as_no_empty_table(table: Table, edit: str) -> None:
+    change, problem = CONTRADICTIONS[edit]
+    with pytest.raises(TamperedFileError, match=problem) as error:
+        edited(table, change)
+    assert error.value.location == table.metadata_location
+
+
+def test_a_table_without_a_current_snapshot_that_says_so_everywhere_is_an_empty_one(table: Table) -> None:
+    def forget(metadata: dict[str, Any]) -> None:
+        metadata["refs"] = {"kept": {"snapshot-id": _first(metadata), "type": "branch"}}
+        metadata["current-snapshot-id"] = -1
+
+    assert edited(table, forget).scan().to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("mapping", ["{", "[1]", '[{"names": 5}]', "[" * 100_000])
+def test_a_name_mapping_that_is_none_is_refused_on_load_and_on_commit(catalog: Catalog, table: Table, mapping: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no name mapping"):
+        table.transaction().set_properties({MAPPING: mapping})
+    with pytest.raises(ConfigurationError, match="is no name mapping"):
+        catalog.create_table("db.new", ROWS.schema, properties={"encryption.key-id": MASTER_KEY, MAPPING: mapping})
+    with pytest.raises(ConfigurationError, match="is no name mapping"):
+        edited(table, lambda metadata: metadata["properties"].update({MAPPING: mapping}))
+
+
+@pytest.mark.parametrize("timestamp", ["-1", "", "soon", "1.5", "٣", "9" * 5000, "9223372036854775808"])
+def test_a_timestamp_that_is_none_is_a_format_error_for_readers_and_writers(table: Table, timestamp: str) -> None:
+    with pytest.raises(FormatError, match="KEY_TIMESTAMP"):
+        edited(table, lambda metadata: metadata["encryption-keys"][0].update(properties={"KEY_TIMESTAMP": timestamp})).append(ROWS)
+
+
+def test_the_edits_of_these_tests_are_of_a_table_that_loads(table: Table) -> None:
+    assert edited(table, lambda metadata: None).scan().to_arrow().num_rows == 6
