@@ -12,6 +12,7 @@ from tablecrypt.cli.options import json_option, progress_options
 from tablecrypt.cli.output import say
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings, pass_settings
+from tablecrypt.cli.several import glob_options
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
 from tablecrypt.errors import ConfigurationError
@@ -39,11 +40,21 @@ if TYPE_CHECKING:
     show_default=True,
     help="The least grave finding that makes the exit code 1.",
 )
+@glob_options
 @progress_options
 @json_option
 @pass_settings
 @click.pass_context
-def audit(context: click.Context, settings: Settings, table: str | None, html_file: Path | None, fail_on: str, as_json: bool) -> None:
+def audit(
+    context: click.Context,
+    settings: Settings,
+    table: str | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    html_file: Path | None,
+    fail_on: str,
+    as_json: bool,
+) -> None:
     """Look for plaintext, and for keys that need care.
 
     Walks TABLE, or every table of the catalog: its metadata, manifests and files, older metadata, and whatever else lies in its folder.
@@ -56,10 +67,13 @@ def audit(context: click.Context, settings: Settings, table: str | None, html_fi
     from tablecrypt.maintenance.audit import Severity
     from tablecrypt.maintenance.audit import audit as look_through
 
+    if table is not None and (include or exclude):
+        raise ConfigurationError(f"{table} is one table: --include and --exclude choose among all of the catalog")
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
+    target = settings.catalog() if table is None else settings.plain_table(table)
     with progress_shown(settings) as heard:
-        found = look_through(settings.catalog() if table is None else settings.plain_table(table), progress=heard)
+        found = look_through(target, include=include, exclude=exclude, progress=heard)
     if html_file is not None:
         from tablecrypt.maintenance.report import html_page
 

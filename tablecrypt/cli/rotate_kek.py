@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from tablecrypt.cli.options import dry_run_option, json_option, progress_options, table_argument
-from tablecrypt.cli.progress_shown import progress_shown
+from tablecrypt.cli import exit_codes
+from tablecrypt.cli.options import dry_run_option, json_option, progress_options
 from tablecrypt.cli.settings import Settings, pass_settings
+from tablecrypt.cli.several import FAILED, Chosen, glob_options, optional_table_argument, run_on
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from tablecrypt.maintenance.progress import ProgressListener
+    from tablecrypt.maintenance.rotate_kek import RotatedKek
 
 
 @click.command(
@@ -16,15 +25,27 @@ from tablecrypt.cli.verb import Verb
     examples=[
         ("What would change", "tablecrypt --catalog prod rotate-kek db.orders --dry-run"),
         ("Rotate", "tablecrypt --catalog prod rotate-kek db.orders"),
+        ("Every table of a namespace but one", "tablecrypt --catalog prod rotate-kek --include 'db.*' --exclude db.archive"),
     ],
     needs="Permission to wrap and unwrap with the table's master key, and to commit to the table.",
+    codes={exit_codes.FOUND: FAILED},
 )
-@table_argument
+@optional_table_argument
+@glob_options
 @dry_run_option
 @progress_options
 @json_option
 @pass_settings
-def rotate_kek(settings: Settings, table: str, dry_run: bool, as_json: bool) -> None:
+@click.pass_context
+def rotate_kek(
+    context: click.Context,
+    settings: Settings,
+    table: str | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Give a table a new KEK now.
 
     Wraps the manifest-list key of every snapshot of TABLE anew under a new KEK and lets the old KEKs go, in one metadata commit. No file is
@@ -33,6 +54,7 @@ def rotate_kek(settings: Settings, table: str, dry_run: bool, as_json: bool) -> 
     """
     from tablecrypt.maintenance.rotate_kek import rotate_kek as rotate
 
-    with progress_shown(settings) as heard:
-        done = rotate(settings.table(table), dry_run=dry_run, progress=heard)
-    show(done, as_json)
+    def one(table: Table, heard: ProgressListener) -> RotatedKek:
+        return rotate(table, dry_run=dry_run, progress=heard)
+
+    run_on(context, settings, Chosen(table, include, exclude), one, lambda done: show(done, False), as_json)

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from tablecrypt.cli import exit_codes
-from tablecrypt.cli.options import json_option, progress_options, spark_option, spark_session, table_argument, workers_option
+from tablecrypt.cli.options import json_option, progress_options, spark_option, spark_session, workers_option
 from tablecrypt.cli.output import say
-from tablecrypt.cli.progress_shown import bytes_shown, progress_shown
+from tablecrypt.cli.progress_shown import bytes_shown
 from tablecrypt.cli.settings import Settings, pass_settings
-from tablecrypt.cli.show import show
+from tablecrypt.cli.several import Chosen, glob_options, optional_table_argument, run_on
 from tablecrypt.cli.verb import Verb
+from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from tablecrypt.maintenance.progress import ProgressListener
     from tablecrypt.maintenance.verify import Verification
 
 
@@ -25,11 +29,13 @@ if TYPE_CHECKING:
         ("Everything", "tablecrypt --catalog prod verify db.orders"),
         ("A large table, so that it can be interrupted", "tablecrypt --catalog prod verify db.orders --resume-from orders.verify"),
         ("Heads, lengths and footers alone", "tablecrypt --catalog prod verify db.orders --quick"),
+        ("Every table of a namespace", "tablecrypt --catalog prod verify --include 'db.*' --quick"),
     ],
     needs="Permission to unwrap with the table's master key, and to read its files; with --resume-from also to list its folder.",
-    codes={exit_codes.FOUND: "a file is not what its writer left; the report names it and what of it failed"},
+    codes={exit_codes.FOUND: "a file is not what its writer left; the report names it and what of it failed; or a table of several failed"},
 )
-@table_argument
+@optional_table_argument
+@glob_options
 @click.option("--quick", is_flag=True, help="Only heads, lengths and footers, not whole files.")
 @click.option(
     "--resume-from",
@@ -45,7 +51,9 @@ if TYPE_CHECKING:
 def verify(
     context: click.Context,
     settings: Settings,
-    table: str,
+    table: str | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
     quick: bool,
     resume_from: Path | None,
     workers: int | None,
@@ -61,21 +69,15 @@ def verify(
     """
     from tablecrypt.maintenance.verify import verify as authenticate
 
-    with progress_shown(settings) as heard:
-        done = authenticate(
-            settings.table(table),
-            not quick,
-            progress=heard,
-            spark=spark_session(use_spark),
-            workers=workers,
-            resume_from=resume_from,
-        )
-    if as_json:
-        show(done, as_json)
-    else:
-        _print(done)
-    if not done.is_good:
-        context.exit(exit_codes.FOUND)
+    chosen = Chosen(table, include, exclude)
+    if chosen.is_several and resume_from is not None:
+        raise ConfigurationError("--resume-from notes the good files of one table: name it instead of --include and --exclude")
+    spark = spark_session(use_spark)
+
+    def one(table: Table, heard: ProgressListener) -> Verification:
+        return authenticate(table, not quick, progress=heard, spark=spark, workers=workers, resume_from=resume_from)
+
+    run_on(context, settings, chosen, one, _print, as_json, is_bad=lambda done: not done.is_good)
 
 
 def _print(done: Verification) -> None:

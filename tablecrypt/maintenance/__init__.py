@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tablecrypt.maintenance.audit import Audit, audit
+from tablecrypt.maintenance.catalog_tables import CatalogResult, on_tables
 from tablecrypt.maintenance.compact import compact
 from tablecrypt.maintenance.compaction import Compacted
 from tablecrypt.maintenance.doctor import CheckUp, doctor
@@ -19,6 +20,7 @@ from tablecrypt.maintenance.verify import Verification, verify
 
 __all__ = [
     "Audit",
+    "CatalogResult",
     "CheckUp",
     "Compacted",
     "Migrated",
@@ -35,6 +37,7 @@ __all__ = [
     "compact",
     "doctor",
     "migrate",
+    "on_tables",
     "prune_keys",
     "reencrypt",
     "relocate",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from pyiceberg.catalog import Catalog
@@ -22,11 +22,20 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
-from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, KmsError, MasterKeyRefusedError, TablecryptError
+from tablecrypt.errors import (
+    ConfigurationError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    KmsError,
+    MasterKeyRefusedError,
+    TablecryptError,
+)
 from tablecrypt.maintenance.arguments import checked_moment
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.audit.result import Audit, TableAudit
 from tablecrypt.maintenance.audit.table_audit import audit_table
+from tablecrypt.maintenance.catalog_tables import identifiers_of
+from tablecrypt.maintenance.encrypted import name_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
 from tablecrypt.table.plain_tables import plain_tables_opened
 
@@ -42,23 +51,35 @@ class PinsTables(Protocol):
         """Where pins are kept, for people to read; none at all when nothing is pinned."""
 
 
-def audit(target: Table | Catalog, *, now: dt.datetime | None = None, progress: ProgressListener = unheard) -> Audit:
+def audit(
+    target: Table | Catalog,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    now: dt.datetime | None = None,
+    progress: ProgressListener = unheard,
+) -> Audit:
     """Look through a table, or all tables of a catalog, for plaintext and for keys that need care.
 
     Args:
         target: a table as it was loaded, or a catalog.
+        include: of a catalog, globs of the names of tables to look through, `db.*`; none: all.
+        exclude: of a catalog, globs of names to leave out.
         now: the moment to tell ages at, with a time zone.
         progress: told how many files were looked at.
 
     Raises:
-        ConfigurationError: `now` has no time zone, or the key service cannot be asked as it is configured.
+        ConfigurationError: `now` has no time zone, a glob matches no table or stands beside one, or the key service cannot be asked as
+            it is configured.
         KmsError, KeyNotFoundError: the key service failed, or refused every KEK of the table: without it nothing below the metadata can be
             seen. Of a catalog, a table that it refuses is a finding.
     """
     moment = dt.datetime.now(dt.UTC) if now is None else checked_moment("now", now)
     if isinstance(target, Table):
+        if include or exclude:
+            raise ConfigurationError(f"include and exclude choose among the tables of a catalog, but {name_of(target)} is one table")
         return Audit(moment, (_audited(target, moment, progress),))
-    tables = [_of_catalog(target, identifier, moment, progress) for identifier in _identifiers(target)]
+    tables = [_of_catalog(target, identifier, moment, progress) for identifier in identifiers_of(target, include, exclude)]
     return Audit(moment, tuple(table for table in tables if table is not None))
 
 
@@ -89,14 +110,6 @@ def _unseen(identifier: Identifier, kind: FindingKind, error: Exception) -> Tabl
     """Return the audit of a table that could not be looked into."""
     name = ".".join(identifier)
     return TableAudit(name, "", "", None, None, 0, (), (), (), (Finding(kind, name, f"{type(error).__name__}: {error}"),))
-
-
-def _identifiers(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Identifier]:
-    if namespace:
-        yield from sorted(catalog.list_tables(namespace))
-    for below in sorted(catalog.list_namespaces(namespace)):
-        if below != namespace:
-            yield from _identifiers(catalog, below)
 
 
 def _pins_findings(table: Table) -> tuple[Finding, ...]:

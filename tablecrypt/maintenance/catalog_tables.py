@@ -1,0 +1,154 @@
+"""The tables of a catalog: which ones a call means, and an operation on each, of which none stops the others.
+
+    include     globs of whole names, `db.*`; none: all
+    exclude     globs of names that are left out, before include is asked
+
+A glob that matches no table is refused: it is a slip more often than a wish, and "nothing failed" would be true of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Generic, Protocol, TypeVar
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
+
+from tablecrypt.arguments import names_of
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.progress import Progress, ProgressListener
+from tablecrypt.table.encrypted_table import is_encrypted
+
+logger = logging.getLogger(__name__)
+
+
+class Result(Protocol):
+    """What an operation returns."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON's types."""
+        ...
+
+
+R = TypeVar("R", bound=Result)
+
+
+@dataclass(frozen=True)
+class TableOutcome(Generic[R]):
+    """What came of one table.
+
+    Attributes:
+        table: its name.
+        result: what the operation returned; None where it failed or the table is not encrypted.
+        error: what was raised; None where nothing was.
+    """
+
+    table: str
+    result: R | None = None
+    error: Exception | None = None
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether the table is not encrypted, so that nothing was done."""
+        return self.result is None and self.error is None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON's types."""
+        error = None if self.error is None else f"{type(self.error).__name__}: {self.error}"
+        return {"table": self.table, "result": None if self.result is None else self.result.to_json(), "error": error}
+
+
+@dataclass(frozen=True)
+class CatalogResult(Generic[R]):
+    """What came of each table, in the order of their names."""
+
+    outcomes: tuple[TableOutcome[R], ...]
+
+    @property
+    def results(self) -> tuple[R, ...]:
+        """What the operation returned, table by table, where it did not fail."""
+        return tuple(each.result for each in self.outcomes if each.result is not None)
+
+    @property
+    def failed(self) -> tuple[TableOutcome[R], ...]:
+        """The tables whose operation raised."""
+        return tuple(each for each in self.outcomes if each.error is not None)
+
+    @property
+    def skipped(self) -> tuple[TableOutcome[R], ...]:
+        """The tables that are not encrypted."""
+        return tuple(each for each in self.outcomes if each.is_skipped)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON's types."""
+        counts = {"done": len(self.results), "failed": len(self.failed), "not_encrypted": len(self.skipped)}
+        return {**counts, "tables": [each.to_json() for each in self.outcomes]}
+
+
+def on_tables(
+    catalog: Catalog, operation: Callable[[Table], R], *, include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> CatalogResult[R]:
+    """Do something with every encrypted table of a catalog, one after the other: `on_tables(catalog, rotate_kek, include=["eu.*"])`.
+
+    Args:
+        catalog: where the tables are.
+        operation: is given each table as it is loaded. What it raises is kept in the result, and the next table follows.
+        include: globs of names; none: all tables.
+        exclude: globs of names to leave out.
+
+    Raises:
+        ConfigurationError: a glob matches no table.
+    """
+    return CatalogResult(tuple(_outcome(catalog, each, operation) for each in identifiers_of(catalog, include, exclude)))
+
+
+def identifiers_of(catalog: Catalog, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[Identifier]:
+    """Return the tables of a catalog that the globs leave.
+
+    Raises:
+        ConfigurationError: a glob matches no table, or is no text.
+    """
+    included, excluded = names_of("include", include), names_of("exclude", exclude)
+    names = {".".join(each): each for each in _identifiers(catalog)}
+    for argument, glob in (*(("include", each) for each in included), *(("exclude", each) for each in excluded)):
+        if not any(fnmatchcase(name, glob) for name in names):
+            raise ConfigurationError(
+                f"{argument} {glob!r} matches none of the {len(names):,} tables of catalog {catalog.name}: write a glob such as db.*"
+            )
+    chosen = (name for name in names if _matches(name, included or ("*",)) and not _matches(name, excluded))
+    return [names[name] for name in chosen]
+
+
+def named(progress: ProgressListener, table: str) -> ProgressListener:
+    """Return a listener that tells another one which table it is told of."""
+
+    def hear(step: Progress) -> None:
+        progress(replace(step, verb=f"{step.verb} {table}"))
+
+    return hear
+
+
+def _outcome(catalog: Catalog, identifier: Identifier, operation: Callable[[Table], R]) -> TableOutcome[R]:
+    name = ".".join(identifier)
+    try:
+        table = catalog.load_table(identifier)
+        return TableOutcome(name, operation(table) if is_encrypted(table) else None)
+    except Exception as error:
+        logger.debug("%s failed", name, exc_info=True)
+        return TableOutcome(name, error=error)
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _identifiers(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Identifier]:
+    if namespace:
+        yield from sorted(catalog.list_tables(namespace))
+    for below in sorted(catalog.list_namespaces(namespace)):
+        if below != namespace:
+            yield from _identifiers(catalog, below)
