@@ -58,7 +58,7 @@ def test_the_command_takes_every_line_that_a_page_shows(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["tablecrypt audti db.t", "tablecrypt audit --html", "tablecrypt audit --nothing", "tablecrypt rewrap | head"]
+    "line", ["tablecrypt audti db.t", "tablecrypt audit --html", "tablecrypt audit --nothing", "tablecrypt inspect | head"]
 )
 def test_a_line_that_the_command_does_not_take_is_seen(line: str) -> None:
     with pytest.raises(click.ClickException):

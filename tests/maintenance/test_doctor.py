@@ -106,6 +106,19 @@ def test_a_key_that_is_not_there_fails_beside_one_that_is(catalog: Catalog) -> N
     assert failing(doctor(catalog, key_ids=["nobody's", MASTER_KEY])) == {"wrap with nobody's"}
 
 
+def test_keys_that_the_configuration_names_are_tried(catalog: Catalog, properties: dict[str, str]) -> None:
+    allowed = {"encryption.default-key-id": "late", "encryption.allowed-key-ids": f"{MASTER_KEY}, soon,late, team/*"}
+
+    assert failing(doctor(load_catalog("prod", **properties, **allowed))) == {"wrap with late", "wrap with soon"}
+
+
+def test_a_catalog_that_makes_plain_tables_is_told(catalog: Catalog, properties: dict[str, str]) -> None:
+    name = "plain tables are refused"
+
+    assert name in {each.name for each in doctor(catalog).checks}
+    assert name not in {each.name for each in doctor(load_catalog("prod", **properties, **{"encryption.required": "true"})).checks}
+
+
 def test_a_table_whose_metadata_was_edited_fails(catalog: Catalog) -> None:
     location = catalog.load_table("db.rows").metadata_location.removeprefix("file://")
     Path(location).write_bytes(Path(location).read_bytes().replace(MASTER_KEY.encode(), b"alias/others"))

@@ -16,6 +16,7 @@ from typing import Final, cast
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, Catalog
 from pyiceberg.table import Table
+from pyiceberg.types import strtobool
 from pyiceberg.utils.config import Config
 
 from tablecrypt import properties as names
@@ -35,6 +36,7 @@ from tablecrypt.table.encrypted_table import EncryptedTable
 _CONFIGURATION: Final = "configuration"
 _TABLE: Final = "table"
 _PINS: Final = "pins"
+_GLOB: Final = frozenset("*?[")
 _SERVICE: Final = "the key service"
 
 
@@ -62,7 +64,7 @@ def without_catalog(name: str, error: Exception) -> CheckUp:
 
 def _checks(catalog: Catalog, name: str | None, key_ids: tuple[str, ...], read_only: bool) -> Iterator[Check]:
     yield from _configuration_checks(catalog)
-    properties = cast(Mapping[str, str], getattr(catalog, "client_properties", catalog.properties))
+    properties = _client_properties(catalog)
     loaded: list[Table] = []
     if name is not None:
         yield _loading(catalog, name, loaded)
@@ -71,7 +73,7 @@ def _checks(catalog: Catalog, name: str | None, key_ids: tuple[str, ...], read_o
     clients: list[KeyManagementClient] = []
     yield _service(properties, clients)
     for client in clients:
-        yield from key_checks(client, dict.fromkeys((*of_table, *key_ids)), read_only)
+        yield from key_checks(client, dict.fromkeys((*of_table, *key_ids, *_configured_keys(properties))), read_only)
         for table in loaded:
             yield from _table_key_checks(client, table)
         client.close()
@@ -95,6 +97,23 @@ def _configuration_checks(catalog: Catalog) -> Iterator[Check]:
         return f"{type(catalog).__name__} with {len(catalog.list_namespaces()):,} namespaces"
 
     yield tried(_CONFIGURATION, "reach the catalog", reach, "check its uri, and that its database or server runs and lets this client in")
+    if not strtobool(names.REQUIRED.read(_client_properties(catalog))):
+        found = f"a new table without a key is a plain one: {names.REQUIRED.name} is not true"
+        yield Check(_CONFIGURATION, "plain tables are refused", CheckState.NOTED, found, f"set {names.REQUIRED.name}=true")
+
+
+def _client_properties(catalog: Catalog) -> Mapping[str, str]:
+    """Return what this client configured, without what a server answered where the catalog tells them apart."""
+    return cast(Mapping[str, str], getattr(catalog, "client_properties", catalog.properties))
+
+
+def _configured_keys(properties: Mapping[str, str]) -> Iterator[str]:
+    """Yield the master keys that the configuration names. Of the allowed ones a glob names none."""
+    if names.DEFAULT_KEY_ID.name in properties:
+        yield str(properties[names.DEFAULT_KEY_ID.name])
+    for each in names.ALLOWED_KEY_IDS.read(properties).split(","):
+        if each.strip() and not _GLOB.intersection(each):
+            yield each.strip()
 
 
 def _loading(catalog: Catalog, name: str, loaded: list[Table]) -> Check:
