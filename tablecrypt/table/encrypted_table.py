@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import ALWAYS_TRUE, Table
@@ -32,6 +33,11 @@ from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from tablecrypt.maintenance.table_maintenance import TableMaintenance
+
+_MAINTENANCE: Final = "tablecrypt.maintenance.table_maintenance"
+"""Lies above this layer, and is imported when a table is asked for it."""
 
 
 class EncryptedTable(TableSeam):
@@ -120,9 +126,9 @@ class EncryptedTable(TableSeam):
         return RedactedInspectTable(self)
 
     @property
-    def maintenance(self) -> MaintenanceTable:
-        """PyIceberg's maintenance operations."""
-        return EncryptedMaintenance(self)
+    def maintenance(self) -> TableMaintenance:
+        """PyIceberg's maintenance operations, and beside them the functions of `tablecrypt.maintenance` bound to this table."""
+        return cast("TableMaintenance", import_module(_MAINTENANCE).TableMaintenance(self))
 
     def manage_snapshots(self) -> ManageSnapshots:
         """Create and remove branches and tags, roll back."""

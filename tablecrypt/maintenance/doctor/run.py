@@ -16,7 +16,6 @@ from typing import Final, cast
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, Catalog
 from pyiceberg.table import Table
-from pyiceberg.types import strtobool
 from pyiceberg.utils.config import Config
 
 from tablecrypt import properties as names
@@ -97,7 +96,7 @@ def _configuration_checks(catalog: Catalog) -> Iterator[Check]:
         return f"{type(catalog).__name__} with {len(catalog.list_namespaces()):,} namespaces"
 
     yield tried(_CONFIGURATION, "reach the catalog", reach, "check its uri, and that its database or server runs and lets this client in")
-    if not strtobool(names.REQUIRED.read(_client_properties(catalog))):
+    if not names.REQUIRED.is_true(_client_properties(catalog)):
         found = f"a new table without a key is a plain one: {names.REQUIRED.name} is not true"
         yield Check(_CONFIGURATION, "plain tables are refused", CheckState.NOTED, found, f"set {names.REQUIRED.name}=true")
 

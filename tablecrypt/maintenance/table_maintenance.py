@@ -1,0 +1,74 @@
+"""`table.maintenance`: the functions of this package as methods, beside PyIceberg's own.
+
+    table.maintenance.compact(rewrite_all=True)        maintenance.compact(table, rewrite_all=True)
+    table.maintenance.expire_snapshots()…              PyIceberg's
+
+A method takes what the function takes, without the table, and returns and raises the same. `migrate` is missing: a
+plaintext table's `maintenance` is PyIceberg's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import MethodType
+from typing import Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+
+from pyiceberg.table import Table
+from pyiceberg.table.maintenance import MaintenanceTable
+
+from tablecrypt.maintenance.audit import audit
+from tablecrypt.maintenance.compact import compact
+from tablecrypt.maintenance.doctor import CheckUp, doctor
+from tablecrypt.maintenance.encrypted import name_of
+from tablecrypt.maintenance.orphan_files import remove_orphan_files
+from tablecrypt.maintenance.prune_keys import prune_keys
+from tablecrypt.maintenance.reencrypt import reencrypt
+from tablecrypt.maintenance.relocate import relocate
+from tablecrypt.maintenance.rescue import rescue
+from tablecrypt.maintenance.rewrap import rewrap
+from tablecrypt.maintenance.rotate_kek import rotate_kek
+from tablecrypt.maintenance.shred import shred
+from tablecrypt.maintenance.verify import verify
+from tablecrypt.table.encrypted_table import EncryptedMaintenance
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Operation(Generic[P, R]):
+    """A function whose first argument is a table, as a method of what holds the table. Of the class, it is the function itself."""
+
+    def __init__(self, function: Callable[Concatenate[Table, P], R]) -> None:
+        self.function = function
+
+    @overload
+    def __get__(self, holder: None, owner: type[MaintenanceTable]) -> Callable[Concatenate[Table, P], R]: ...
+
+    @overload
+    def __get__(self, holder: MaintenanceTable, owner: type[MaintenanceTable]) -> Callable[P, R]: ...
+
+    def __get__(
+        self, holder: MaintenanceTable | None, owner: type[MaintenanceTable]
+    ) -> Callable[P, R] | Callable[Concatenate[Table, P], R]:
+        """Bind the function to the table, as Python binds a method: with its signature and its documentation."""
+        return self.function if holder is None else cast(Callable[P, R], MethodType(self.function, holder.tbl))
+
+
+class TableMaintenance(EncryptedMaintenance):
+    """What keeps one encrypted table in order. Each method is documented where its function is."""
+
+    audit = Operation(audit)
+    compact = Operation(compact)
+    prune_keys = Operation(prune_keys)
+    reencrypt = Operation(reencrypt)
+    relocate = Operation(relocate)
+    remove_orphan_files = Operation(remove_orphan_files)
+    rescue = Operation(rescue)
+    rewrap = Operation(rewrap)
+    rotate_kek = Operation(rotate_kek)
+    shred = Operation(shred)
+    verify = Operation(verify)
+
+    def doctor(self, *, key_ids: Sequence[str] = (), read_only: bool = False) -> CheckUp:
+        """Try whether the table's catalog, key service and store let this client work: see `maintenance.doctor`."""
+        return doctor(self.tbl.catalog, name_of(self.tbl), key_ids=key_ids, read_only=read_only)
