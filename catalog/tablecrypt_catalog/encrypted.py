@@ -42,6 +42,7 @@ from tablecrypt_catalog.table_encryption import (
     refuse_plain_table,
     table_file_io,
 )
+from tablecrypt_catalog.unreadable import refusing_unreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,10 +65,13 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
 
         Raises:
             KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
+            FormatError: what the catalog's entry leads to is not table metadata.
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
         """
         question = self.client_pins.ask(identifier)
-        return opened_table(self, super().load_table(identifier), question.answered)  # type: ignore[safe-super]
+        with refusing_unreadable(identifier):
+            table = super().load_table(identifier)  # type: ignore[safe-super]
+        return opened_table(self, table, question.answered)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file."""

@@ -52,6 +52,7 @@ from tablecrypt_catalog.sql_pins import (
     write_pin,
 )
 from tablecrypt_catalog.table_encryption import LoadedTable, check_metadata, encrypted_table, opened_table
+from tablecrypt_catalog.unreadable import refusing_unreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,6 +91,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             KeyIdChangedError: encryption.key-id differs from what was pinned, or is gone.
             TamperedFileError: metadata.json was edited.
             MetadataRollbackError: the catalog names older metadata than is pinned.
+            FormatError: what the catalog's entry leads to is not table metadata, or the pin cannot be read.
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
         """
         question = self.client_pins.ask(identifier)
@@ -246,8 +248,9 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
 
     def _found(self, identifier: str | Identifier) -> tuple[Sighting | None, LoadedTable, Sighting]:
         location, pin = self._location_and_pin(identifier)
-        file = read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
-        return pin, *self._loaded(identifier, file)
+        with refusing_unreadable(identifier):
+            file = read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
+            return pin, *self._loaded(identifier, file)
 
     def _loaded(self, identifier: str | Identifier, file: MetadataFile) -> tuple[LoadedTable, Sighting]:
         name = Catalog.identifier_to_tuple(identifier)

@@ -125,10 +125,10 @@ def pin_of_row(row: RowMapping) -> Sighting | None:
     return Sighting(
         table_uuid=row["table_uuid"],
         key_id=row["key_id"],
-        data_key_length=row["data_key_length"],
+        data_key_length=_number(row["data_key_length"]),
         metadata_location=row["pinned_location"],
         metadata_hash=row["metadata_hash"],
-        last_sequence_number=row["last_sequence_number"],
+        last_sequence_number=_number(row["last_sequence_number"]),
         kek_hashes=frozenset(row["kek_hashes"].split()),
         heads={name: Head(*head) for name, head in _parsed(_HEADS, row["heads"], {}).items()},
         retired_keks=_parsed(_RETIRED, row["retired_keks"], frozenset()),
@@ -148,6 +148,13 @@ def _parsed(form: TypeAdapter[P], stored: str | None, default: P) -> P:
         return default if stored is None else form.validate_json(stored)
     except ValidationError as error:
         raise FormatError(f"a pin in the table {PINS.name} cannot be read: {error}") from error
+
+
+def _number(stored: object) -> int:
+    """SQLite keeps text in a column of integers, if somebody puts it there."""
+    if not isinstance(stored, int):
+        raise FormatError(f"a pin in the table {PINS.name} cannot be read: {stored!r} is no whole number")
+    return stored
 
 
 def find_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> Sighting | None:

@@ -122,7 +122,7 @@ class ResilientKeyManagementClient:
         inner = self._inner
         if isinstance(inner, RewrappingClient):
             return self._ask("rewrap_key", lambda: inner.rewrap_key(wrapped_key, wrapping_key_id, from_key_id))
-        key = _checked(Secret(self._ask("unwrap_key", lambda: inner.unwrap_key(wrapped_key, from_key_id))), from_key_id)
+        key = _key_in(self._ask("unwrap_key", lambda: inner.unwrap_key(wrapped_key, from_key_id)), from_key_id)
         return self._ask("wrap_key", lambda: inner.wrap_key(key.reveal(), wrapping_key_id))
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class ResilientKeyManagementClient:
     def _unwrap_for_all(self, state: _State, name: CacheName, flight: Future[Secret], wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         """Ask the service, and give every thread that waits on `flight` the same key or the same error."""
         try:
-            key = _checked(Secret(self._ask("unwrap_key", lambda: self._inner.unwrap_key(wrapped_key, wrapping_key_id))), wrapping_key_id)
+            key = _key_in(self._ask("unwrap_key", lambda: self._inner.unwrap_key(wrapped_key, wrapping_key_id)), wrapping_key_id)
         except BaseException as error:
             with state.lock:
                 del state.in_flight[name]
@@ -170,7 +170,13 @@ class ResilientKeyManagementClient:
         raise TypeError("a KMS client belongs to its process: send the properties and call load_kms there")
 
 
-def _checked(key: Secret, wrapping_key_id: str) -> Secret:
+def _key_in(answer: object, wrapping_key_id: str) -> Secret:
+    # Anybody may write a client, and `bytes` makes a key of zeros of a number.
+    if not isinstance(answer, bytes | bytearray):
+        raise FormatError(
+            f"master key {wrapping_key_id!r} unwrapped no bytes but {type(answer).__name__}: the key service's client is wrong"
+        )
+    key = Secret(bytes(answer))
     if len(key) not in KEY_LENGTHS:
         raise FormatError(f"master key {wrapping_key_id!r} unwrapped {len(key)} bytes, which is no AES key: this blob is not a wrapped KEK")
     return key

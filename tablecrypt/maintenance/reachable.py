@@ -27,6 +27,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import (
     ConfigurationError,
     FormatError,
+    KeyIdChangedError,
     KeyNotFoundError,
     KmsAccessDeniedError,
     KmsError,
@@ -289,7 +290,8 @@ def _add(found: Reachable, file: ReachableFile) -> None:
 
 def _manager_io(io: FileIO) -> TableFileIO:
     if not isinstance(io, TableFileIO):
-        raise TypeError(f"an encrypted table's files are read through its own FileIO, not {type(io).__name__}")
+        # Metadata without a word of encryption, over manifests that hold keys: somebody removed it from the one and not from the others.
+        raise KeyIdChangedError("a key is named for a file of a table whose metadata says that it is not encrypted")
     return io
 
 

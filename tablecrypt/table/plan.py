@@ -12,7 +12,8 @@ Iceberg table spec, "Scan Planning".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+import struct
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -26,7 +27,7 @@ from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.properties import property_as_bool
 
-from tablecrypt.errors import TamperedFileError
+from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
 from tablecrypt.table.content_files import refuse_plaintext
@@ -126,13 +127,24 @@ class ScanPlanner:
         return EncryptedFileScanTask(entry.data_file, deletes, residuals.of(entry.data_file), entry.sequence_number)
 
     def _matching_manifests(self, manifests: Iterable[ManifestFile]) -> list[ManifestFile]:
-        evaluators: dict[int, Callable[[ManifestFile], bool]] = KeyDefaultDict(self._manifest_evaluator)
+        evaluators: Mapping[int, Callable[[ManifestFile], bool]] = KeyDefaultDict(self._manifest_evaluator)
         listed = list(manifests)
         self._check_specs_exist(listed)
-        matching = [manifest for manifest in listed if evaluators[manifest.partition_spec_id](manifest)]
+        matching = [manifest for manifest in listed if self._may_match(manifest, evaluators)]
         if len(matching) < len(listed):
             self._check_newest_headers(listed, {manifest.manifest_path for manifest in matching})
         return matching
+
+    def _may_match(self, manifest: ManifestFile, evaluators: Mapping[int, Callable[[ManifestFile], bool]]) -> bool:
+        may_match = evaluators[manifest.partition_spec_id]
+        try:
+            return may_match(manifest)
+        except (struct.error, ValueError, TypeError, LookupError, OverflowError) as error:
+            # A spec that is not the one of the manifest gives its bounds other types. Its authenticated header says which one is.
+            if isinstance(manifest, EncryptedManifestFile):
+                manifest.check_header(self.io)
+            what = f"its bounds of partition values cannot be read by partition spec {manifest.partition_spec_id}: {error}"
+            raise FormatError(f"{manifest.manifest_path}: {what}") from error
 
     def _check_specs_exist(self, manifests: list[ManifestFile]) -> None:
         for manifest in manifests:

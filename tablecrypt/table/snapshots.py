@@ -201,10 +201,14 @@ class EncryptedProducer(ProducerSeam):
         parent = metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
         # PyIceberg adds up totals for every operation but REPLACE, whose totals are those of an overwrite.
         counted_as = Operation.OVERWRITE if self.operation == Operation.REPLACE else self.operation
-        summary = update_snapshot_summaries(
-            summary=Summary(operation=counted_as, **counts, **self.snapshot_properties),
-            previous_summary=cast("Mapping[str, str] | None", parent.summary if parent is not None else None),
-        )
+        try:
+            summary = update_snapshot_summaries(
+                summary=Summary(operation=counted_as, **counts, **self.snapshot_properties),
+                previous_summary=cast("Mapping[str, str] | None", parent.summary if parent is not None else None),
+            )
+        except (ValueError, TypeError) as error:
+            before = parent.snapshot_id if parent is not None else None
+            raise FormatError(f"the summary of snapshot {before}, which the new one goes on from, cannot be counted on: {error}") from error
         return Summary(self.operation, **summary.additional_properties)
 
     def _updates(self, snapshot: EncryptedSnapshot, sealed: SealedKey) -> UpdatesAndRequirements:

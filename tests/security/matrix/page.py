@@ -1,0 +1,86 @@
+"""The tables of docs/security-campaign.md, made from the cells of a run over the whole matrix.
+
+A run of the full matrix writes them; a test holds the attacks that the page counts against those that there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.security.matrix.admissions import ADMISSIONS
+from tests.security.matrix.attacks import Attack
+from tests.security.matrix.cells import Cell, Outcome
+
+DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "security-campaign.md"
+OUTCOMES: Final = tuple(Outcome)
+
+
+def block(name: str) -> re.Pattern[str]:
+    """What finds a generated part of the page."""
+    return re.compile(rf"(?<=<!-- {name}: begin -->\n).*?(?=<!-- {name}: end -->)", re.DOTALL)
+
+
+def place(target: str) -> str:
+    """The row of the page in which an object is counted: fields of metadata.json by the first name."""
+    document, _, path = target.partition(": ")
+    first = re.split(r"[.\[]", path)[0]
+    return f"{document}: {first}" if path else document
+
+
+def attack_counts(attacks: Iterable[Attack]) -> dict[tuple[str, str], int]:
+    """How many attacks there are for each attacker and row."""
+    return dict(Counter((attack.attacker, place(attack.target)) for attack in attacks))
+
+
+def written_counts(name: str) -> dict[tuple[str, str], int]:
+    """What the page says of that."""
+    found = block(name).search(DOCUMENT.read_text(encoding="utf-8"))
+    assert found is not None
+    rows = re.findall(r"^\| ([^|]+) \| `([^|]+)` \| (\d+) \|", found.group(), re.MULTILINE)
+    return {(attacker, target): int(count) for attacker, target, count in rows}
+
+
+def rendered(cells: Sequence[Cell]) -> str:
+    """All tables, in Markdown."""
+    by_client = _table(cells, ["attacker", "client"], lambda cell: (cell.attack.attacker, cell.client))
+    by_reader = _table(cells, ["reader"], lambda cell: (cell.reader,))
+    attacks = attack_counts(dict.fromkeys(cell.attack for cell in cells))
+    by_object = _table(
+        cells,
+        ["attacker", "object", "attacks"],
+        lambda cell: (
+            cell.attack.attacker,
+            f"`{place(cell.attack.target)}`",
+            str(attacks[cell.attack.attacker, place(cell.attack.target)]),
+        ),
+    )
+    return "\n".join([by_client, by_reader, by_object, _admitted(cells)])
+
+
+def write(name: str, cells: Sequence[Cell]) -> None:
+    """Write the tables into the page."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    DOCUMENT.write_text(block(name).sub(lambda _: rendered(cells), text), encoding="utf-8")
+
+
+def _table(cells: Sequence[Cell], names: list[str], of: Callable[[Cell], tuple[str, ...]]) -> str:
+    counts: dict[tuple[str, ...], Counter[Outcome]] = {}
+    for cell in cells:
+        counts.setdefault(of(cell), Counter())[cell.outcome] += 1
+    head = [" | ".join(["", *names, "cells", *OUTCOMES, ""]).strip(), "|" + "---|" * len(names) + "---:|" * (1 + len(OUTCOMES))]
+    total = Counter(cell.outcome for cell in cells)
+    rows = [*counts.items(), (("together", *[""] * (len(names) - 1)), total)]
+    lines = [
+        " | ".join(["", *key, f"{sum(each.values()):,}", *(f"{each[outcome]:,}" for outcome in OUTCOMES), ""]).strip() for key, each in rows
+    ]
+    return "\n".join([*head, *lines, ""])
+
+
+def _admitted(cells: Sequence[Cell]) -> str:
+    counts = Counter(cell.why for cell in cells if cell.outcome == Outcome.ADMITTED)
+    rows = [f"| {each.name} | {each.sentence} | {counts[each.name]:,} |" for each in ADMISSIONS if counts[each.name]]
+    return "\n".join(["| admitted | the sentence of the threat model | cells |", "|---|---|---:|", *rows, ""])

@@ -1,0 +1,247 @@
+"""One encrypted table with a history, its catalog and its clients: made once, attacked in place, and put back after each attack.
+
+    Scene.make(folder, aws)      the table db.orders, and db.other under the same master key, which stands for any neighbour
+    scene.now, scene.earlier     the rows of the table, and of each state that it has been in or that a snapshot of it still holds
+    scene.read, write, remove    files by location, as who can write storage does
+    scene.point, execute         the catalog's database, as who can write the catalog does
+    scene.restore()              files, database and pin file as they were
+
+Everything that the table can have in metadata.json is there: two schemas, two partition specs, a default value, a sort order, a name
+mapping, a branch, a tag, a deletion vector and a replaced KEK.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from pyiceberg.table.name_mapping import create_mapping_from_schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
+
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance import rotate_kek
+from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
+from tablecrypt.parquet.uniform import UniformParquetFile
+from tests.support.aws import AwsServer
+from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.maintained_table import SCHEMA, TEAMS, maintained_table, path_of
+from tests.support.misleading_kms import MisleadingKeyManagementClient
+
+NAME: Final = "db.orders"
+OTHER: Final = "db.other"
+FORGED: Final = f"{CANARY} nobody with the key wrote this"
+Row = tuple[tuple[str, Any], ...]
+Rows = tuple[Row, ...]
+
+
+@dataclass
+class Scene:
+    """The table, and all that an attack can reach."""
+
+    folder: Path
+    aws: AwsServer
+    catalog: SqlCatalog
+    pointer: str
+    other_pointer: str
+    now: Rows
+    earlier: tuple[Rows, ...]
+    foreign: Rows
+    files: tuple[ReachableFile, ...]
+    other_files: tuple[ReachableFile, ...]
+    plaintext: Mapping[str, bytes]
+    plain_rows: Rows
+    """The rows of the plain table that somebody may put in the place of this one."""
+    retired_kek: bytes
+    saved_files: dict[Path, bytes] = field(default_factory=dict)
+    saved_database: list[str] = field(default_factory=list)
+    touched: set[Path] = field(default_factory=set)
+    volatile: set[Path] = field(default_factory=set)
+    """What a client writes itself, such as its pins: put back whoever changed it."""
+
+    @classmethod
+    def make(cls, folder: Path, aws: AwsServer) -> Scene:
+        """Write the tables."""
+        catalog = encrypted_sql_catalog(folder, aws)
+        table, retired_kek = _with_history(maintained_table(catalog, NAME, {"write.metadata.previous-versions-max": "100"}))
+        other = maintained_table(catalog, OTHER)
+        sides = _history_of_rows()
+        scene = cls(
+            folder=folder,
+            aws=aws,
+            catalog=catalog,
+            pointer=table.metadata_location,
+            other_pointer=other.metadata_location,
+            now=sides[-1],
+            earlier=((), *sides[:-1]),
+            foreign=rows_of(other.scan().to_arrow()),
+            files=_files(table),
+            other_files=_files(other),
+            plaintext={each.location: _opened(table, each) for each in _files(table)},
+            plain_rows=_redacted(sides[-1]),
+            retired_kek=retired_kek,
+        )
+        assert rows_of(table.scan().to_arrow()) == scene.now
+        scene.saved_files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db"}
+        with closing(sqlite3.connect(folder / "catalog.db")) as database:
+            scene.saved_database = [line for line in database.iterdump() if line.startswith("INSERT")]
+        return scene
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The JSON of the current metadata file, as it was saved."""
+        return cast(dict[str, Any], json.loads(self.saved_files[path_of(self.pointer)]))
+
+    def earlier_metadata(self) -> list[str]:
+        """Where the metadata files of before lie, oldest first."""
+        return [each["metadata-file"] for each in self.metadata["metadata-log"]]
+
+    def saved(self, location: str) -> bytes:
+        """A file as it was saved."""
+        return self.saved_files[path_of(location)]
+
+    def write(self, location: str, content: bytes) -> None:
+        """Write a file, or write over it."""
+        path = path_of(location)
+        self.touched.add(path)
+        path.write_bytes(content)
+
+    def remove(self, location: str) -> None:
+        """Delete a file."""
+        self.touched.add(path_of(location))
+        path_of(location).unlink()
+
+    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Write over the current metadata file."""
+        self.write(self.pointer, json.dumps(metadata).encode())
+
+    def execute(self, statement: str, *parameters: object) -> None:
+        """Change the catalog's database, past the catalog."""
+        with closing(sqlite3.connect(self.folder / "catalog.db")) as database, database:
+            database.execute(statement, parameters)
+
+    def point(self, location: str, name: str = NAME) -> None:
+        """Have the catalog say that a table's current metadata is there."""
+        self.execute("UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?", location, name.partition(".")[2])
+
+    def pointed(self) -> str:
+        """What the catalog says of it."""
+        with closing(sqlite3.connect(self.folder / "catalog.db")) as database:
+            query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?"
+            (found,) = database.execute(query, (NAME.partition(".")[2],)).fetchone()
+            return str(found)
+
+    def restore(self) -> None:
+        """Put everything back, and have the key service answer truly."""
+        MisleadingKeyManagementClient.answer = None
+        for path in self.folder.rglob("*"):
+            if path.is_file() and path not in self.saved_files and path.suffix != ".db":
+                path.unlink()
+        for path in self.touched | self.volatile:
+            path.write_bytes(self.saved_files[path]) if path in self.saved_files else path.unlink(missing_ok=True)
+        self.touched.clear()
+        with closing(sqlite3.connect(self.folder / "catalog.db")) as database, database:
+            if [line for line in database.iterdump() if line.startswith("INSERT")] != self.saved_database:
+                for table in ("iceberg_tables", "iceberg_namespace_properties", "tablecrypt_pins"):
+                    database.execute(f"DELETE FROM {table}")
+                for line in self.saved_database:
+                    database.execute(line)
+
+    @contextmanager
+    def attacked(self, act: Any) -> Iterator[None]:
+        """Do what an attack does, and put everything back afterwards."""
+        try:
+            act(self)
+            yield
+        finally:
+            self.restore()
+
+
+def rows_of(table: pa.Table) -> Rows:
+    """The rows of an Arrow table, in an order that depends on them alone."""
+    return ordered(table.to_pylist())
+
+
+def ordered(rows: Iterable[Mapping[str, Any]]) -> Rows:
+    """Rows in an order that depends on them alone."""
+    return tuple(sorted((tuple(row.items()) for row in rows), key=repr))
+
+
+def _redacted(rows: Rows) -> Rows:
+    return ordered({**dict(row), "note": FORGED} for row in rows)
+
+
+def forged(parquet: bytes) -> bytes:
+    """A plain Parquet file with the forger's own text in it."""
+    rows = pq.read_table(pa.BufferReader(parquet))
+    note = rows.schema.get_field_index("note")
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows.set_column(note, rows.schema.field(note), pa.array([FORGED] * rows.num_rows, rows.schema.field(note).type)), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _with_history(table: Table) -> tuple[Table, bytes]:
+    """Go on with a table of two appends and a delete: a branch, a tag, a new KEK, a new schema, a new spec, and rows in them."""
+    head = table.current_snapshot()
+    assert head is not None
+    table.manage_snapshots().create_branch(head.snapshot_id, "side").create_tag(head.snapshot_id, "closed").commit()
+    table.append(_rows(200), branch="side")
+    with table.update_schema() as schema:
+        schema.add_column("extra", StringType(), default_value="none")
+    with table.update_spec() as spec:
+        spec.add_field("extra", IdentityTransform(), "extra")
+    with table.update_sort_order() as order:
+        order.asc("id", IdentityTransform())
+    mapping = create_mapping_from_schema(table.schema()).model_dump_json()
+    table.transaction().set_properties({"schema.name-mapping.default": mapping, "comment": "orders"}).commit_transaction()
+    (kek,) = [key for key in table.metadata.encryption_keys if key.is_kek]  # type: ignore[attr-defined]
+    retired = table.io.manager.kms.unwrap_key(kek.wrapped_bytes(), MASTER_KEY)  # type: ignore[attr-defined]
+    rotate_kek(table)
+    table = table.refresh()
+    table.append(_rows(300).append_column("extra", pa.array(["new"] * 20)))
+    return table.refresh(), retired
+
+
+def _rows(first: int) -> pa.Table:
+    ids = range(first, first + 20)
+    return pa.table(
+        {"id": ids, "team": [TEAMS[each % 2] for each in ids], "note": [f"{CANARY} {each}" for each in ids]}, schema=SCHEMA.as_arrow()
+    )
+
+
+def _history_of_rows() -> list[Rows]:
+    """The rows of every state: two appends, the delete, the branch, and what is now. A column that is younger has its default."""
+    first, second, side, last = (_rows(each).to_pylist() for each in (0, 100, 200, 300))
+    left = [row for row in [*first, *second] if row["id"] != 3]
+    states = [first, [*first, *second], left, [*left, *side]]
+    defaulted = [ordered({**row, "extra": "none"} for row in state) for state in states]
+    now = ordered([*({**row, "extra": "none"} for row in left), *({**row, "extra": "new"} for row in last)])
+    return [*(ordered(state) for state in states), *defaulted, now]
+
+
+def _files(table: Table) -> tuple[ReachableFile, ...]:
+    return tuple(reachable_files(table.metadata, table.io).files.values())
+
+
+def _opened(table: Table, file: ReachableFile) -> bytes:
+    """A file's plaintext: what lies in it, or, for Parquet, the same rows in a plain file."""
+    io = cast(EncryptingFileIO, table.io)
+    assert file.key is not None
+    if file.kind != FileKind.DATA:
+        with io.decrypting_input(file.location, file.key).open() as stream:
+            return bytes(stream.read())
+    with io.raw_input(file.location).open() as source:
+        opened = UniformParquetFile(source, file.key, file.location)
+        rows = pa.Table.from_batches(list(opened.batches(opened.schema.names)), schema=opened.schema)
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    return bytes(sink.getvalue().to_pybytes())
