@@ -1,0 +1,37 @@
+"""No nonce, DEK or AAD prefix is used twice by tasks of Spark, on either path and in tasks that were tried again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tablecrypt.spark as tcs
+from tests.security.nonces import FEW_ROWS_A_PAGE, keys_of, repeated, stored_nonces
+from tests.spark.conftest import Lake
+from tests.support.catalogs import CANARY, MASTER_KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.java, pytest.mark.campaign, pytest.mark.timeout(3600)]
+FILES, LENGTH, WRITES = 8, 9000, 14
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_no_nonce_is_twice_in_what_tasks_wrote(spark: SparkSession, lake: Lake, mode: Any, record_property: Any) -> None:
+    df = spark.range(FILES * LENGTH, numPartitions=FILES).selectExpr("id", f"'{CANARY}' AS text")
+    identifier = lake.identifier("db.t")
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import LongType, NestedField, StringType
+
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
+    lake.catalog.create_table("db.t", schema, properties={"encryption.key-id": MASTER_KEY, **FEW_ROWS_A_PAGE})
+    for _ in range(WRITES):
+        tcs.write_table(df, identifier, mode=mode)
+    table = lake.catalog.load_table("db.t")
+    nonces = stored_nonces(lake.warehouse)
+    deks, prefixes = keys_of(table)
+    record_property("nonces", f"{len(nonces)} in {len(deks)} files")
+    assert len(deks) > FILES * WRITES
+    assert repeated(nonces) == repeated(deks) == repeated(prefixes) == []
