@@ -25,7 +25,6 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
 )
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.locations import load_location_provider
 from pyroaring import BitMap64
@@ -80,10 +79,6 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
     def added_delete_files(self) -> Sequence[EncryptedDataFile]:
         """The delete files that this attempt puts in place of others."""
         return self._new_deletes
-
-    def spec_of_added(self, file: DataFile) -> PartitionSpec:
-        """Return the partition spec that the file had all along."""
-        return self.spec(file.spec_id)
 
     def collect_manifests(self) -> list[ManifestFile]:
         """Write the manifests that change, and return them with those that stay."""

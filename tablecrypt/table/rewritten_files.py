@@ -16,12 +16,11 @@ Iceberg table spec, "Snapshots" (operation replace), "Sequence Numbers", "Row Li
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table.update import UpdatesAndRequirements
 
 from tablecrypt.manifests.records import EncryptedDataFile
@@ -72,34 +71,19 @@ class EncryptedRewrite(EncryptedOverwrite):
     def check_concurrency(self) -> None:
         """Do nothing here: `produce` has its own check, and rows that others add are no conflict."""
 
-    def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Write the new files' manifests, one for each partition spec, before the others."""
-        by_spec: dict[int, list[DataFile]] = defaultdict(list)
-        for file in self._rewritten.written:
-            by_spec[file.spec_id].append(file)
-        return [*(self._data_manifest(spec_id, files) for spec_id, files in by_spec.items()), *super().finish_manifests(manifests)]
-
     def obsolete_deletes(self) -> ObsoleteDeletes:
         """Return which delete files go: those about old files alone."""
         return replace(super().obsolete_deletes(), files=self._rewritten.spent_deletes)
 
     @property
     def added_data_files(self) -> list[DataFile]:
-        """The new files, for the summary."""
+        """The new files."""
         return list(self._rewritten.written)
 
-    def _data_manifest(self, spec_id: int, files: Iterable[DataFile]) -> ManifestFile:
-        with self._manifest_writer(self.spec(spec_id), ManifestContent.DATA) as writer:
-            for file in files:
-                writer.add(
-                    ManifestEntry.from_args(
-                        status=ManifestEntryStatus.ADDED,
-                        snapshot_id=self.snapshot_id,
-                        sequence_number=self._rewritten.sequence_number,
-                        data_file=EncryptedDataFile.of(file),
-                    )
-                )
-        return writer.to_manifest_file()
+    @property
+    def sequence_number_of_added(self) -> int:
+        """That of the snapshot that was planned on."""
+        return self._rewritten.sequence_number
 
     def _check_nothing_was_lost(self) -> None:
         if self.parent_snapshot_id == self._rewritten.snapshot_id:

@@ -68,12 +68,13 @@ class EncryptedProducer(ProducerSeam):
     _dropped_delete_files: list[DataFile]
 
     def append_data_file(self, data_file: DataFile) -> EncryptedProducer:
-        """Add a file to the snapshot.
+        """Add a file to the snapshot: one of the partition spec that it says, or else of the table's as it is now.
 
         Raises:
             PlaintextRefusedError: the file has no key metadata.
         """
         refuse_plaintext(data_file)
+        data_file.spec_id = getattr(data_file, "spec_id", self.table_metadata.default_spec_id)
         self.added_data_files.append(data_file)
         return self
 
@@ -122,6 +123,13 @@ class EncryptedProducer(ProducerSeam):
         return self._updates(snapshot, sealed)
 
     def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Write manifests of the added files, one for each partition spec, before the others; drop spent delete files."""
+        by_spec: dict[int, list[DataFile]] = defaultdict(list)
+        for file in self.added_data_files:
+            by_spec[file.spec_id].append(file)
+        return [*(self._added_manifest(spec_id, files) for spec_id, files in by_spec.items()), *self._without_spent(manifests)]
+
+    def _without_spent(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Drop the delete files that have nothing left to delete, deletion vectors of dropped data files above all."""
         obsolete = self.obsolete_deletes()
         if not obsolete:
@@ -140,9 +148,10 @@ class EncryptedProducer(ProducerSeam):
         """Delete files that the new snapshot adds."""
         return ()
 
-    def spec_of_added(self, file: DataFile) -> PartitionSpec:
-        """Return the partition spec of a data file that the new snapshot adds: today's, which new files are written in."""
-        return self.table_metadata.spec()
+    @property
+    def sequence_number_of_added(self) -> int | None:
+        """The data sequence number of the added files; None for that of the commit."""
+        return None
 
     @property
     def encrypted_metadata(self) -> EncryptedTableMetadata:
@@ -167,6 +176,18 @@ class EncryptedProducer(ProducerSeam):
             content=content,
         )
 
+    def _added_manifest(self, spec_id: int, files: Iterable[DataFile]) -> ManifestFile:
+        with self.new_manifest_writer(self.spec(spec_id)) as writer:
+            for file in files:
+                entry = ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED,
+                    snapshot_id=self.snapshot_id,
+                    sequence_number=self.sequence_number_of_added,
+                    data_file=EncryptedDataFile.of(file),
+                )
+                writer.add(entry)
+        return writer.to_manifest_file()
+
     def _without_obsolete(self, manifest: ManifestFile, obsolete: ObsoleteDeletes) -> list[ManifestFile]:
         entries = manifest.fetch_manifest_entry(self.io, discard_deleted=True)
         dropped = [entry for entry in entries if EncryptedDataFile.of(entry.data_file) in obsolete]
@@ -188,7 +209,7 @@ class EncryptedProducer(ProducerSeam):
         collector = SnapshotSummaryCollector(partition_summary_limit=limit)
         schema, specs = metadata.schema(), metadata.specs()
         for file in self.added_data_files:
-            collector.add_file(data_file=file, partition_spec=self.spec_of_added(file), schema=schema)
+            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
         for file in self.added_delete_files:
             collector.add_file(data_file=_as_counted(file), partition_spec=specs[file.spec_id], schema=schema)
         for file in (*self.deleted_data_files, *self._dropped_delete_files):

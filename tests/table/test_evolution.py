@@ -233,3 +233,33 @@ def test_an_encrypted_table_stays_at_version_3(table: Table, version: int) -> No
     assert table.transaction().upgrade_table_version(3).table_metadata.format_version == 3  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="version 3"):
         table.transaction().upgrade_table_version(version)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite", "delete"])
+def test_a_commit_that_is_tried_again_names_its_files_under_the_spec_that_they_were_written_in(catalog: Catalog, mode: str) -> None:
+    """Named under a spec of as many fields, by `other`, files that were partitioned by `id` would be passed by, or deleted, by mistake."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "other", LongType()))
+    table = catalog.create_table("db.numbers", schema, properties={**ENCRYPTED, "write.overwrite.isolation-level": "snapshot"})
+    with table.update_spec() as update:
+        update.add_field("id", IdentityTransform(), "by_id")
+    table.append(pa.table({"id": [7, 7], "other": [70, 71]}))
+    behind = catalog.load_table("db.numbers")
+    with table.update_spec() as update:
+        update.remove_field("by_id")
+        update.add_field("other", IdentityTransform(), "by_other")
+    table.append(pa.table({"id": [9], "other": [90]}))
+
+    if mode == "append":
+        behind.append(pa.table({"id": [1, 2], "other": [2, 3]}))
+    elif mode == "overwrite":
+        behind.overwrite(pa.table({"id": [1, 2], "other": [2, 3]}), "id = 1")
+    else:
+        behind.delete("id = 7 and other = 71")
+
+    expected = {7: {70}, 9: {90}} if mode == "delete" else {7: {70, 71}, 9: {90}, 1: {2}, 2: {3}}
+    for key, others in expected.items():
+        for other in others:
+            assert table.refresh().scan(f"other = {other}").to_arrow().to_pylist() == [{"id": key, "other": other}]
+        assert set(table.scan(f"id = {key}").to_arrow().column("other").to_pylist()) == others
+    table.delete("other = 1")
+    assert table.scan().count() == sum(len(others) for others in expected.values())

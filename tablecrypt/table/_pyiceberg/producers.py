@@ -55,6 +55,7 @@ class ProducerSeam(_SnapshotProducer[Any]):
         return self.produce()
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        self._added_data_files = self._left
         return super()._process_manifests(self.finish_manifests(manifests))
 
     def check_concurrency(self) -> None:
@@ -65,8 +66,16 @@ class ProducerSeam(_SnapshotProducer[Any]):
         self.check_concurrency()
 
     def collect_manifests(self) -> list[ManifestFile]:
-        """Return every manifest of the new snapshot, new ones written."""
-        return self._manifests()
+        """Return every manifest of the new snapshot, new ones written.
+
+        Added files are left to `finish_manifests`: PyIceberg would name them under the table's spec of now, whichever one they were
+        written in. A commit that is tried again may find another spec than it began with.
+        """
+        self._left, self._added_data_files = self._added_data_files, []
+        try:
+            return self._manifests()
+        finally:
+            self._added_data_files = self._left
 
     def next_manifest_location(self) -> str:
         """Return the location of the next manifest, remembered for removal should the attempt be abandoned."""
