@@ -24,7 +24,7 @@ from tablecrypt.table._pyiceberg.glue import GlueCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
-from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters
+from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.new_tables import creation_properties
 from tablecrypt_catalog.pins import sighting
 from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted
@@ -43,7 +43,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
 
         Raises:
             KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same in the entry and in the metadata.
-            TamperedFileError: the metadata is not what the entry's metadata_hash was made of.
+            TamperedFileError: the metadata is not what a hash in the entry was made of.
         """
         parameters = entry.get("Parameters", {})
         location = parameters.get(METADATA_LOCATION)
@@ -83,7 +83,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
         staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
         staged.metadata = metadata = encrypted_metadata(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
-        self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file.content)})
+        self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file)})
         question.answered(sighting(metadata, file.location, file.digest))
         return encrypted_table(self, staged, metadata)
 
@@ -97,7 +97,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
         self._refuse_s3_tables(identifier)
         io = self.load_file_io(metadata.properties, metadata_location)
         staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
-        self.create_entry(staged, pinning_parameters(metadata, file.content))
+        self.create_entry(staged, pinning_parameters(metadata, file))
         return self.load_table(identifier)
 
     def stage_commit(
@@ -113,9 +113,16 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
             return staged
         if current is None:
             self._refuse_s3_tables(identifier)
-        pins = pinning_parameters(staged.metadata, staged.metadata.model_dump_json().encode())
+        pins = staged_parameters(staged)
         # PyIceberg adds a commit's properties to the parameters that are there: one that was removed must be named to go.
         return PinnedStagedTable(staged, staged.name(), {names.DATA_KEY_LENGTH.name: "", **pins} if current is not None else pins)
+
+    def unpinned_metadata(self, identifier: str | Identifier) -> str | None:
+        """Return why a table's current metadata has no pin, for people to read; None where it has one."""
+        if self.client_pins.places:
+            return None
+        database, name = self.identifier_to_database_and_table(identifier)
+        return unpinned_metadata(self.glue.get_table(DatabaseName=database, Name=name)["Table"].get("Parameters", {}))
 
     def _refuse_s3_tables(self, identifier: str | Identifier) -> None:
         database, name = self.identifier_to_database_and_table(identifier)

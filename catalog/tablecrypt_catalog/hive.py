@@ -22,10 +22,10 @@ from tablecrypt import properties as names
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table._pyiceberg.hive import HiveCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.metadata_file import read_metadata_file
+from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
 from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient, wait_for_lock
-from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters
+from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.table_encryption import LoadedTable, is_encrypted
 
 _READS_OF_A_MOVING_ENTRY: Final = 4
@@ -53,7 +53,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
 
         Raises:
             KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same in the entry and in the metadata.
-            TamperedFileError: the metadata is not what the entry's metadata_hash was made of.
+            TamperedFileError: the metadata is not what a hash in the entry was made of.
         """
         # A metastore reads the parameters one by one, and may give some from before a commit with others from after it.
         for _ in range(_READS_OF_A_MOVING_ENTRY):
@@ -80,7 +80,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
     def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
         """Return the parameters that pin a new table."""
         metadata = self.metadata_to_write(table.metadata)
-        return pinning_parameters(metadata, metadata.model_dump_json().encode())
+        return pinning_parameters(metadata, MetadataFile(table.metadata_location, metadata.model_dump_json().encode()))
 
     def stage_commit(
         self,
@@ -93,7 +93,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
         staged = super().stage_commit(current, identifier, requirements, updates)
         if names.KEY_ID.name not in staged.metadata.properties:
             return staged
-        return PinnedStagedTable(staged, identifier, pinning_parameters(staged.metadata, staged.metadata.model_dump_json().encode()))
+        return PinnedStagedTable(staged, identifier, staged_parameters(staged))
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
@@ -104,5 +104,11 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
         if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
             return super().register_table(identifier, metadata_location, overwrite)
         staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
-        self.create_entry(staged, pinning_parameters(metadata, file.content))
+        self.create_entry(staged, pinning_parameters(metadata, file))
         return self.load_table(identifier)
+
+    def unpinned_metadata(self, identifier: str | Identifier) -> str | None:
+        """Return why a table's current metadata has no pin, for people to read; None where it has one."""
+        if self.client_pins.places:
+            return None
+        return unpinned_metadata(self.read_entry(*self.identifier_to_database_and_table(identifier)).parameters or {})

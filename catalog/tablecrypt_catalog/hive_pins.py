@@ -3,17 +3,24 @@
     encryption.key-id             as in the metadata; never changes. Without it Iceberg Java checks nothing and writes plaintext
     encryption.data-key-length    as in the metadata; absent where absent there
     metadata_hash                 what canonical_metadata.metadata_hash gives for the metadata file; absent or empty: not compared
+    tablecrypt.metadata-sha256    SHA-256 (hexadecimal) of the metadata file's uncompressed JSON, a blank, and where that file is
 
-Iceberg Java writes the same parameters and refuses a table whose metadata contradicts them. Metadata.json is plaintext that whoever writes
-to the storage can edit; these parameters are beyond his reach, as long as he cannot write to the metastore too.
+Iceberg Java writes the first three and refuses a table whose metadata contradicts them. It does not know the last one, and leaves it as it
+is when it commits: so that one counts only for the file that it names. It holds where Java's hash is none, because Java's own form depends
+on its version (a default of type double, for one), and for what Java's form leaves out.
+
+Metadata.json is plaintext that whoever writes to the storage can edit; these parameters are beyond his reach, as long as he cannot write
+to the metastore too. An entry without any hash of the current file pins less than it should: that is logged, and a finding of an audit.
 Pure: metadata and parameters in, an error or nothing out.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
+from pyiceberg.catalog import METADATA_LOCATION
 from pyiceberg.table import StagedTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
@@ -25,6 +32,9 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_tra
 from tablecrypt.table.metadata_file import MetadataFile
 
 METADATA_HASH: Final = "metadata_hash"
+DOCUMENT_HASH: Final = "tablecrypt.metadata-sha256"
+
+logger = logging.getLogger(__name__)
 
 
 class PinnedStagedTable(StagedTable):
@@ -40,16 +50,37 @@ class PinnedStagedTable(StagedTable):
         return {**super().properties, **self._parameters}
 
 
-def pinning_parameters(metadata: TableMetadata, content: bytes) -> dict[str, str]:
-    """Return the parameters that pin an encrypted table's metadata, whose JSON is `content`; none for any other table.
+def pinning_parameters(metadata: TableMetadata, file: MetadataFile) -> dict[str, str]:
+    """Return the parameters that pin an encrypted table's metadata, which is in `file`; none for any other table.
 
-    The hash is empty where Java's own form depends on its version: Java takes that for no hash, and puts its own there when it commits.
+    Java's hash is empty where Java's own form depends on its version: Java takes that for no hash, and puts its own there when it commits.
     """
     if names.KEY_ID.name not in metadata.properties:
         return {}
     kept = (names.KEY_ID.name, names.DATA_KEY_LENGTH.name)
     pinned = {name: str(metadata.properties[name]) for name in kept if name in metadata.properties}
-    return {**pinned, METADATA_HASH: metadata_hash(content) or ""}
+    return {**pinned, METADATA_HASH: metadata_hash(file.content) or "", DOCUMENT_HASH: f"{file.digest} {file.location}"}
+
+
+def staged_parameters(staged: StagedTable) -> dict[str, str]:
+    """Return the parameters that pin the metadata that a commit is about to write."""
+    return pinning_parameters(staged.metadata, MetadataFile(staged.metadata_location, staged.metadata.model_dump_json().encode()))
+
+
+def unpinned_metadata(parameters: Mapping[str, str]) -> str | None:
+    """Return what an encrypted table's entry does not pin, for people to read; None where it holds a hash of the current metadata."""
+    location = parameters.get(METADATA_LOCATION, "")
+    if parameters.get(METADATA_HASH) or _document_hash(parameters, location) is not None:
+        return None
+    return (
+        f"its entry in the metastore holds no hash of {location}: an edited file would be believed. The next commit of tablecrypt sets one"
+    )
+
+
+def _document_hash(parameters: Mapping[str, str], location: str) -> str | None:
+    """What DOCUMENT_HASH says of a file; None where it was written with another one, which Java or PyIceberg has replaced since."""
+    digest, _, written_with = parameters.get(DOCUMENT_HASH, "").partition(" ")
+    return digest if written_with == location else None
 
 
 def check_against_entry(name: str, metadata: TableMetadata, file: MetadataFile, parameters: Mapping[str, str]) -> None:
@@ -57,7 +88,7 @@ def check_against_entry(name: str, metadata: TableMetadata, file: MetadataFile, 
 
     Raises:
         KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same on both sides, or gone from one of them.
-        TamperedFileError: the metadata is not what metadata_hash was made of.
+        TamperedFileError: the metadata is not what a hash in the entry was made of.
     """
     pinned, key_id = parameters.get(names.KEY_ID.name), metadata.properties.get(names.KEY_ID.name)
     if pinned is None and key_id is None and not _has_traces(metadata):
@@ -70,7 +101,10 @@ def check_against_entry(name: str, metadata: TableMetadata, file: MetadataFile, 
     if pinned != key_id:
         raise KeyIdChangedError(f"{name}: {names.KEY_ID.name} is {pinned} in the metastore, but {key_id} in {file.location}")
     _check_length(name, metadata, file, parameters)
+    _check_document_hash(name, file, parameters)
     _check_hash(name, file, parameters.get(METADATA_HASH))
+    if (problem := unpinned_metadata(parameters)) is not None:
+        logger.warning("%s is not pinned: %s", name, problem)
 
 
 def _has_traces(metadata: TableMetadata) -> bool:
@@ -81,6 +115,11 @@ def _check_length(name: str, metadata: TableMetadata, file: MetadataFile, parame
     pinned, length = (source.get(names.DATA_KEY_LENGTH.name) for source in (parameters, metadata.properties))
     if pinned != length:
         raise KeyIdChangedError(f"{name}: {names.DATA_KEY_LENGTH.name} is {pinned} in the metastore, but {length} in {file.location}")
+
+
+def _check_document_hash(name: str, file: MetadataFile, parameters: Mapping[str, str]) -> None:
+    if _document_hash(parameters, file.location) not in (None, file.digest):
+        raise TamperedFileError(file.location, f"{name}: the table metadata is not what the metastore's {DOCUMENT_HASH} was made of")
 
 
 def _check_hash(name: str, file: MetadataFile, pinned: str | None) -> None:

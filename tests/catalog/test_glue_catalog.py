@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import json
 import sys
 import uuid
@@ -16,9 +17,12 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
+from pyiceberg.types import DoubleType
 
 import tablecrypt_catalog
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MissingExtraError, TamperedFileError
+from tablecrypt.maintenance import audit
+from tablecrypt.maintenance.audit.findings import FindingKind
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
@@ -31,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 ENCRYPTED = {"encryption.key-id": MASTER_KEY, "encryption.data-key-length": "32"}
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
-PINS = ("encryption.key-id", "encryption.data-key-length", "metadata_hash")
+PINS = ("encryption.key-id", "encryption.data-key-length", "metadata_hash", "tablecrypt.metadata-sha256")
 
 
 @pytest.fixture
@@ -117,7 +121,9 @@ def edit(aws: AwsServer, table: Table, change: Callable[[dict[str, Any]], object
 def assert_pinned(aws: AwsServer, catalog: GlueCatalog, table: Table) -> None:
     found = parameters(catalog, table)
     assert found["metadata_location"] == table.metadata_location
-    assert found["metadata_hash"] == metadata_hash(metadata_of(aws, table)) is not None
+    content = metadata_of(aws, table)
+    assert found["metadata_hash"] == metadata_hash(content) is not None
+    assert found["tablecrypt.metadata-sha256"] == f"{hashlib.sha256(content).hexdigest()} {table.metadata_location}"
     assert found["encryption.key-id"] == MASTER_KEY
     assert found.get("encryption.data-key-length") == table.properties.get("encryption.data-key-length")
 
@@ -165,8 +171,43 @@ def test_a_hash_that_is_missing_is_put_back_by_the_next_commit(aws: AwsServer, c
 def test_metadata_edited_in_place_is_refused(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table) -> None:
     edit(aws, table, lambda metadata: metadata["properties"].update(owner="someone else"))
     for use in (lambda: catalog.load_table(table.name()), lambda: table.append(ROWS)):
-        with pytest.raises(TamperedFileError, match="metadata_hash"):
+        with pytest.raises(TamperedFileError, match="metadata-sha256"):
             use()
+
+
+def test_javas_hash_alone_refuses_an_edit_too(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table) -> None:
+    set_parameters(catalog, table, {**parameters(catalog, table), "tablecrypt.metadata-sha256": "0 s3://of/an/older/file"})
+    assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), ROWS)
+    edit(aws, table, lambda metadata: metadata["properties"].update(owner="someone else"))
+    with pytest.raises(TamperedFileError, match="metadata_hash"):
+        catalog.load_table(table.name())
+
+
+def test_metadata_whose_form_depends_on_java_is_pinned_by_its_bytes(aws: AwsServer, catalog: EncryptedGlueCatalog, table: Table) -> None:
+    with table.update_schema() as update:
+        update.add_column("d", DoubleType(), default_value=1.5)
+    assert parameters(catalog, table)["metadata_hash"] == ""
+    assert catalog.load_table(table.name()).scan().to_arrow()["d"].to_pylist() == [1.5] * ROWS.num_rows
+    edit(aws, table, lambda metadata: metadata["schemas"][-1]["fields"][-1].update({"initial-default": 2.5}))
+    with pytest.raises(TamperedFileError, match="metadata-sha256"):
+        catalog.load_table(table.name())
+
+
+def test_an_entry_without_any_hash_of_its_metadata_is_logged_and_found_by_an_audit(
+    catalog: EncryptedGlueCatalog, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    def findings(each: Table) -> list[FindingKind]:
+        return [finding.kind for finding in audit(each).findings]
+
+    assert findings(catalog.load_table(table.name())) == []
+    assert "is not pinned" not in caplog.text
+    unhashed = {"metadata_hash": "", "tablecrypt.metadata-sha256": "0 s3://of/an/older/file"}
+    set_parameters(catalog, table, {**parameters(catalog, table), **unhashed})
+    loaded = catalog.load_table(table.name())
+    assert "is not pinned" in caplog.text
+    assert findings(loaded) == [FindingKind.PINS_MISSING]
+    loaded.append(ROWS)
+    assert findings(catalog.load_table(table.name())) == []
 
 
 def test_an_older_metadata_file_is_refused(catalog: EncryptedGlueCatalog, table: Table) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import threading
@@ -19,6 +20,8 @@ from pyiceberg.types import DoubleType, StringType
 from thrift.transport.TTransport import TTransportException
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.maintenance import audit
+from tablecrypt.maintenance.audit.findings import FindingKind
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog
@@ -68,8 +71,14 @@ def files_below(table: Table) -> list[Path]:
 
 def pins_of(metastore: HiveMetastore, table: Table) -> dict[str, str]:
     return {
-        name: value for name, value in metastore.parameters(name_of(table)).items() if name.startswith(("encryption.", "metadata_hash"))
+        name: value
+        for name, value in metastore.parameters(name_of(table)).items()
+        if name.startswith(("encryption.", "metadata_hash", "tablecrypt."))
     }
+
+
+def document_hash(table: Table) -> str:
+    return f"{hashlib.sha256(metadata_path(table).read_bytes()).hexdigest()} {table.metadata_location}"
 
 
 def test_an_encrypted_table_is_pinned_from_its_creation(
@@ -81,8 +90,11 @@ def test_an_encrypted_table_is_pinned_from_its_creation(
     parameters = hive_metastore.parameters(f"{database}.t")
     assert (parameters["EXTERNAL"], parameters["table_type"]) == ("TRUE", "ICEBERG")
     assert parameters["metadata_location"] == table.metadata_location
-    expected = {"encryption.key-id": MASTER_KEY, "metadata_hash": metadata_hash(metadata_path(table).read_bytes())}
-    assert pins_of(hive_metastore, table) == expected
+    assert pins_of(hive_metastore, table) == {
+        "encryption.key-id": MASTER_KEY,
+        "metadata_hash": metadata_hash(metadata_path(table).read_bytes()),
+        "tablecrypt.metadata-sha256": document_hash(table),
+    }
     with hive_metastore.client() as client:
         assert client.get_table(database, "t").tableType == "EXTERNAL_TABLE"
 
@@ -100,6 +112,7 @@ def test_every_commit_renews_the_pins(table: Table, hive_metastore: HiveMetastor
         assert parameters["metadata_location"] == table.metadata_location
         assert parameters["previous_metadata_location"] == before
         assert parameters["metadata_hash"] == metadata_hash(metadata_path(table).read_bytes())
+        assert parameters["tablecrypt.metadata-sha256"] == document_hash(table)
         seen.add(parameters["metadata_hash"])
     assert len(seen) == 3
 
@@ -181,7 +194,7 @@ def test_metadata_edited_in_place_is_refused_and_named(catalog: EncryptedHiveCat
     metadata["properties"]["write.parquet.compression-codec"] = "gzip"
     metadata_path(table).write_text(json.dumps(metadata))
     for forbidden in (lambda: catalog.load_table(table.name()), lambda: table.append(ROWS)):
-        with pytest.raises(TamperedFileError, match="metadata_hash") as caught:
+        with pytest.raises(TamperedFileError, match="metadata-sha256") as caught:
             forbidden()
         assert caught.value.location == table.metadata_location
 
@@ -209,7 +222,10 @@ def test_an_entry_that_was_read_half_way_through_a_commit_is_read_again(
         assert catalog.table_of_entry(entry).metadata_location == table.metadata_location
 
 
-def test_an_edit_cannot_hide_behind_a_form_that_is_not_known(catalog: EncryptedHiveCatalog, table: Table) -> None:
+def test_an_edit_cannot_hide_behind_a_form_that_is_not_known(
+    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore
+) -> None:
+    as_java_leaves_it(table, hive_metastore)
     metadata = json.loads(metadata_path(table).read_bytes())
     field = {"id": 3, "name": "d", "required": False, "type": "double", "initial-default": 1.5, "write-default": 1.5}
     metadata["schemas"][0]["fields"].append(field)
@@ -219,8 +235,20 @@ def test_an_edit_cannot_hide_behind_a_form_that_is_not_known(catalog: EncryptedH
         catalog.load_table(table.name())
 
 
-def test_other_spacing_of_the_same_metadata_is_the_same_metadata(catalog: EncryptedHiveCatalog, table: Table) -> None:
+def as_java_leaves_it(table: Table, metastore: HiveMetastore) -> None:
+    """Iceberg Java puts its own hash into the entry, and does not touch the SHA-256 that stands there for an older file."""
+    digest = metastore.parameters(name_of(table))["tablecrypt.metadata-sha256"].partition(" ")[0]
+    older = table.metadata.metadata_log[-1].metadata_file
+    metastore.change_parameters(name_of(table), {"tablecrypt.metadata-sha256": f"{digest} {older}"})
+
+
+def test_other_spacing_of_the_same_metadata_is_the_same_metadata_to_javas_hash_alone(
+    catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore
+) -> None:
     metadata_path(table).write_text(json.dumps(json.loads(metadata_path(table).read_bytes()), indent=4))
+    with pytest.raises(TamperedFileError, match="metadata-sha256"):
+        catalog.load_table(table.name())
+    as_java_leaves_it(table, hive_metastore)
     assert_same_rows(catalog.load_table(table.name()).scan().to_arrow(), ROWS)
 
 
@@ -234,13 +262,22 @@ def test_a_missing_hash_is_taken_and_put_back_by_the_next_commit(
     assert hive_metastore.parameters(name_of(table))["metadata_hash"] == metadata_hash(metadata_path(table).read_bytes())
 
 
-def test_metadata_whose_form_depends_on_java_has_an_empty_hash(
+def test_metadata_whose_form_depends_on_java_has_an_empty_hash_and_is_pinned_by_its_bytes(
     catalog: EncryptedHiveCatalog, table: Table, hive_metastore: HiveMetastore
 ) -> None:
     with table.update_schema() as update:
         update.add_column("d", DoubleType(), default_value=1.5)
-    assert pins_of(hive_metastore, table) == {"encryption.key-id": MASTER_KEY, "metadata_hash": ""}
+    expected = {"encryption.key-id": MASTER_KEY, "metadata_hash": "", "tablecrypt.metadata-sha256": document_hash(table)}
+    assert pins_of(hive_metastore, table) == expected
     assert catalog.load_table(table.name()).scan().to_arrow()["d"].to_pylist() == [1.5] * ROWS.num_rows
+    text = metadata_path(table).read_text()
+    metadata_path(table).write_text(text.replace('"initial-default":1.5', '"initial-default":2.5'))
+    with pytest.raises(TamperedFileError, match="metadata-sha256"):
+        catalog.load_table(table.name())
+    metadata_path(table).write_text(text)
+    assert audit(catalog.load_table(table.name())).findings == ()
+    hive_metastore.change_parameters(name_of(table), {"tablecrypt.metadata-sha256": None})
+    assert [finding.kind for finding in audit(catalog.load_table(table.name())).findings] == [FindingKind.PINS_MISSING]
 
 
 def test_parameters_of_others_stay(table: Table, hive_metastore: HiveMetastore) -> None:

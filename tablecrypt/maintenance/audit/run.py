@@ -51,6 +51,14 @@ class PinsTables(Protocol):
         """Where pins are kept, for people to read; none at all when nothing is pinned."""
 
 
+@runtime_checkable
+class PinsEntries(PinsTables, Protocol):
+    """A catalog whose entries may lack a pin of the current metadata."""
+
+    def unpinned_metadata(self, identifier: str | Identifier) -> str | None:
+        """Return why a table's current metadata has no pin, for people to read; None where it has one."""
+
+
 def audit(
     target: Table | Catalog,
     *,
@@ -115,7 +123,9 @@ def _unseen(identifier: Identifier, kind: FindingKind, error: Exception) -> Tabl
 def _pins_findings(table: Table) -> tuple[Finding, ...]:
     if names.KEY_ID.name not in table.metadata.properties:
         return ()
-    if isinstance(table.catalog, PinsTables) and table.catalog.pin_places:
-        return ()
-    message = f"neither the catalog nor a file of this client ({names.PINS.name}) remembers what was seen of it"
-    return (Finding(FindingKind.PINS_MISSING, ".".join(table.name()), message),)
+    catalog, message = table.catalog, None
+    if isinstance(catalog, PinsEntries):
+        message = catalog.unpinned_metadata(table.name())
+    elif not (isinstance(catalog, PinsTables) and catalog.pin_places):
+        message = f"neither the catalog nor a file of this client ({names.PINS.name}) remembers what was seen of it"
+    return () if message is None else (Finding(FindingKind.PINS_MISSING, ".".join(table.name()), message),)
