@@ -117,14 +117,9 @@ def named_everywhere(scene: Scene) -> Callable[[dict[str, Any]], None]:
     def change(content: dict[str, Any]) -> None:
         log = [{"timestamp-ms": 1, "metadata-file": location} for location in locations]
         content["metadata-log"] = [*log, *content.get("metadata-log", [])]
-        snapshot = 7
-        content["statistics"] = [
-            {"snapshot-id": snapshot, "statistics-path": each, "file-size-in-bytes": 1, "file-footer-size-in-bytes": 1, "blob-metadata": []}
-            for each in locations
-        ]
-        content["partition-statistics"] = [
-            {"snapshot-id": snapshot, "statistics-path": each, "file-size-in-bytes": 1} for each in locations
-        ]
+        named = [{"snapshot-id": 7 + at, "statistics-path": each, "file-size-in-bytes": 1} for at, each in enumerate(locations)]
+        content["statistics"] = [{**each, "file-footer-size-in-bytes": 1, "blob-metadata": []} for each in named]
+        content["partition-statistics"] = named
 
     return change
 
