@@ -29,23 +29,30 @@ class TablecryptError(Exception):
     """Base class of every error that tablecrypt raises on purpose."""
 
 
-class AuthenticationError(TablecryptError):
-    """AES-GCM did not authenticate: the ciphertext, its place (AAD) or the key is not what it was when written."""
+class _OfAFile(TablecryptError):
+    """An error about one file: `location` names it, `what` says the rest.
 
+    Polars, among others, raises in place of an error another of the same class that it makes of the message alone.
+    """
 
-class TamperedFileError(AuthenticationError):
-    """A file's bytes are not what its writer left: `location` names the file, `what` the part that failed."""
-
-    def __init__(self, location: str, what: str) -> None:
+    def __init__(self, location: str, what: str = "") -> None:
         super().__init__(location, what)
         self.location = location
         self.what = what
 
     def __str__(self) -> str:
-        return f"{self.location}: {self.what}"
+        return f"{self.location}: {self.what}" if self.what else self.location
 
 
-class KeyMismatchError(AuthenticationError):
+class AuthenticationError(TablecryptError):
+    """AES-GCM did not authenticate: the ciphertext, its place (AAD) or the key is not what it was when written."""
+
+
+class TamperedFileError(_OfAFile, AuthenticationError):
+    """A file's bytes are not what its writer left: `location` names the file, `what` the part that failed."""
+
+
+class KeyMismatchError(_OfAFile, AuthenticationError):
     """A key that the caller gave for a file without a table has opened nothing of it: it does not fit, or the file was changed.
 
     AES-GCM cannot tell which. Once a key has opened one part of a file, another part that does not open is a TamperedFileError; so is all
@@ -56,25 +63,9 @@ class KeyMismatchError(AuthenticationError):
         what: the part that failed, and under which key.
     """
 
-    def __init__(self, location: str, what: str) -> None:
-        super().__init__(location, what)
-        self.location = location
-        self.what = what
 
-    def __str__(self) -> str:
-        return f"{self.location}: {self.what}"
-
-
-class PlaintextRefusedError(TablecryptError):
+class PlaintextRefusedError(_OfAFile):
     """Plaintext at `location`, where the table's property encryption.key-id promises ciphertext."""
-
-    def __init__(self, location: str, what: str) -> None:
-        super().__init__(location, what)
-        self.location = location
-        self.what = what
-
-    def __str__(self) -> str:
-        return f"{self.location}: {self.what}"
 
 
 class KeyNotFoundError(TablecryptError):

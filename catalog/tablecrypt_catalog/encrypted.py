@@ -16,7 +16,6 @@ from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
@@ -27,6 +26,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.metastore import MetastoreCatalogSeam
 from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import UpgradeToVersion3Update
@@ -257,7 +257,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         built = update_table_metadata(EncryptedTableMetadata.model_construct(**nothing), updates)
         metadata = EncryptedTableMetadata.model_validate_json(built.model_dump_json())
         check_commit(metadata, metadata)
-        location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location(0)
+        location = location_provider(metadata).new_table_metadata_file_location(0)
         return StagedTable(
             identifier=identifier,
             metadata=metadata,

@@ -16,7 +16,6 @@ from typing import Final
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
@@ -45,6 +44,7 @@ from tablecrypt.manifests.plain import plain_manifests
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.file_swap import BaseManifest
+from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import write_metadata_file
 from tablecrypt.table.table_file_io import TableFileIO, folders_of
@@ -135,7 +135,7 @@ class Migration:
         """Register the table beside the plain one, and return the id of its snapshot; None for a table without any."""
         produced, _, snapshot_id = self._produce(encrypted)
         metadata = update_table_metadata(self._metadata, produced)
-        location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location(0)
+        location = location_provider(metadata).new_table_metadata_file_location(0)
         write_metadata_file(metadata, self._io.inner, location)
         self._plain.catalog.register_table(identifier, location)
         return snapshot_id

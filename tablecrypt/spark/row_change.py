@@ -22,7 +22,6 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, TableProperties
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyroaring import BitMap64
@@ -30,6 +29,7 @@ from pyroaring import BitMap64
 from tablecrypt.spark.positions import FileNumber
 from tablecrypt.table.content_files import is_deletion_vector
 from tablecrypt.table.deletion_vector_writer import DeletionVector, write_deletion_vectors
+from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import ROW_ID
 from tablecrypt.table.merge_on_read import MarkedRows
 from tablecrypt.table.plan import EncryptedFileScanTask
@@ -113,6 +113,6 @@ def _marked_rows(transaction: EncryptedTransaction, change: RowChange) -> Marked
         vectors.append(DeletionVector(task.file, every))
         rows.replaced.extend(file for file in task.delete_files if is_deletion_vector(file))
     if vectors:
-        location = load_location_provider(metadata.location, metadata.properties).new_data_location(f"00000-{uuid.uuid4()}-deletes.puffin")
+        location = location_provider(metadata).new_data_location(f"00000-{uuid.uuid4()}-deletes.puffin")
         rows.added = write_deletion_vectors(io, location, vectors)
     return rows

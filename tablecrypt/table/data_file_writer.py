@@ -25,7 +25,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE
-from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField, StructType
@@ -41,6 +41,7 @@ from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.data_keys import DataKeySource
 from tablecrypt.table.dictionary_choice import dictionary_columns
 from tablecrypt.table.failed_write import delete_written
+from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, lineage_columns, with_lineage, without_lineage
 from tablecrypt.table.parquet_properties import parquet_writer_options, row_group_limit
 from tablecrypt.table.statistics import data_file_statistics
@@ -84,7 +85,7 @@ class DataFileWriter:
             table_metadata,
             io,
             keys,
-            load_location_provider(table_metadata.location, properties),
+            location_provider(table_metadata),
             pyarrow_to_schema(
                 without_lineage(arrow_schema, lineage),
                 name_mapping=schema.name_mapping,

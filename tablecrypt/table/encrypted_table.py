@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.inspect import InspectTable
+from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -26,6 +27,7 @@ from tablecrypt.table._pyiceberg.transactions import TableSeam
 from tablecrypt.table.commit_rules import check_properties_keep_key_id
 from tablecrypt.table.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table.expire import EncryptedExpireSnapshots
+from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.inspect import RedactedInspectTable
 from tablecrypt.table.lazy_polars import scan_lazily
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
@@ -42,6 +44,24 @@ _MAINTENANCE: Final = "tablecrypt.maintenance.table_maintenance"
 
 class EncryptedTable(TableSeam):
     """PyIceberg's Table, for a table with encryption.key-id. Made by the catalogs of `tablecrypt_catalog`."""
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The table's metadata, as others get it: see foreign_engines.py."""
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, metadata: TableMetadata) -> None:
+        self._metadata = for_others(metadata)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's properties."""
+        return dict(self.metadata.properties)
+
+    def location_provider(self) -> LocationProvider:
+        """Return what names the places of new files."""
+        return location_provider(self.metadata)
 
     @classmethod
     def check_next_metadata(cls, current: TableMetadata, following: TableMetadata) -> None:

@@ -26,7 +26,6 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.table import FileScanTask
-from pyiceberg.table.locations import load_location_provider
 from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
@@ -34,6 +33,7 @@ from tablecrypt.table._pyiceberg.producers import WholeSnapshotSeam
 from tablecrypt.table.delete_index import DeleteIndex, only_path, sequence_number_of
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.deletion_vector_writer import DeletionVector, write_deletion_vectors
+from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.snapshots import EncryptedProducer
 
 
@@ -176,7 +176,7 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
         if not vectors:
             return []
         metadata = self.table_metadata
-        provider = load_location_provider(metadata.location, metadata.properties)
+        provider = location_provider(metadata)
         location = provider.new_data_location(f"00000-{self.commit_uuid}-deletes.puffin")
         self.written(location)
         files = write_deletion_vectors(self.table_io, location, vectors)

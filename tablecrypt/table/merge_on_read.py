@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.table.locations import load_location_provider
 from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.content_files import is_deletion_vector
 from tablecrypt.table.deletion_vector_writer import DeletionVector, write_deletion_vectors
+from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_file_io import TableFileIO
 
@@ -58,6 +58,6 @@ def mark_deleted(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> MarkedRows:
         marked.replaced.extend(file for file in task.delete_files if is_deletion_vector(file))
     if vectors:
         metadata = scan.table_metadata
-        location = load_location_provider(metadata.location, metadata.properties).new_data_location(f"00000-{write_uuid}-deletes.puffin")
+        location = location_provider(metadata).new_data_location(f"00000-{write_uuid}-deletes.puffin")
         marked.added = write_deletion_vectors(cast(TableFileIO, scan.io), location, vectors)
     return marked

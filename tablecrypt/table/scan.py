@@ -32,6 +32,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanSeam
 from tablecrypt.table.delete_index import partition_values
+from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.nanoseconds import with_nanoseconds
 from tablecrypt.table.plan import ScanPlanner
@@ -64,7 +65,7 @@ class _FilterOfNanoseconds:
         self._row_filter = row_filter
 
 
-class EncryptedDataScan(_FilterOfNanoseconds, DataScan):
+class EncryptedDataScan(_FilterOfNanoseconds, ScanForOthers, DataScan):
     """A scan of one snapshot of an encrypted table."""
 
     def projection(self) -> Schema:
@@ -92,13 +93,13 @@ class EncryptedDataScan(_FilterOfNanoseconds, DataScan):
 
     def batches_with_lineage(self) -> Iterator[pa.RecordBatch]:
         """Yield matching rows, some batches ahead: the table's columns, then those of lineage."""
-        return _stream(self, with_lineage(self.table_metadata.schema()), self.plan_files(), ())
+        return _stream(self, with_lineage(self.table_metadata.schema()), self.tasks(), ())
 
     def matching_positions(self, task: FileScanTask) -> MatchingPositions:
         """Return where the rows lie in one data file that a delete by the filter takes. Only the filter's columns are read."""
         return _reader(self, Schema(ROW_ID), (), None).matching_positions(task)
 
-    def plan_files(self) -> Iterable[FileScanTask]:
+    def tasks(self) -> Iterable[FileScanTask]:
         """Return a task for each data file that may hold matching rows. Planned here, never by the catalog."""
         snapshot = self.snapshot()
         return [] if snapshot is None else _planner(self).plan_files(snapshot.manifests(self.io))
@@ -109,18 +110,18 @@ class EncryptedDataScan(_FilterOfNanoseconds, DataScan):
         Args:
             dictionary_columns: columns to return as Arrow dictionaries, where they come from Parquet files.
         """
-        return read_table(self, self.plan_files(), dictionary_columns)
+        return read_table(self, self.tasks(), dictionary_columns)
 
     def to_arrow_batch_reader(self, dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
         """Return a reader that yields rows as files are read, a few files and batches ahead."""
-        return read_stream(self, self.plan_files(), dictionary_columns)
+        return read_stream(self, self.tasks(), dictionary_columns)
 
     def count(self) -> int:
         """Return the number of rows. Files that match as a whole and have no deletes are counted by their manifest entry."""
         unfiltered = isinstance(self.row_filter, AlwaysTrue)
         restricted = restrictions_of(self.io) is not None
         known, rest = 0, list[FileScanTask]()
-        for task in self.plan_files():
+        for task in self.tasks():
             if not restricted and _counts_whole(task, unfiltered):
                 known += task.file.record_count
             else:
@@ -130,10 +131,10 @@ class EncryptedDataScan(_FilterOfNanoseconds, DataScan):
         return known + sum(counts)
 
 
-class EncryptedIncrementalAppendScan(_FilterOfNanoseconds, IncrementalAppendScanSeam):
+class EncryptedIncrementalAppendScan(_FilterOfNanoseconds, ScanForOthers, IncrementalAppendScanSeam):
     """A scan of the rows that append snapshots added between two snapshots of an encrypted table."""
 
-    def plan_files(self) -> Iterable[FileScanTask]:
+    def tasks(self) -> Iterable[FileScanTask]:
         """Return a task for each data file that an append in the range added."""
         snapshots = {snapshot.snapshot_id: snapshot for snapshot in self._append_snapshots()}
 
@@ -148,11 +149,11 @@ class EncryptedIncrementalAppendScan(_FilterOfNanoseconds, IncrementalAppendScan
 
     def to_arrow(self) -> pa.Table:
         """Read all rows into an Arrow table."""
-        return read_table(self, self.plan_files(), ())
+        return read_table(self, self.tasks(), ())
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """Return a reader that yields rows as files are read."""
-        return read_stream(self, self.plan_files(), ())
+        return read_stream(self, self.tasks(), ())
 
     def _append_snapshots(self) -> list[Snapshot]:
         if self.from_snapshot_id is None and self.to_snapshot_id is None and self.table_metadata.current_snapshot() is None:

@@ -18,6 +18,7 @@ from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile
 from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.table.foreign_engines import PropertiesForOthers
 
 WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 
@@ -42,6 +43,7 @@ class TableFileIO(EncryptingFileIO):
         read_restrictions: ReadRestrictions | None = None,
     ) -> None:
         super().__init__(inner, read_restrictions)
+        self.properties = PropertiesForOthers.of(inner.properties, "the table's FileIO")
         self.manager = manager
         self.own_folders = own_folders
         self.deletable = deletable
@@ -85,5 +87,6 @@ def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
 
 def folders_of(metadata: TableMetadata) -> DeletionScope:
     """Return the folders that a table's metadata says its files are in: its location, and those of the properties write.*.path."""
-    paths = (metadata.properties.get(name) for name in WRITE_PATHS)
+    properties = dict(metadata.properties)
+    paths = (properties.get(name) for name in WRITE_PATHS)
     return DeletionScope((metadata.location, *(str(path) for path in paths if path)))

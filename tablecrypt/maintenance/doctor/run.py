@@ -156,7 +156,7 @@ def _table_key_checks(client: KeyManagementClient, table: Table) -> Iterator[Che
 def _storage_checks(table: Table, read_only: bool) -> Iterator[Check]:
     io = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
     folder = table.metadata_location.rpartition("/")[0]
-    data = table.metadata.properties.get("write.data.path", f"{table.location()}/data").rstrip("/")
+    data = table.properties.get("write.data.path", f"{table.location()}/data").rstrip("/")
     yield storage.listed(io, folder)
     yield storage.read(io, table.metadata_location)
     if read_only:

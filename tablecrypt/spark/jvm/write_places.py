@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from pyiceberg.partitioning import PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
@@ -30,6 +29,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.jvm.fitness import reason_against_location
 from tablecrypt.spark.jvm.written_files import partition_record
+from tablecrypt.table.foreign_engines import location_provider
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Places:
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._metadata = metadata
-        self._provider = load_location_provider(metadata.location, metadata.properties)
+        self._provider = location_provider(metadata)
         self._given: dict[str, tuple[int, int]] = {}
 
     def place(self, question: str) -> str:

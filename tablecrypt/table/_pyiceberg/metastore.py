@@ -16,6 +16,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt.properties import check_table_properties
+from tablecrypt.table.foreign_engines import for_ourselves
 
 
 class MetastoreCatalogSeam(MetastoreCatalog):
@@ -44,7 +45,8 @@ class MetastoreCatalogSeam(MetastoreCatalog):
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
         """Stage a commit the way PyIceberg's own catalog does."""
-        return super()._update_and_stage_table(current, identifier, requirements, updates)
+        base = None if current is None else Table(identifier, for_ourselves(current.metadata), current.metadata_location, current.io, self)
+        return super()._update_and_stage_table(base, identifier, requirements, updates)
 
     def stage_new_table(self, *args: Any, **kwargs: Any) -> StagedTable:
         """Return a new table as PyIceberg makes it, not committed."""

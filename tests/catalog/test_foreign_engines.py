@@ -1,0 +1,167 @@
+"""Engines that take PyIceberg's Table and open its files by themselves: Polars. No byte of plaintext is left by any of its ways.
+
+What each engine asks a table for is in tablecrypt/table/foreign_engines.py. The folder is looked at for every file, also those that no
+snapshot names.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from polars.exceptions import ComputeError
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.plaintext import CANARY, findings
+
+pytestmark = pytest.mark.filterwarnings("ignore:Iceberg scan planning with the polars_iceberg plugin")
+
+ENCRYPTED = {"encryption.key-id": MASTER_KEY}
+ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"{CANARY} {number % 3}" for number in range(10)]})
+FRAME = pl.from_arrow(ROWS)
+SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
+BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, aws: AwsServer) -> EncryptedSqlCatalog:
+    return encrypted_sql_catalog(tmp_path, aws, {"encryption.default-key-id": MASTER_KEY, "encryption.required": "true"})
+
+
+@pytest.fixture
+def table(catalog: EncryptedSqlCatalog) -> Table:
+    table = catalog.create_table("db.t", SCHEMA, properties={**ENCRYPTED, "write.delete.mode": "merge-on-read"})
+    table.append(ROWS)
+    return table
+
+
+def plaintext_in(folder: Path) -> list[str]:
+    return [str(found) for path in folder.rglob("*") if path.is_file() for found in findings(str(path), path.read_bytes())]
+
+
+def stored(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("catalog.db")}
+
+
+SINKS: dict[str, Callable[[Table], object]] = {
+    "append": lambda table: FRAME.lazy().sink_iceberg(table, mode="append"),
+    "overwrite": lambda table: FRAME.lazy().sink_iceberg(table, mode="overwrite"),
+    "overwrite some": lambda table: FRAME.lazy().sink_iceberg(table, mode="overwrite", overwrite_filter="id > 3"),
+    "evolve": lambda table: FRAME.with_columns(new=pl.lit(CANARY)).lazy().sink_iceberg(table, mode="append", schema_mode="merge"),
+    "by name": lambda table: FRAME.lazy().sink_iceberg("db.t", mode="append", catalog=table.catalog),
+    "by name, create": lambda table: FRAME.lazy().sink_iceberg("db.t", mode="append", catalog=table.catalog, create_if_not_exists=True),
+    "a new table": lambda table: FRAME.lazy().sink_iceberg("db.new", mode="append", catalog=table.catalog, create_if_not_exists=True),
+}
+
+
+@pytest.mark.parametrize("sink", SINKS.values(), ids=list(SINKS))
+def test_polars_sinks_are_refused_before_a_byte_is_written(table: Table, tmp_path: Path, sink: Callable[[Table], object]) -> None:
+    before = stored(tmp_path)
+
+    with pytest.raises(PlaintextRefusedError, match=r"the table is encrypted.*table\.append\(rows\)"):
+        sink(table)
+
+    left = {path for path in stored(tmp_path) - before if path.suffix != ".json"}
+    assert (left, plaintext_in(tmp_path)) == (set(), [])
+    assert table.catalog.load_table("db.t").scan().to_arrow() == ROWS
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"write.data.path": "{}/elsewhere"}, {"write.object-storage.enabled": "true"}],
+    ids=["data path", "object storage"],
+)
+def test_no_layout_of_a_table_gives_a_sink_a_place(catalog: EncryptedSqlCatalog, tmp_path: Path, properties: dict[str, str]) -> None:
+    placed = {name: value.format(f"file://{tmp_path}") for name, value in properties.items()}
+    for name, spec in (("db.flat", PartitionSpec()), ("db.parted", BY_ID)):
+        table = catalog.create_table(name, SCHEMA, partition_spec=spec, properties={**ENCRYPTED, **placed})
+        table.append(ROWS)
+        with pytest.raises(PlaintextRefusedError):
+            FRAME.lazy().sink_iceberg(table, mode="append")
+        FRAME.write_iceberg(table, mode="append")
+        assert table.scan().count() == 20
+    assert plaintext_in(tmp_path) == []
+
+
+def test_write_iceberg_and_delete_iceberg_go_through_the_table(table: Table, tmp_path: Path) -> None:
+    FRAME.write_iceberg(table, mode="append")
+    assert table.scan().count() == 20
+    FRAME.write_iceberg(table, mode="overwrite")
+    pl.delete_iceberg(table, pl.col("id") > 4)
+
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2, 3, 4]
+    assert plaintext_in(tmp_path) == []
+
+
+def test_scan_iceberg_reads_the_rows_that_the_table_has(table: Table) -> None:
+    first = table.current_snapshot()
+    assert first is not None
+    table.delete("id < 3")
+    table.append(ROWS.slice(0, 1))
+
+    for source in (lambda **more: pl.scan_iceberg(table, **more), lambda **more: pl.scan_iceberg("db.t", catalog=table.catalog, **more)):
+        assert source().collect().sort("id").to_arrow()["id"].to_pylist() == [0, 3, 4, 5, 6, 7, 8, 9]
+        assert source().filter(pl.col("id") > 7).select("name").collect().height == 2
+        assert source().filter(pl.col("name") == f"{CANARY} 2").collect()["id"].sort().to_list() == [5, 8]
+        assert source().select(pl.len()).collect().item() == 8
+        assert source().head(2).collect().height == 2
+        assert source(snapshot_id=first.snapshot_id).collect().height == 10
+        assert source(from_snapshot_id_exclusive=first.snapshot_id).collect()["id"].to_list() == [0]
+        assert source(reader_override="pyiceberg").collect().height == 8
+
+
+def test_scan_iceberg_says_why_its_own_reader_cannot(table: Table) -> None:
+    with pytest.raises(ComputeError, match="encrypted Parquet"):
+        pl.scan_iceberg(table, reader_override="native").collect()
+
+
+def test_scan_iceberg_shows_no_row_of_a_changed_file(table: Table, tmp_path: Path) -> None:
+    (file,) = (path for path in stored(tmp_path) if path.suffix == ".parquet")
+    content = bytearray(file.read_bytes())
+    content[40] ^= 1
+    file.write_bytes(content)
+
+    with pytest.raises(TamperedFileError):
+        pl.scan_iceberg(table).collect()
+
+
+def test_the_tables_of_a_plain_catalog_are_polars_as_before(unwatched_warehouse: Path) -> None:
+    plain = SqlCatalog("plain", uri=f"sqlite:///{unwatched_warehouse}/catalog.db", warehouse=f"file://{unwatched_warehouse}")
+    plain.create_namespace("db")
+    table = plain.create_table("db.t", SCHEMA)
+
+    FRAME.lazy().sink_iceberg(table, mode="append")
+
+    assert pl.scan_iceberg(table).collect().height == 10
+
+
+def test_only_the_questions_of_such_an_engine_are_refused(table: Table) -> None:
+    """People read properties by name, list and copy them, and copies of a table are as careful as the table."""
+    for each in (table, copy.copy(table), table.refresh(), pickle.loads(pickle.dumps(table.catalog)).load_table("db.t")):
+        assert each.properties == dict(each.metadata.properties) == {**each.metadata.properties}
+        assert each.properties.get("write.data.path") is None
+        assert each.metadata.properties.get("write.delete.mode") == "merge-on-read"
+        assert each.io.properties["s3.endpoint"] == dict(each.io.properties)["s3.endpoint"]
+        with pytest.raises(PlaintextRefusedError):
+            each.metadata.properties.get("write.data.path", "file:///anywhere")
+        with pytest.raises(PlaintextRefusedError):
+            load_location_provider(each.location(), each.metadata.properties)
+        with pytest.raises(FormatError):
+            each.io.properties.get("s3.endpoint")
+    table.append(ROWS)
+    assert "PropertiesForOthers" not in table.metadata.model_dump_json()
