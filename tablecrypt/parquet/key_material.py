@@ -24,7 +24,6 @@ parquet-java, "KeyMaterial" and "KeyMetadata" of its key tools.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from dataclasses import dataclass
 from typing import Any, Final
@@ -117,7 +116,7 @@ def _value(fields: dict[str, Any], name: str, kind: type[Any], where: str) -> An
 def _bytes(fields: dict[str, Any], name: str, where: str) -> bytes:
     try:
         return base64.b64decode(_value(fields, name, str, where), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # binascii.Error, or text that is not ASCII
         raise FormatError(f"{where}: {name} of the key material is not base64") from error
 
 

@@ -76,7 +76,7 @@ def decode_positions(content: bytes) -> dict[FileNumber, BitMap64]:
             offset += _ENTRY.size
             positions[task, index] = BitMap64.deserialize(content[offset : offset + length])
             offset += length
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise FormatError(f"row positions cannot be decoded: {type(error).__name__}") from error
     if offset != len(content):
         raise FormatError(f"{len(content)} bytes of row positions end at byte {offset}")

@@ -7,7 +7,7 @@
 
 The bytes hold DEKs in the clear. A driver that opens what an executor sent takes plain values, and of classes only those that hold values:
 dataclasses, enums and errors of this package and of the function's own, and dates, decimals and uuids. So nothing in an answer is called
-that could do anything on the driver.
+that could do anything on the driver. A pickle that asks for more memory than it has bytes is refused before it is opened.
 
 Raises FormatError for bytes that are not such a message, and for a class that is not taken.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass
@@ -30,6 +31,7 @@ _ITEM: Final = struct.Struct("<QBQ")
 _LENGTH: Final = struct.Struct("<I")
 _VALUE: Final = 0
 _ERROR: Final = 1
+_REMEMBERING: Final = ("PUT", "BINPUT", "LONG_BINPUT")
 _VALUE_CLASSES: Final = {
     "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
     "decimal": {"Decimal"},
@@ -94,7 +96,10 @@ def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
     for _ in range(count):
         index, kind, length = _ITEM.unpack_from(content, offset)
         offset += _ITEM.size
-        value = _ValueUnpickler(content[offset : offset + length], packages).load()
+        pickled = content[offset : offset + length]
+        if packages is not None:
+            _refuse_claims(pickled)
+        value = _ValueUnpickler(pickled, packages).load()
         if (kind == _ERROR) != isinstance(value, TablecryptError):
             raise FormatError(f"work item {index} says kind {kind} of a {type(value).__name__}")
         offset += length
@@ -110,6 +115,18 @@ def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
     if offset != len(content):
         raise FormatError(f"{len(content)} bytes of work items end at byte {offset}")
     return items
+
+
+def _refuse_claims(pickled: bytes) -> None:
+    """Refuse a pickle that names a length or a number beyond its own bytes: the unpickler makes room for either before it looks further.
+
+    Raises:
+        FormatError: it remembers a value under a number that it cannot have counted up to.
+        ValueError: a length goes beyond its end, or it is none.
+    """
+    for opcode, argument, _ in pickletools.genops(pickled):
+        if opcode.name in _REMEMBERING and argument is not None and argument > len(pickled):
+            raise FormatError(f"an executor's answer of {len(pickled)} bytes remembers a value under number {argument}")
 
 
 class _ValueUnpickler(pickle.Unpickler):

@@ -10,9 +10,11 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TablecryptError, TamperedFileError
 from tablecrypt.files.ags1_reader import Ags1InputStream
 from tests.support.ags1_files import KEY, LOCATION, MIB, PREFIX, SEALED_MIB, RecordingStore, ags1_file, key_metadata, opened, pattern
+from tests.support.mutations import arbitrary
 
 SMALL = b"a small plaintext"
 SMALL_FILE = ags1_file(SMALL)
+UNCHANGED = [SMALL_FILE, ags1_file(b""), ags1_file(pattern(5000))]
 THREE_BLOCKS = ags1_file(pattern(2 * MIB + 99))
 trusting = pytest.mark.parametrize("trusts", [True, False], ids=["trusted length", "length of the store"])
 
@@ -99,9 +101,10 @@ def test_another_key_is_refused(key: bytes) -> None:
     refused(SMALL_FILE, key_metadata(len(SMALL_FILE), key=key))
 
 
-@given(st.binary(max_size=120))
-def test_arbitrary_bytes_are_refused(data: bytes) -> None:
+@given(arbitrary(UNCHANGED).filter(lambda data: data not in UNCHANGED))
+def test_arbitrary_bytes_and_changed_files_are_refused(data: bytes) -> None:
     refused(data, key_metadata(len(data)))
+    refused(data, key_metadata(None))
     refused(b"AGS1\x00\x00\x10\x00" + data, key_metadata(len(data) + 8))
 
 

@@ -21,6 +21,8 @@ from tablecrypt.parquet.pages import StoredHeader
 from tablecrypt.parquet.structures import FileCryptoMetaData
 from tablecrypt.parquet.thrift import Struct
 from tests.support.modular_files import FOOTER_KEY, MODES, PARTLY_PLAIN, encrypted, every_module, plain_file, sample_table
+from tests.support.mutations import arbitrary, mutations
+from tests.support.parsers import seeds_of
 
 pytestmark = pytest.mark.slow
 
@@ -28,16 +30,6 @@ TABLE = sample_table(10)
 PLAINTEXT = plain_file(TABLE, **every_module(row_group_size=5, write_page_checksum=True))
 # pyarrow may misread plaintext pages, which nothing authenticates, without our seeing it; it is not what is tried here.
 SEALED = [(encrypted(PLAINTEXT, mode.keys), mode.keys) for mode in (*MODES[1::3], PARTLY_PLAIN)]
-
-damage = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=6)), min_size=1, max_size=4)
-
-
-def _damaged(data: bytes, changes: list[tuple[float, bytes]]) -> bytes:
-    changed = bytearray(data)
-    for where, noise in changes:
-        at = int(where * len(data))
-        changed[at : at + len(noise)] = noise
-    return bytes(changed)
 
 
 def _uses(keys: FileKeys) -> list[Callable[[bytes], Any]]:
@@ -51,22 +43,21 @@ def _uses(keys: FileKeys) -> list[Callable[[bytes], Any]]:
 
 
 @settings(max_examples=150)
-@given(st.sampled_from(range(len(SEALED))), damage)
-def test_damaged_encrypted_files_give_our_errors_or_nothing(number: int, changes: list[tuple[float, bytes]]) -> None:
-    data, keys = SEALED[number]
+@given(mutations([data for data, _ in SEALED]), st.sampled_from([keys for _, keys in SEALED]))
+def test_damaged_encrypted_files_give_our_errors_or_nothing(data: bytes, keys: FileKeys) -> None:
     for use in _uses(keys):
         try:
-            use(_damaged(data, changes))
+            use(data)
         except TablecryptError as error:
             assert str(error)
 
 
 @settings(max_examples=150)
-@given(damage)
-def test_damaged_plaintext_files_give_our_errors_or_a_file(changes: list[tuple[float, bytes]]) -> None:
+@given(mutations([PLAINTEXT]))
+def test_damaged_plaintext_files_give_our_errors_or_a_file(data: bytes) -> None:
     for use in _uses(FileKeys(FOOTER_KEY)):
         try:
-            use(_damaged(PLAINTEXT, changes))
+            use(data)
         except TablecryptError as error:
             assert str(error)
 
@@ -89,9 +80,9 @@ FOOTER_START = len(PLAINTEXT) - 8 - struct.unpack("<I", PLAINTEXT[-8:-4])[0]
 
 
 @settings(max_examples=150)
-@given(damage, st.booleans())
-def test_authentic_footers_that_are_malformed_give_our_errors(changes: list[tuple[float, bytes]], plaintext_footer: bool) -> None:
-    data = _under_an_authentic_footer(_damaged(PLAINTEXT[FOOTER_START:-8], changes), plaintext_footer)
+@given(mutations([PLAINTEXT[FOOTER_START:-8]]), st.booleans())
+def test_authentic_footers_that_are_malformed_give_our_errors(metadata: bytes, plaintext_footer: bool) -> None:
+    data = _under_an_authentic_footer(metadata, plaintext_footer)
     for use in _uses(FileKeys(FOOTER_KEY)):
         try:
             use(data)
@@ -107,7 +98,7 @@ def test_arbitrary_bytes_between_the_magics_give_our_errors(body: bytes, magic: 
             use(data)
 
 
-@given(st.binary(max_size=100))
+@given(arbitrary(seeds_of("page header")))
 def test_arbitrary_bytes_are_a_page_header_or_a_format_error(data: bytes) -> None:
     try:
         header = StoredHeader.decode_at(data)

@@ -14,6 +14,8 @@ from tablecrypt.parquet import thrift
 from tablecrypt.parquet.structures import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
 from tablecrypt.parquet.thrift import Shape, Struct
 from tablecrypt.parquet.thrift_reader import MAX_DEPTH, CutShortError, decode, decode_binaries, decode_padded, unpadded
+from tests.support.mutations import arbitrary
+from tests.support.parsers import seeds_of
 
 EVERY_FIELD: Shape = {field_id: {} for field_id in range(100)}
 EVERY_LIST_APART: Shape = dict.fromkeys(range(100), thrift.APART)
@@ -115,7 +117,7 @@ def test_a_struct_cut_anywhere_is_told_from_a_wrong_one(struct: Struct) -> None:
             decode(encoded[:length], {})
 
 
-@given(st.binary(max_size=300))
+@given(arbitrary(seeds_of("Thrift")))
 def test_arbitrary_bytes_are_a_struct_or_a_format_error(data: bytes) -> None:
     for shape in ({}, FILE_META_DATA_SHAPE, COLUMN_CHUNK_SHAPE, EVERY_FIELD, EVERY_LIST_APART):
         try:

@@ -24,6 +24,8 @@ from tablecrypt.table.deleted_positions import DeletedPositions
 from tablecrypt.table.deletion_vector import MAGIC, parse_deletion_vector
 from tablecrypt.table.plan import EncryptedFileScanTask
 from tablecrypt.table.task_reader import TaskReader
+from tests.support.mutations import arbitrary
+from tests.support.parsers import seeds_of
 from tests.support.plaintext import CANARY
 from tests.support.table_files import TableFiles, deletion_vector_blob
 
@@ -229,7 +231,7 @@ def test_a_malformed_deletion_vector_is_refused(blob: bytes) -> None:
         parse_deletion_vector(blob, "loc")
 
 
-@given(st.binary(max_size=100), st.booleans())
+@given(arbitrary(seeds_of("deletion vector")), st.booleans())
 def test_no_bytes_make_the_parser_fail_in_another_way(data: bytes, framed: bool) -> None:
     with contextlib.suppress(FormatError):
         parse_deletion_vector(deletion_vector_blob(data) if framed else data, "loc")

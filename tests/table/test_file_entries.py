@@ -25,6 +25,7 @@ from tablecrypt.spark.positions import encode_positions
 from tablecrypt.spark.sealed_tasks import JobKey, Role
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.plan import EncryptedFileScanTask
+from tests.support.mutations import arbitrary
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "at", TimestampType()))
 SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "region"), PartitionField(3, 1001, DayTransform(), "day"))
@@ -114,11 +115,14 @@ def test_cut_entries_are_a_format_error(length: int) -> None:
         codec.decode_files(content[: min(length, len(content) - 1)])
 
 
-@given(content=st.binary(min_size=1, max_size=200))
+CODEC = FileEntryCodec(metadata())
+TASKS = [CODEC.encode_tasks([EncryptedFileScanTask(data_file(), deletes)]) for deletes in ({vector()}, set())]
+
+
+@given(content=arbitrary(TASKS))
 def test_other_bytes_are_a_format_error_or_entries(content: bytes) -> None:
-    codec = FileEntryCodec(metadata())
     try:
-        codec.decode_tasks(content)
+        CODEC.decode_tasks(content)
     except FormatError as error:
         assert str(error)
 
