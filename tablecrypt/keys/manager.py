@@ -94,7 +94,8 @@ class EncryptionManager:
         Args:
             key_metadata: DEK, AAD prefix and file length of the manifest list that was written.
             ring: the keys of the metadata that the commit is based on.
-            parent_key_id: the key-id of the snapshot that the new one follows; None for a table's first.
+            parent_key_id: the key-id of the snapshot that the new one follows, of the current one for a new branch; None for a table's
+                first.
 
         Raises:
             AuthenticationError, FormatError, KeyNotFoundError: the key of the snapshot that it follows does not open under its KEK.

@@ -20,7 +20,7 @@ from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.stored_files import canonical, stored_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.metadata_file import MetadataFile, read_named_metadata_file
+from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, read_named_metadata_file
 
 logger = logging.getLogger(__name__)
 
@@ -69,10 +69,19 @@ def older_metadata(table: EncryptedTable) -> Iterator[OlderMetadata]:
         yield replace(found, is_logged=is_logged)
 
 
-def read_older(table: EncryptedTable, location: str) -> OlderMetadata | None:
-    """Read one metadata file; None where there is none, or it is another table's."""
+def read_older(table: EncryptedTable, location: str, is_given: bool = False) -> OlderMetadata | None:
+    """Read one metadata file; None where there is none, or it is another table's.
+
+    Args:
+        table: the table.
+        location: of the file.
+        is_given: whether the caller names the file, in whatever folder and by whatever name, and not other metadata.
+    """
+    io = table_io(table)
     try:
-        file = read_named_metadata_file(table_io(table).inner, location, table_io(table).own_folders)
+        file = (
+            read_metadata_file(io.inner.new_input(location)) if is_given else read_named_metadata_file(io.inner, location, io.own_folders)
+        )
     except FileNotFoundError:
         logger.debug("%s is gone", location)
         return None

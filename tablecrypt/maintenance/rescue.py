@@ -190,7 +190,7 @@ class _Opener:
 
 def _sources(table: EncryptedTable, given: list[str]) -> Iterator[OlderMetadata]:
     for location in given:
-        source = read_older(table, location)
+        source = read_older(table, location, is_given=True)
         if source is None:
             raise ConfigurationError(f"{location} is not there, or is not metadata of {name_of(table)}")
         yield source

@@ -136,11 +136,11 @@ class EncryptedTableMetadata(TableMetadataV3):
         return snapshot.key_id if isinstance(snapshot, EncryptedSnapshot) else None
 
     def head_key_id(self, branch: str | None) -> str | None:
-        """Return the id of the manifest-list key of a branch's head, of the current snapshot for None; None where there is no snapshot."""
+        """Return the id of the manifest-list key of a branch's head, else of the current snapshot; None where there is no snapshot."""
         if branch is None:
             return self.key_id_of(self.current_snapshot_id)
         head = self.refs.get(branch)
-        return None if head is None else self.key_id_of(head.snapshot_id)
+        return self.key_id_of(self.current_snapshot_id if head is None else head.snapshot_id)
 
     def without_history(self) -> Self:
         """Return what a worker process needs to read and write data files: no snapshots, and so no keys."""

@@ -106,7 +106,7 @@ class EncryptedProducer(ProducerSeam):
             compression=self.compression,
         ) as writer:
             writer.add_manifests(manifests)
-        parent_key_id = metadata.key_id_of(self.parent_snapshot_id)
+        parent_key_id = metadata.key_id_of(self.parent_snapshot_id) or metadata.key_id_of(metadata.current_snapshot_id)
         sealed = self.table_io.manager.seal_manifest_list_key(output.key_metadata, metadata.key_ring, parent_key_id)
 
         snapshot = EncryptedSnapshot(

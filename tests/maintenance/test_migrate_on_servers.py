@@ -28,7 +28,7 @@ def assert_becomes_encrypted(catalog: Catalog, name: str) -> None:
     plain.append(ROWS)
     plain.delete("id = 3")
     before = plain.scan().to_arrow()
-    result = migrate(plain, MASTER_KEY)
+    result = migrate(plain, MASTER_KEY, delete_below=[plain.location()])
     table = catalog.load_table(name)
     assert isinstance(table, EncryptedTable)
     assert_same_rows(table.scan().to_arrow(), before)

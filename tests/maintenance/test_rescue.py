@@ -169,7 +169,7 @@ def test_half_written_and_foreign_metadata_files_are_passed_over(table: Table, a
     folder = f"{table.location()}/metadata"
     put(table, f"{folder}/00097-half.metadata.json", b'{"format-version": 3, "table-uuid"')
     put(table, f"{folder}/00096-other.metadata.json", metadata_of(other).model_dump_json().encode())
-    put(table, f"{folder}/00095-bad.gz.metadata.json", b"no gzip")
+    Path(f"{folder}/00095-bad.gz.metadata.json".removeprefix("file://")).write_bytes(b"no gzip")
 
     result = rescue(broken)
 

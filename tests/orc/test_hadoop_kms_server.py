@@ -286,6 +286,7 @@ class WaitingKms(MemoryKeyManagementClient):
         super().__init__({"kms.memory.name": "orc-waiting"}, {MASTER: bytes(32)})
         self.asked = threading.Event()
         self.go_on = threading.Event()
+        self.go_on.set()
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
         self.asked.set()
@@ -297,6 +298,8 @@ def test_a_request_under_way_is_answered_before_the_server_stops(tmp_path: Path)
     kms = WaitingKms()
     with Bridge(tmp_path, kms, MASTER, {"pii": 16}, seconds=PATIENCE) as bridge:
         bridge.allow("etl", "pii")
+        kms.go_on.clear()
+        kms.asked.clear()
         answers: list[tuple[int, bytes]] = []
         asking = threading.Thread(target=lambda: answers.append(_decrypt(bridge, bytes(16))))
         asking.start()
@@ -311,16 +314,21 @@ def test_a_request_under_way_is_answered_before_the_server_stops(tmp_path: Path)
 
 
 class BrokenKms(MemoryKeyManagementClient):
-    """A KMS client with a bug."""
+    """A KMS client with a bug that shows once `breaks` is set."""
+
+    breaks = False
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        raise ZeroDivisionError
+        if self.breaks:
+            raise ZeroDivisionError
+        return super().unwrap_key(wrapped_key, wrapping_key_id)
 
 
 def test_a_bug_is_answered_and_not_a_dropped_connection(tmp_path: Path) -> None:
     kms = BrokenKms({"kms.memory.name": "orc-broken"}, {MASTER: bytes(32)})
     with Bridge(tmp_path, kms, MASTER, {"pii": 16}, seconds=PATIENCE) as bridge:
         bridge.allow("etl", "pii")
+        kms.breaks = True
         status, content = _decrypt(bridge, bytes(16))
     assert status == 500
     assert b"java.lang.IllegalStateException" in content

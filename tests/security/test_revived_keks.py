@@ -51,7 +51,7 @@ def found(table: Table) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("timestamp", [YEAR_2200, None], ids=["in the year 2200", "made now"])
-@pytest.mark.parametrize("branch", ["main", "side"])
+@pytest.mark.parametrize("branch", ["main", "side", "new"])
 def test_a_retired_kek_that_is_put_back_wraps_no_new_commit(table: Table, timestamp: str | None, branch: str) -> None:
     retired = rotated(table)
     (current,) = keks(table)

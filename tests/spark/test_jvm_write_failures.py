@@ -22,6 +22,8 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.spark.jvm import writer
 from tests.spark.conftest import Lake
 from tests.spark.test_failing_tasks import failing
+from tests.spark.test_jvm_path import lake_in
+from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -158,8 +160,10 @@ def test_answers_that_are_not_of_this_write_and_task_are_refused(
     assert (table.refresh().metadata_location, stored(lake)) == before
 
 
-def test_a_location_provider_of_the_tables_own_says_where_files_go(spark: SparkSession, lake: Lake) -> None:
-    properties = PROPERTIES | {"write.py-location-provider.impl": f"{__name__}.Sideways", "write.target-file-size-bytes": "10000000"}
+def test_a_location_provider_that_the_catalog_names_says_where_files_go(spark: SparkSession, aws: AwsServer, warehouse: Path) -> None:
+    provider = {"write.py-location-provider.impl": f"{__name__}.Sideways"}
+    lake = lake_in(warehouse, aws, **provider)
+    properties = PROPERTIES | provider | {"write.target-file-size-bytes": "10000000"}
     table = lake.catalog.create_table("db.sideways", SCHEMA, properties=properties)
     name = lake.identifier("db.sideways")
 

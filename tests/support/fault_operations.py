@@ -84,7 +84,8 @@ def _shred(scene: Scene) -> None:
     table = scene.table()
     heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
     doomed = [each.snapshot_id for each in table.snapshots() if each.snapshot_id not in heads]
-    shred(table, doomed)
+    if doomed:
+        shred(table, doomed)
 
 
 def _relocate(scene: Scene) -> None:
