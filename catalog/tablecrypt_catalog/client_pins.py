@@ -20,7 +20,7 @@ from pyiceberg.typedef import Identifier, Properties
 from tablecrypt import properties
 from tablecrypt.errors import MetadataRollbackError, TablecryptError
 from tablecrypt_catalog.pin_file import PinFile, Place, refuse_conflict
-from tablecrypt_catalog.pins import Sighting, TrustedTable, sighting
+from tablecrypt_catalog.pins import NO_MOVES, Moves, Sighting, TrustedTable, sighting
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ class PinQuestion:
         self._pins = {} if file is None else file.recall_all()
         self._before = self._pins.get(place)
 
-    def answered(self, seen: Sighting) -> None:
-        """Hold the catalog's answer against the pin, and move the pin to it.
+    def answered(self, seen: Sighting) -> Sighting | None:
+        """Hold the catalog's answer against the pin, move the pin to it, and return it; None where nothing is pinned.
 
         Raises:
             KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.believe` and `refuse_conflict`.
@@ -43,9 +43,9 @@ class PinQuestion:
             TablecryptError: another process holds the lock of the pin file for too long.
         """
         if self._file is None:
-            return
+            return None
         refuse_conflict(self._pins, self._place, seen)
-        self._file.remember(self._place, self._before, seen)
+        return self._file.remember(self._place, self._before, seen)
 
     def accept_rollback(self, seen: Sighting) -> None:
         """Move the pin to the catalog's answer, be it older than the pin.
@@ -65,7 +65,7 @@ class PinQuestion:
         """
         TrustedTable(".".join(self._place[1]), self._before).refuse_plaintext()
 
-    def answered_as_base(self, seen: Sighting) -> None:
+    def answered_as_base(self, seen: Sighting) -> Sighting | None:
         """Do as `answered` for the base of a commit, which the catalog gave before this question was asked.
 
         Raises:
@@ -73,20 +73,18 @@ class PinQuestion:
                 anew tells: it is a MetadataRollbackError if the catalog still answers with it.
         """
         try:
-            self.answered(seen)
+            return self.answered(seen)
         except MetadataRollbackError as error:
             raise CommitFailedException(f"the commit is based on old metadata: {error}") from error
 
-    def landed(
-        self, metadata: TableMetadata, metadata_location: str, metadata_hash: str | None = None, moved: frozenset[str] = frozenset()
-    ) -> None:
+    def landed(self, metadata: TableMetadata, metadata_location: str, metadata_hash: str | None = None, moved: Moves = NO_MOVES) -> None:
         """Move the pin to what a commit wrote. That is in the catalog already, so a pin file that cannot be written is only logged.
 
         Args:
             metadata: as it was committed.
             metadata_location: where its file is.
             metadata_hash: SHA-256 of the file's JSON where it is known; else that of the metadata as PyIceberg writes it.
-            moved: what `moved_refs` gives for the commit.
+            moved: what `moves_of` gives for the commit.
         """
         if self._file is None or (self._before is not None and self._before.metadata_location == metadata_location):
             return

@@ -33,7 +33,7 @@ from tablecrypt.table.updates import UpgradeToVersion3Update
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.existing_tables import ExistingTables
 from tablecrypt_catalog.new_tables import check_catalog_properties, creation_properties
-from tablecrypt_catalog.pins import TrustedTable, moved_refs, sighting
+from tablecrypt_catalog.pins import TrustedTable, moves_of, sighting
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     as_encrypted,
@@ -175,7 +175,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         """Commit updates to a table, and move its pin."""
         question = self.client_pins.ask(table.name())
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
-        question.landed(response.metadata, response.metadata_location, moved=moved_refs(updates))
+        question.landed(response.metadata, response.metadata_location, moved=moves_of(updates))
         return response
 
     def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
@@ -225,7 +225,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         if isinstance(current, EncryptedTable):
             check_commit(current.metadata, staged.metadata)
             base, after = (sighting(each.metadata, each.metadata_location, None) for each in (current, staged))
-            TrustedTable(".".join(identifier), base).believe(after, moved=moved_refs(updates))
+            TrustedTable(".".join(identifier), base).believe(after, moved=moves_of(updates))
         elif isinstance(staged.metadata, EncryptedTableMetadata):
             check_migration(staged.metadata)
         else:

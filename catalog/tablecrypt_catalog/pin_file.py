@@ -1,13 +1,15 @@
 """Pins in a JSON file of this client, shared by its threads and processes.
 
-    {"format": 2,
+    {"format": 3,
      "pins": [{"catalog": "prod", "identifier": ["db", "orders"],
                "table-uuid": "…", "encryption.key-id": "…", "encryption.data-key-length": 16,
                "metadata-location": "…", "metadata-hash": "…" or null, "last-sequence-number": 7, "kek-hashes": ["…"],
-               "heads": {"main": [<snapshot id>, <sequence number>], …}, "retired-keks": ["…"]}, …]}
+               "heads": {"main": [<snapshot id>, <sequence number>], …}, "retired-keks": ["…"],
+               "folders": ["<location>", "<write.data.path>", …]}, …]}
 
-Pins stand in the order in which their tables were first seen. Format 1 had neither heads nor retired-keks, and another order; such a file
-is read, takes the heads of the next version that is seen on trust, and is written in format 2.
+Pins stand in the order in which their tables were first seen. Format 2 had no folders; format 1 had no heads and retired-keks
+either, and another order. Such a file is read, takes what it lacks of the next version that is seen on trust, and is written in format 3.
+There an empty list of folders says that they are not known yet.
 The file has mode 0600 and is replaced as a whole, so a reader needs no lock. A writer holds an exclusive flock on `<file>.lock` from
 reading the old content to replacing it; who waits longer than 10 seconds for it gets an error. A file that cannot be understood is an
 error, never an empty set of pins. The pins are as trustworthy as the file: keep it where those against whom they help cannot write.
@@ -29,7 +31,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
-from tablecrypt_catalog.pins import Head, Sighting, TrustedTable, is_ahead, refuse_overtaken
+from tablecrypt_catalog.pins import NO_MOVES, Head, Moves, Sighting, TrustedTable, is_ahead, refuse_overtaken
 
 Place = tuple[str, tuple[str, ...]]
 """A catalog's name and a table identifier in it."""
@@ -62,21 +64,30 @@ class _Entry1(BaseModel):
         return Sighting(**{**fields, "kek_hashes": frozenset(self.kek_hashes)})
 
 
-class _Entry(_Entry1):
+class _Entry2(_Entry1):
     heads: dict[str, tuple[int, int]]
     retired_keks: list[str] = Field(alias="retired-keks")
+
+    @property
+    def pin(self) -> Sighting:
+        heads = {name: Head(*head) for name, head in self.heads.items()}
+        return replace(super().pin, heads=heads, retired_keks=frozenset(self.retired_keks))
+
+
+class _Entry(_Entry2):
+    folders: list[str]
 
     @classmethod
     def of(cls, place: Place, pin: Sighting) -> Self:
         fields = {name: getattr(pin, name) for name in cls.model_fields if hasattr(pin, name)}
         sets = {"kek_hashes": sorted(pin.kek_hashes), "retired_keks": sorted(pin.retired_keks)}
         heads = {name: tuple(head) for name, head in pin.heads.items()}
-        return cls(**{**fields, **sets, "heads": heads, "catalog": place[0], "identifier": list(place[1])})
+        lists = {"folders": list(pin.folders), "catalog": place[0], "identifier": list(place[1])}
+        return cls(**{**fields, **sets, **lists, "heads": heads})
 
     @property
     def pin(self) -> Sighting:
-        heads = {name: Head(*head) for name, head in self.heads.items()}
-        return replace(super().pin, heads=heads, retired_keks=frozenset(self.retired_keks))
+        return replace(super().pin, folders=tuple(self.folders))
 
 
 class _Content1(BaseModel):
@@ -86,14 +97,23 @@ class _Content1(BaseModel):
     pins: list[_Entry1]
 
 
-class _Content(BaseModel):
+class _Content2(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     format: Literal[2]
+    pins: list[_Entry2]
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    format: Literal[3]
     pins: list[_Entry]
 
 
-_CONTENT: Final[TypeAdapter[_Content1 | _Content]] = TypeAdapter(Annotated[_Content1 | _Content, Field(discriminator="format")])
+_CONTENT: Final[TypeAdapter[_Content1 | _Content2 | _Content]] = TypeAdapter(
+    Annotated[_Content1 | _Content2 | _Content, Field(discriminator="format")]
+)
 
 
 class PinFile:
@@ -122,7 +142,7 @@ class PinFile:
         """
         return self._read()
 
-    def remember(self, place: Place, before: Sighting | None, seen: Sighting, moved: frozenset[str] = frozenset()) -> None:
+    def remember(self, place: Place, before: Sighting | None, seen: Sighting, moved: Moves = NO_MOVES) -> Sighting | None:
         """Believe what a catalog answered, if the rules of `TrustedTable` allow it, and move the pin to it.
 
         Args:
@@ -130,7 +150,10 @@ class PinFile:
             before: the pin as it was when the catalog had not been asked yet. What another process has seen since then does not make
                 the answer a rollback: it stays the pin.
             seen: the answer.
-            moved: the branches and tags that a commit of this client has moved. Those that fell do so in every pin of the table.
+            moved: what a commit of this client has moved. Branches and tags that fell do so in every pin of the table.
+
+        Returns:
+            What is pinned of the table now; None where nothing is.
 
         Raises:
             KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.believe`.
@@ -139,23 +162,24 @@ class PinFile:
         """
         if not moved and _moves_nothing(place, before, seen):
             # Most answers move nothing, and need no lock.
-            return
+            return before
         with self._locked():
             pins = self._read()
             now = pins.get(place)
             if now != before and now is None:
-                return
+                return None
             try:
                 pin = TrustedTable(name_of(place), now).believe(seen, _pinned_elsewhere(pins, place, seen), moved)
             except MetadataRollbackError:
                 if now == before:
                     raise
-                return
+                return now
             moved_along = _with_moved_heads(pins, seen, moved)
             if pin is not None:
                 moved_along[place] = pin
             if moved_along != pins:
                 self._write(moved_along)
+            return pin
 
     def accept_rollback(self, place: Place, seen: Sighting) -> None:
         """Move the pin to what a catalog answered, be it older than the pin. Of the table's names this one counts from now on.
@@ -203,7 +227,7 @@ class PinFile:
         return {entry.place: entry.pin for entry in entries}
 
     def _write(self, pins: Mapping[Place, Sighting]) -> None:
-        content = _Content(format=2, pins=[_Entry.of(place, pin) for place, pin in pins.items()])
+        content = _Content(format=3, pins=[_Entry.of(place, pin) for place, pin in pins.items()])
         # mkstemp makes files of mode 0600.
         handle, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
         try:
@@ -276,14 +300,14 @@ def _moves_nothing(place: Place, before: Sighting | None, seen: Sighting) -> boo
         return False
 
 
-def _with_moved_heads(pins: Mapping[Place, Sighting], seen: Sighting, moved: frozenset[str]) -> dict[Place, Sighting]:
+def _with_moved_heads(pins: Mapping[Place, Sighting], seen: Sighting, moved: Moves) -> dict[Place, Sighting]:
     """Return all pins, with what this client has moved back or removed moved so under every name of the table.
 
     What it moved forward stays: another catalog that has not seen that commit would be locked out.
     """
 
     def is_above(name: str, head: Head) -> bool:
-        return name in moved and (name not in seen.heads or seen.heads[name].sequence_number < head.sequence_number)
+        return name in moved.refs and (name not in seen.heads or seen.heads[name].sequence_number < head.sequence_number)
 
     def along(pin: Sighting) -> Sighting:
         if pin.table_uuid != seen.table_uuid or not any(is_above(name, head) for name, head in pin.heads.items()):

@@ -6,6 +6,7 @@ version that was seen, so that the next answer can be held against it:
 
     Sighting   table-uuid | encryption.key-id | encryption.data-key-length | metadata location | hash of the metadata
                | last-sequence-number | heads of branches and tags | hashes of the wrapped KEKs | KEKs that wrap nothing new any more
+               | folders: the table's location, and those of its properties write.*.path
 
 last-sequence-number is a number in plaintext, and whoever edits metadata.json writes what he likes there. The sequence number of a snapshot
 is in the authenticated header of its manifest list too, so a head cannot claim a greater one than it has and still be read: that is why
@@ -13,7 +14,10 @@ the head of each branch and tag is remembered, and must not fall.
 
 The hash is SHA-256 over the bytes of the metadata's JSON, uncompressed; its place decides what exactly those are (file or server answer).
 A pin sees replays and edits. It cannot see a forged version that continues the pinned one in every field: only the authenticated manifest
-lists can, see table/metadata.py. Who moves a branch or a tag back himself says so with his commit: `moved_refs`.
+lists can, see table/metadata.py. Who moves a branch, a tag or the table itself says so with his commit: `moves_of`.
+
+The folders say where files of the table may be deleted (files/deletion.py). So a pin keeps those that it has: metadata that adds a
+write.*.path is believed, and its folder is not, until this client sets it itself or somebody accepts it.
 """
 
 from __future__ import annotations
@@ -26,7 +30,13 @@ from typing import Final, NamedTuple
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
+from pyiceberg.table.update import (
+    RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
@@ -34,6 +44,7 @@ from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackEr
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_settings import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table_file_io import WRITE_PATHS, folders_of
 
 _HASH_LENGTH: Final = 32
 MOST_VANISHED_REFS: Final = 1000
@@ -59,6 +70,7 @@ class Sighting:
         kek_hashes: 16 bytes of SHA-256, in hexadecimal, of each KEK as the KMS wrapped it.
         heads: of each branch and tag. A pin keeps those of vanished ones too: what comes back under that name must not have fallen.
         retired_keks: KEKs that a newer one has replaced, by their hashes and by their key-ids (`id:…`). They open, and wrap nothing new.
+        folders: the table's location, and those that its properties write.*.path name. Empty in pins of before: not known.
         wrapping_keks: the newest KEK that a snapshot needs, in the same form, which wraps what is new. Told by metadata, not kept in a pin.
     """
 
@@ -71,7 +83,13 @@ class Sighting:
     kek_hashes: frozenset[str] = frozenset()
     heads: Mapping[str, Head] = field(default_factory=dict)
     retired_keks: frozenset[str] = frozenset()
+    folders: tuple[str, ...] = ()
     wrapping_keks: frozenset[str] = field(default=frozenset(), compare=False)
+
+    @property
+    def location(self) -> str | None:
+        """Where the table lies, without the slash that Java leaves out; None where that is not known."""
+        return self.folders[0].rstrip("/") if self.folders else None
 
     @property
     def version(self) -> int | None:
@@ -94,6 +112,7 @@ def sighting(metadata: TableMetadata, metadata_location: str, metadata_hash: str
         metadata_location=metadata_location,
         metadata_hash=metadata_hash,
         last_sequence_number=0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number,
+        folders=folders_of(metadata).folders,
     )
     if not isinstance(metadata, EncryptedTableMetadata):
         return seen
@@ -115,6 +134,39 @@ def moved_refs(updates: Iterable[IcebergBaseModel]) -> frozenset[str]:
     """Return the branches and tags that a commit sets or removes itself: wherever they point afterwards, its author has asked for it."""
     kinds = (SetSnapshotRefUpdate, RemoveSnapshotRefUpdate)
     return frozenset(update.ref_name for update in updates if isinstance(update, kinds))
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What a commit of this client moves itself, so that it may be anywhere afterwards.
+
+    Attributes:
+        refs: branches and tags that it sets or removes.
+        folders: whether it sets the table's location, or a property write.*.path.
+    """
+
+    refs: frozenset[str] = frozenset()
+    folders: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.refs) or self.folders
+
+
+NO_MOVES: Final = Moves()
+
+
+def moves_of(updates: Iterable[IcebergBaseModel]) -> Moves:
+    """Return what a commit moves by its updates."""
+    listed = list(updates)
+    return Moves(moved_refs(listed), any(_moves_folders(update) for update in listed))
+
+
+def _moves_folders(update: IcebergBaseModel) -> bool:
+    if isinstance(update, SetPropertiesUpdate):
+        return any(name in update.updates for name in WRITE_PATHS)
+    return isinstance(update, SetLocationUpdate) or (
+        isinstance(update, RemovePropertiesUpdate) and any(name in update.removals for name in WRITE_PATHS)
+    )
 
 
 def _heads(metadata: EncryptedTableMetadata, metadata_location: str) -> dict[str, Head]:
@@ -178,7 +230,8 @@ class TrustedTable:
         9. The head of no branch or tag falls: it has a greater sequence number, or is the same snapshot. `main` never vanishes; others may,
            and come back no lower.
        10. The newest KEK, which wraps what is new, is none that a newer one had replaced before.
-    Rule 9 leaves out what this client's own commit has moved. Rules 7 to 10 are lifted by accepting a rollback on purpose.
+       11. The table lies where it lay.
+    Rules 9 and 11 leave out what this client's own commit has moved. Rules 7 to 11 are lifted by accepting a rollback on purpose.
     A pin is removed only by dropping the table through a catalog that keeps pins, or by forgetting it on purpose.
     """
 
@@ -186,23 +239,24 @@ class TrustedTable:
         self.name = name
         self.pin = pin
 
-    def believe(self, seen: Sighting, pinned_as: str | None = None, moved: frozenset[str] = frozenset()) -> Sighting | None:
+    def believe(self, seen: Sighting, pinned_as: str | None = None, moved: Moves = NO_MOVES) -> Sighting | None:
         """Return the pin to keep after seeing this version; None where there was none and the table is plaintext.
 
         Args:
             seen: the version.
             pinned_as: another identifier under which its table-uuid is pinned.
-            moved: the branches and tags that the commit of this client moved with which the version came about.
+            moved: what the commit of this client moved with which the version came about.
 
         Raises:
             KeyIdChangedError: rules 2, 3 and 5.
-            TamperedFileError: rules 4, 6 and 10.
+            TamperedFileError: rules 4, 6, 10 and 11.
             MetadataRollbackError: rules 7 to 9.
         """
         pin = self._pin_of_the_same_table(seen, pinned_as)
         if pin is None:
             return None if seen.key_id is None else seen
         self._check_hash(pin, seen)
+        self._check_location(pin, seen, moved)
         self._check_is_not_older(pin, seen)
         self._check_heads(pin, seen, moved)
         self._check_wrapping_kek(pin, seen)
@@ -280,6 +334,14 @@ class TrustedTable:
         if pin.metadata_hash != seen.metadata_hash:
             raise TamperedFileError(seen.metadata_location, f"{self.name}: the table metadata was edited since it was seen before")
 
+    def _check_location(self, pin: Sighting, seen: Sighting, moved: Moves) -> None:
+        if moved.folders or None in (pin.location, seen.location) or pin.location == seen.location:
+            return
+        raise TamperedFileError(
+            seen.metadata_location,
+            f"{self.name} lies at {seen.location} now, but at {pin.location} when it was seen before. {_TO_ACCEPT}",
+        )
+
     def _check_is_not_older(self, pin: Sighting, seen: Sighting) -> None:
         if seen.last_sequence_number < pin.last_sequence_number:
             raise MetadataRollbackError(
@@ -292,10 +354,10 @@ class TrustedTable:
                 f"{self.name}: {seen.metadata_location} does not follow {pin.metadata_location}, seen before. {_TO_ACCEPT}"
             )
 
-    def _check_heads(self, pin: Sighting, seen: Sighting, moved: frozenset[str]) -> None:
+    def _check_heads(self, pin: Sighting, seen: Sighting, moved: Moves) -> None:
         for name, before in pin.heads.items():
             now = seen.heads.get(name)
-            if name in moved or (now is None and name != MAIN_BRANCH):
+            if name in moved.refs or (now is None and name != MAIN_BRANCH):
                 continue
             if now is None or (now != before and now.sequence_number <= before.sequence_number):
                 raise MetadataRollbackError(
@@ -315,9 +377,9 @@ class TrustedTable:
 _TO_ACCEPT: Final = "If somebody you trust did that on purpose: catalog.accept_rollback(identifier)"
 
 
-def _merged(pin: Sighting, seen: Sighting, moved: frozenset[str]) -> Sighting:
+def _merged(pin: Sighting, seen: Sighting, moved: Moves) -> Sighting:
     """The pin after a version that the rules allow; the very pin where that version changes nothing."""
-    vanished = {name: head for name, head in pin.heads.items() if name not in seen.heads and name not in moved}
+    vanished = {name: head for name, head in pin.heads.items() if name not in seen.heads and name not in moved.refs}
     if len(vanished) > MOST_VANISHED_REFS:
         newest = sorted(vanished, key=lambda name: vanished[name].sequence_number, reverse=True)[:MOST_VANISHED_REFS]
         vanished = {name: vanished[name] for name in newest}
@@ -326,6 +388,7 @@ def _merged(pin: Sighting, seen: Sighting, moved: frozenset[str]) -> Sighting:
         kek_hashes=seen.kek_hashes | pin.kek_hashes,
         heads={**vanished, **seen.heads},
         retired_keks=seen.retired_keks | pin.retired_keks,
+        folders=pin.folders if pin.folders and not moved.folders else seen.folders,
     )
     if seen.metadata_location == pin.metadata_location:
         merged = replace(merged, metadata_hash=pin.metadata_hash or seen.metadata_hash)

@@ -54,7 +54,7 @@ from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.commit_answer import check_answer
 from tablecrypt_catalog.existing_tables import ExistingTables
 from tablecrypt_catalog.new_tables import check_catalog_properties, creation_properties
-from tablecrypt_catalog.pins import moved_refs, sighting
+from tablecrypt_catalog.pins import Sighting, moves_of, sighting
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.restricted_loads import applicable_restrictions
 from tablecrypt_catalog.table_encryption import (
@@ -62,6 +62,7 @@ from tablecrypt_catalog.table_encryption import (
     check_metadata,
     check_updates,
     is_encrypted,
+    pinned_folders,
     refuse_plain_table,
     table_file_io,
 )
@@ -122,8 +123,8 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         text = self.request_table(identifier)
         answer = _parsed(LoadAnswer, text, identifier)
         check_metadata(self.client_properties, self.identifier_to_tuple(identifier), answer.metadata, answer.metadata_location or "")
-        question.answered(sighting(answer.metadata, answer.metadata_location or "", self._digest(answer.metadata)))
-        return self._opened(identifier, answer, text)
+        pin = question.answered(sighting(answer.metadata, answer.metadata_location or "", self._digest(answer.metadata)))
+        return self._opened(identifier, answer, text, pin)
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move this client's pin to it. As `EncryptionMixin.accept_rollback`."""
@@ -292,10 +293,10 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
         check_metadata(self.client_properties, table.name(), answer.metadata, answer.metadata_location)
         check_answer(staged, updates, answer.metadata, answer.metadata_location)
-        question.landed(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moved_refs(updates))
+        question.landed(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moves_of(updates))
         return answer
 
-    def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str) -> Table:
+    def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str, pin: Sighting | None = None) -> Table:
         name, metadata = self.identifier_to_tuple(identifier), answer.metadata
         restrictions = applicable_restrictions(name, metadata, answer.read_restrictions)
         if not isinstance(metadata, EncryptedTableMetadata):
@@ -304,7 +305,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         if not is_encrypted(name, metadata):
             refuse_plain_table(self.client_properties, name, metadata)
             return self.table_of(identifier, TableResponse.model_validate_json(text))
-        return self._encrypted_table(self.table_of(identifier, answer), metadata, restrictions)
+        return self._encrypted_table(self.table_of(identifier, answer), metadata, restrictions, pin)
 
     def _digest(self, metadata: TableMetadata) -> str | None:
         """What pins compare: all that an answer says of a table, in whatever order it gives the keys. None if it may lack snapshots."""
@@ -315,7 +316,11 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         return hashlib.sha256(metadata.model_dump_json().encode()).hexdigest()
 
     def _encrypted_table(
-        self, table: Table, metadata: EncryptedTableMetadata, restrictions: ReadRestrictions | None = None
+        self,
+        table: Table,
+        metadata: EncryptedTableMetadata,
+        restrictions: ReadRestrictions | None = None,
+        pin: Sighting | None = None,
     ) -> EncryptedTable:
         if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
             raise _server_planning_refused(table.name())
@@ -323,7 +328,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
             identifier=table.name(),
             metadata=metadata,
             metadata_location=table.metadata_location,
-            io=table_file_io(self.client_properties, table.io, metadata, is_pinned=bool(self.pin_places), read_restrictions=restrictions),
+            io=table_file_io(self.client_properties, table.io, metadata, pinned_folders(self, metadata, pin), restrictions),
             catalog=self,
             config=table.config,
         )

@@ -38,7 +38,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog.encrypted import EncryptionMixin
 from tablecrypt_catalog.new_tables import creation_properties
-from tablecrypt_catalog.pins import Sighting, TrustedTable, moved_refs, sighting
+from tablecrypt_catalog.pins import NO_MOVES, Moves, Sighting, TrustedTable, moves_of, sighting
 from tablecrypt_catalog.sql_pins import (
     PIN_COLUMNS,
     PINS,
@@ -99,8 +99,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         believed = self._believed(identifier, pin, seen)
         if believed is not None and believed != pin:
             self._adopt(identifier, pin, believed)
-        question.answered(seen)
-        return opened_table(self, loaded)
+        return opened_table(self, loaded, pin=question.answered(seen) or believed)
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move the pins in the database and in this client's file to it.
@@ -232,7 +231,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         metadata = self.metadata_to_write(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         seen = sighting(metadata, file.location, file.digest)
-        moved = moved_refs(updates)
+        moved = moves_of(updates)
         if current is None:
             self._insert(table.name(), seen, moved)
         else:
@@ -272,9 +271,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             raise NoSuchTableError(f"Table does not exist: {'.'.join(self.names(identifier))}")
         return row["metadata_location"], pin_of_row(row)
 
-    def _believed(
-        self, identifier: str | Identifier, pin: Sighting | None, seen: Sighting, moved: frozenset[str] = frozenset()
-    ) -> Sighting | None:
+    def _believed(self, identifier: str | Identifier, pin: Sighting | None, seen: Sighting, moved: Moves = NO_MOVES) -> Sighting | None:
         return TrustedTable(".".join(self.names(identifier)), pin).believe(seen, self._pinned_as(identifier, pin, seen), moved)
 
     def _pinned_as(self, identifier: str | Identifier, pin: Sighting | None, seen: Sighting) -> str | None:
@@ -293,7 +290,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             # Another client pinned it first, or this one may only read.
             logger.info("the pin of %s was not written: %s", ".".join(self.names(identifier)), error)
 
-    def _insert(self, identifier: str | Identifier, seen: Sighting, moved: frozenset[str] = frozenset()) -> None:
+    def _insert(self, identifier: str | Identifier, seen: Sighting, moved: Moves = NO_MOVES) -> None:
         with Session(self.engine) as session:
             try:
                 self.insert_row(session, identifier, seen.metadata_location)
@@ -302,14 +299,14 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             self._move_pin(session, identifier, seen, moved)
             self._finish(session, identifier, seen)
 
-    def _swap(self, identifier: Identifier, expected: str, seen: Sighting, moved: frozenset[str]) -> None:
+    def _swap(self, identifier: Identifier, expected: str, seen: Sighting, moved: Moves) -> None:
         with Session(self.engine) as session:
             if not self.swap_location(session, identifier, expected, seen.metadata_location):
                 raise CommitFailedException(f"Table has been updated by another process: {'.'.join(identifier)}")
             self._move_pin(session, identifier, seen, moved)
             self._finish(session, identifier, seen)
 
-    def _move_pin(self, session: Session, identifier: str | Identifier, seen: Sighting, moved: frozenset[str]) -> None:
+    def _move_pin(self, session: Session, identifier: str | Identifier, seen: Sighting, moved: Moves) -> None:
         """Move the pin in the transaction that has changed the table's row, and so keeps others from moving it."""
         key = self.names(identifier)
         before = find_pin(session, self.name, key)

@@ -7,8 +7,9 @@
     kek_hashes                                    those of `Sighting`, sorted, with a blank between them
     heads                                         JSON: branch or tag → [snapshot id, sequence number]; null: not known
     retired_keks                                  those of `Sighting`, as JSON; null: none
+    folders                                       those of `Sighting`, as JSON; null: not known
 
-The last two columns came later; a database that lacks them gets them. A client of before leaves them as they are.
+The last three columns came later; a database that lacks them gets them. A client of before leaves them as they are.
 A pin is as trustworthy as the database: it stands against whoever can write to the storage and not to the database, and shows a row of
 iceberg_tables that was changed by other means.
 """
@@ -61,12 +62,14 @@ PINS: Final = Table(
     Column("kek_hashes", Text, nullable=False),
     Column("heads", Text, nullable=True),
     Column("retired_keks", Text, nullable=True),
+    Column("folders", Text, nullable=True),
 )
 
 
 P = TypeVar("P")
 _HEADS: Final = TypeAdapter(dict[str, tuple[int, int]])
 _RETIRED: Final = TypeAdapter(frozenset[str])
+_FOLDERS: Final = TypeAdapter(tuple[str, ...])
 
 
 def create_pins_table(engine: Engine, allowed: bool = True) -> None:
@@ -132,12 +135,13 @@ def pin_of_row(row: RowMapping) -> Sighting | None:
         kek_hashes=frozenset(row["kek_hashes"].split()),
         heads={name: Head(*head) for name, head in _parsed(_HEADS, row["heads"], {}).items()},
         retired_keks=_parsed(_RETIRED, row["retired_keks"], frozenset()),
+        folders=_parsed(_FOLDERS, row["folders"], ()),
     )
 
 
 PIN_COLUMNS: Final = (
     *(PINS.c[name] for name in ("table_uuid", "key_id", "data_key_length", "metadata_hash", "last_sequence_number")),
-    *(PINS.c[name] for name in ("kek_hashes", "heads", "retired_keks")),
+    *(PINS.c[name] for name in ("kek_hashes", "heads", "retired_keks", "folders")),
     PINS.c.metadata_location.label("pinned_location"),
 )
 """What to select for `pin_of_row`, beside the columns of iceberg_tables."""
@@ -205,4 +209,5 @@ def _values(pin: Sighting) -> dict[str, Any]:
         "kek_hashes": " ".join(sorted(pin.kek_hashes)),
         "heads": json.dumps(pin.heads),
         "retired_keks": json.dumps(sorted(pin.retired_keks)),
+        "folders": json.dumps(pin.folders),
     }

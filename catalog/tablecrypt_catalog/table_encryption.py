@@ -19,7 +19,7 @@ from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properti
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
-from tablecrypt.files.deletion import NOTHING
+from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.keys.key_settings import KeySettings
 from tablecrypt.keys.manager import EncryptionManager
@@ -37,13 +37,16 @@ from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
 from tablecrypt_catalog.pins import Sighting, sighting
 
 
-def opened_table(catalog: Catalog, table: Table, believe: Callable[[Sighting], None] | None = None) -> Table:
+def opened_table(
+    catalog: Catalog, table: Table, believe: Callable[[Sighting], Sighting | None] | None = None, pin: Sighting | None = None
+) -> Table:
     """Return a table that a catalog loaded as an EncryptedTable where it is encrypted, else as it is.
 
     Args:
         catalog: the catalog that loaded it.
         table: as PyIceberg loaded it.
-        believe: told what was seen of the table; it raises what the pins refuse.
+        believe: told what was seen of the table; it raises what the pins refuse, and returns what is pinned.
+        pin: what is pinned where nothing is left to believe.
 
     Raises:
         KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
@@ -57,10 +60,8 @@ def opened_table(catalog: Catalog, table: Table, believe: Callable[[Sighting], N
         digest = loaded.digest
     check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata, loaded.metadata_location)  # type: ignore[attr-defined]
     if believe is not None:
-        believe(sighting(loaded.metadata, loaded.metadata_location, digest))
-    if not isinstance(loaded, LoadedTable):
-        return loaded
-    return table_from_metadata(catalog, table_identifier(loaded), loaded.metadata, loaded.metadata_location, loaded.io, loaded.config)
+        pin = believe(sighting(loaded.metadata, loaded.metadata_location, digest)) or pin
+    return table_from_metadata(catalog, loaded, pin) if isinstance(loaded, LoadedTable) else loaded
 
 
 class LoadedTable(Table):
@@ -119,26 +120,20 @@ def check_updates(client_properties: Properties, identifier: Identifier, updates
             allowed.check((update.key.encrypted_by_id,), f"the commit to table {'.'.join(identifier)}")
 
 
-def table_from_metadata(
-    catalog: Catalog,
-    identifier: Identifier,
-    metadata: TableMetadata,
-    metadata_location: str,
-    io: FileIO,
-    config: Properties = EMPTY_DICT,
-) -> Table:
+def table_from_metadata(catalog: Catalog, loaded: LoadedTable, pin: Sighting | None) -> Table:
     """Return the table of metadata that was read with everything that encryption needs (see `MetadataFile.parse`).
 
     Raises:
         KeyIdChangedError, PlaintextRefusedError, ConfigurationError: as `opened_table`.
     """
-    if not isinstance(metadata, EncryptedTableMetadata):
+    identifier, metadata = table_identifier(loaded), loaded.metadata
+    if isinstance(metadata, EncryptedTableMetadata) and is_encrypted(identifier, metadata):
+        return encrypted_table(catalog, loaded, metadata, pin)
+    if isinstance(metadata, EncryptedTableMetadata):
+        metadata = TableMetadataV3.model_validate(IcebergBaseModel.model_dump(metadata))
+    else:
         refuse_plain_table(catalog.client_properties, identifier, metadata)  # type: ignore[attr-defined]
-        return Table(identifier, metadata, metadata_location, io, catalog, dict(config))
-    if is_encrypted(identifier, metadata):
-        return encrypted_table(catalog, Table(identifier, metadata, metadata_location, io, catalog, dict(config)), metadata)
-    plain = TableMetadataV3.model_validate(IcebergBaseModel.model_dump(metadata))
-    return Table(identifier, plain, metadata_location, io, catalog, dict(config))
+    return Table(identifier, metadata, loaded.metadata_location, loaded.io, catalog, dict(loaded.config))
 
 
 def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bool:
@@ -157,16 +152,29 @@ def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bo
     return False
 
 
-def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMetadata) -> EncryptedTable:
-    """Return the encrypted table that a catalog loaded as a plain one, with the metadata that keeps its keys."""
+def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMetadata, pin: Sighting | None = None) -> EncryptedTable:
+    """Return the encrypted table that a catalog loaded as a plain one, with the metadata that keeps its keys, and what is pinned of it."""
     return EncryptedTable(
         identifier=table_identifier(table),
         metadata=metadata,
         metadata_location=table.metadata_location,
-        io=table_file_io(catalog.properties, table.io, metadata, is_pinned=bool(getattr(catalog, "pin_places", ()))),
+        io=table_file_io(catalog.properties, table.io, metadata, pinned_folders(catalog, metadata, pin)),
         catalog=catalog,
         config=table.config,
     )
+
+
+def pinned_folders(catalog: Catalog, metadata: TableMetadata, pin: Sighting | None) -> DeletionScope:
+    """Return the folders in which a table's files may be deleted without the caller naming them.
+
+    Args:
+        catalog: that of the table. Where it pins hashes of metadata and nothing else, or pins of before know no folders, the metadata says.
+        metadata: the table's, after it was held against the pins.
+        pin: what is pinned of it.
+    """
+    if pin is not None and pin.folders:
+        return DeletionScope(pin.folders)
+    return folders_of(metadata) if getattr(catalog, "pin_places", ()) else NOTHING
 
 
 def as_encrypted(catalog: Catalog, kms_properties: Properties, table: Table, properties: Properties) -> EncryptedTable:
@@ -197,7 +205,7 @@ def table_file_io(
     catalog_properties: Properties,
     inner: FileIO,
     metadata: TableMetadata,
-    is_pinned: bool = False,
+    deletable: DeletionScope = NOTHING,
     read_restrictions: ReadRestrictions | None = None,
 ) -> TableFileIO:
     """Return a table's fail-closed FileIO with its encryption manager.
@@ -206,11 +214,11 @@ def table_file_io(
         catalog_properties: with what the KMS is reached.
         inner: does the storing.
         metadata: the table's.
-        is_pinned: whether the metadata is held against a pin, so that the folders it names are the table's.
+        deletable: where its files may be deleted: `pinned_folders`.
         read_restrictions: what readers of the table's rows have to apply.
     """
-    folders, manager = folders_of(metadata), encryption_manager(catalog_properties, metadata.properties)
-    return TableFileIO(inner, manager, folders, folders if is_pinned else NOTHING, read_restrictions)
+    manager = encryption_manager(catalog_properties, metadata.properties)
+    return TableFileIO(inner, manager, folders_of(metadata), deletable, read_restrictions)
 
 
 def encryption_manager(catalog_properties: Properties, table_properties: Mapping[str, str]) -> EncryptionManager:

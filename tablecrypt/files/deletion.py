@@ -3,7 +3,7 @@
 Metadata files, manifests, logs, listings and workers' messages say which files a table has, or had. They are data: whoever writes the
 storage may have written them. What they name is deleted only if
 
-    it lies below a folder of the table    the pinned location, the pinned write.*.path properties, or what the caller names
+    it lies below a folder of the table    those in the pin, its location and its write.*.path, or what the caller names
     it is named as such a file is          data.parquet, x.avro, x.orc, x.puffin, x.stats, x.metadata.json, a journal of this package
     its spelling has one meaning           no "..", ".", "//", percent-encoded slash or dot segment, "?", "#", "*", control character
     links do not lead out of the folder    on a local disk, the real folder of the file is below the real folder of the table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import logging
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from sqlalchemy import text
 
-from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.errors import DeletionRefusedError, FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.maintenance import remove_orphan_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
 from tablecrypt_catalog.client_pins import ClientPins
@@ -25,6 +27,7 @@ from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 
 ENCRYPTED = {"encryption.key-id": MASTER_KEY}
+LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})
 
 NewCatalog = Callable[..., SqlCatalog]
@@ -212,6 +215,63 @@ def forge(catalog: SqlCatalog, change: Callable[[dict[str, Any]], None]) -> str:
     path(forged).write_text(json.dumps(metadata))
     point_to(catalog, forged)
     return forged
+
+
+@pytest.fixture
+def elsewhere(unwatched_warehouse: Path) -> str:
+    """Another table's folder, with a file in it."""
+    folder = unwatched_warehouse / "warehouse" / "db" / "another" / "data"
+    folder.mkdir(parents=True)
+    (folder / "victim.parquet").write_bytes(b"PAR1")
+    return f"file://{folder.parent}"
+
+
+def test_a_table_that_a_catalog_moved_is_refused_until_it_is_accepted(
+    catalog: SqlCatalog, table: Table, new_catalog: NewCatalog, pin_file: Path, elsewhere: str
+) -> None:
+    newest = table.metadata_location
+    forge(catalog, lambda metadata: metadata.update(location=elsewhere))
+    for client in (catalog, new_catalog()):
+        with pytest.raises(TamperedFileError, match=r"lies at .*another now, but at .*/t when .*accept_rollback"):
+            client.load_table("db.t")
+        with pytest.raises(TamperedFileError, match="lies at"):
+            client.purge_table("db.t")
+    assert pinned(pin_file)["db.t"]["folders"] == [table.location()]
+    assert catalog.accept_rollback("db.t").location() == elsewhere  # type: ignore[attr-defined]
+    assert pinned(pin_file)["db.t"]["folders"] == [elsewhere]
+    assert newest != catalog.load_table("db.t").metadata_location
+
+
+def test_a_folder_that_a_catalog_adds_to_a_table_is_read_and_not_swept(
+    catalog: SqlCatalog, table: Table, pin_file: Path, elsewhere: str
+) -> None:
+    victim = path(elsewhere) / "data" / "victim.parquet"
+    forge(catalog, lambda metadata: metadata["properties"].update({"write.data.path": elsewhere}))
+    loaded = catalog.load_table("db.t")
+    assert loaded.scan().count() == 2 * ROWS.num_rows
+    with pytest.raises(DeletionRefusedError, match="lies outside the table's folders"):
+        loaded.io.delete(f"file://{victim}")
+    remove_orphan_files(loaded, LATER, dry_run=False)
+    assert victim.exists()
+    assert pinned(pin_file)["db.t"]["folders"] == [table.location()]
+
+    accepted = catalog.accept_rollback("db.t")  # type: ignore[attr-defined]
+    assert pinned(pin_file)["db.t"]["folders"] == [table.location(), elsewhere]
+    accepted.io.delete(f"file://{victim}")
+    assert not victim.exists()
+
+
+def test_a_folder_that_this_client_gives_a_table_is_the_tables(
+    catalog: SqlCatalog, table: Table, new_catalog: NewCatalog, pin_file: Path, elsewhere: str
+) -> None:
+    table.transaction().set_properties({"write.data.path": elsewhere}).commit_transaction()
+    assert pinned(pin_file)["db.t"]["folders"] == [table.location(), elsewhere]
+    new_catalog().load_table("db.t").append(ROWS)
+    victim = path(elsewhere) / "data" / "victim.parquet"
+    catalog.load_table("db.t").io.delete(f"file://{victim}")
+    assert not victim.exists()
+    table.refresh().transaction().remove_properties("write.data.path").commit_transaction()
+    assert pinned(pin_file)["db.t"]["folders"] == [table.location()]
 
 
 def with_head(name: str, snapshot_id: int | None) -> Callable[[dict[str, Any]], None]:

@@ -15,7 +15,7 @@ import pytest
 
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt_catalog.pin_file import PinFile, Place, refuse_conflict
-from tablecrypt_catalog.pins import Head, Sighting
+from tablecrypt_catalog.pins import Head, Moves, Sighting
 
 PLACE: Place = ("prod", ("db", "t"))
 VERSION_1 = Sighting(
@@ -23,6 +23,7 @@ VERSION_1 = Sighting(
     kek_hashes=frozenset({"kek-2", "kek-1"}),
     heads={"main": Head(11, 1), "v 1": Head(11, 1)},
     retired_keks=frozenset({"kek-1", "id:1"}),
+    folders=("s3://b/t", "s3://b/elsewhere"),
 )
 
 
@@ -138,7 +139,7 @@ def test_pins_are_forgotten_and_renamed(pins: PinFile) -> None:
         b"\xff\xfe",
         b"[]",
         b"{}",
-        b'{"format": 3, "pins": []}',
+        b'{"format": 4, "pins": []}',
         b'{"format": 1, "pins": [{}]}',
         b'{"format": 1, "pins": [], "more": 1}',
         b'{"format": 1}',
@@ -170,24 +171,29 @@ def test_an_entry_that_lacks_a_field_is_an_error(pins: PinFile, path: Path, fiel
         pins.recall(PLACE)
 
 
-def as_format_1(path: Path) -> None:
+def as_format(number: int, path: Path) -> None:
+    newer = ("folders",) if number == 2 else ("folders", "heads", "retired-keks")
     content = json.loads(path.read_text())
-    entries = [{name: value for name, value in entry.items() if name not in ("heads", "retired-keks")} for entry in content["pins"]]
-    path.write_text(json.dumps({"format": 1, "pins": entries}))
+    entries = [{name: value for name, value in entry.items() if name not in newer} for entry in content["pins"]]
+    path.write_text(json.dumps({"format": number, "pins": entries}))
 
 
-def test_a_file_of_format_1_is_read_and_takes_heads_on_trust_at_the_next_sight(pins: PinFile, path: Path) -> None:
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_file_of_before_is_read_and_takes_what_it_lacks_on_trust_at_the_next_sight(pins: PinFile, path: Path, number: int) -> None:
     remember(pins, VERSION_1)
-    as_format_1(path)
-    assert pins.recall(PLACE) == replace(VERSION_1, heads={}, retired_keks=frozenset())
+    as_format(number, path)
+    without_folders = replace(VERSION_1, folders=())
+    assert pins.recall(PLACE) == (without_folders if number == 2 else replace(without_folders, heads={}, retired_keks=frozenset()))
     with pytest.raises(TamperedFileError, match="edited"):
         remember(pins, replace(VERSION_1, metadata_hash="another"))
-    assert json.loads(path.read_text())["format"] == 1
+    assert json.loads(path.read_text())["format"] == number
     remember(pins, VERSION_1)
-    assert json.loads(path.read_text())["format"] == 2
+    assert json.loads(path.read_text())["format"] == 3
     assert pins.recall(PLACE) == VERSION_1
     with pytest.raises(MetadataRollbackError, match="main"):
         remember(pins, replace(version(2), heads={"main": Head(9, 0)}))
+    with pytest.raises(TamperedFileError, match="lies at s3://b/u now"):
+        remember(pins, replace(version(2), folders=("s3://b/u",)))
 
 
 @pytest.mark.parametrize("heads", [{"main": 1}, {"main": [1]}, {"main": [1, "2"]}, {"main": [1, 2, 3]}, ["main"], None])
@@ -204,7 +210,7 @@ def test_a_rollback_of_this_client_that_another_process_sees_first_is_none(pins:
     remember(pins, version(2))
     before = pins.recall(PLACE)
     back = replace(version(3), heads={"main": Head(11, 1)})
-    pins.remember(PLACE, before, back, moved=frozenset({"main"}))
+    pins.remember(PLACE, before, back, moved=Moves(frozenset({"main"})))
     pins.remember(PLACE, before, back)
     assert pins.recall(PLACE) == back
 
@@ -214,10 +220,10 @@ def test_what_this_client_moves_back_falls_under_every_name_of_the_table(pins: P
     for place, seen in ((PLACE, version(2)), (second, version(2)), (stranger, replace(version(2), table_uuid="uuid-2"))):
         remember(pins, seen, place)
     back = replace(version(3), heads={"main": Head(11, 1)})
-    pins.remember(PLACE, version(2), back, moved=frozenset({"main"}))
+    pins.remember(PLACE, version(2), back, moved=Moves(frozenset({"main"})))
     assert pins.recall(second) == replace(version(2), heads=back.heads)
     assert pins.recall(stranger) == replace(version(2), table_uuid="uuid-2")
-    pins.remember(PLACE, back, version(4), moved=frozenset({"main"}))
+    pins.remember(PLACE, back, version(4), moved=Moves(frozenset({"main"})))
     assert pins.recall(second) == replace(version(2), heads=back.heads)
     remember(pins, back, second)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tablecrypt.errors import MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pins import Head, Sighting, TrustedTable
+from tablecrypt_catalog.pins import Head, Moves, Sighting, TrustedTable
 
 NAMES = st.sampled_from(["main", "audit", "wap", "v1"])
 OTHERS = st.sampled_from(["audit", "wap", "v1"])
@@ -38,7 +38,7 @@ class Histories(RuleBasedStateMachine):
         self.append("main")
         self.load()
 
-    def publish(self, heads: dict[str, Head], last: int | None = None, mine: frozenset[str] | None = None) -> None:
+    def publish(self, heads: dict[str, Head], last: int | None = None, mine: Moves | None = None) -> None:
         version = len(self.past)
         self.used |= set(heads)
         self.state = replace(
@@ -57,7 +57,7 @@ class Histories(RuleBasedStateMachine):
     def append(self, name: str, mine: bool = False) -> None:
         number = self.state.last_sequence_number + 1
         self.live[1000 + number] = number
-        self.publish({**self.state.heads, name: Head(1000 + number, number)}, number, frozenset({name}) if mine else None)
+        self.publish({**self.state.heads, name: Head(1000 + number, number)}, number, Moves(frozenset({name})) if mine else None)
 
     @rule()
     def load(self) -> None:
@@ -107,12 +107,12 @@ class Histories(RuleBasedStateMachine):
     def the_client_moves_a_branch_anywhere(self, data: st.DataObject, name: str) -> None:
         self.load()
         snapshot = data.draw(st.sampled_from(sorted(self.live)))
-        self.publish({**self.state.heads, name: Head(snapshot, self.live[snapshot])}, mine=frozenset({name}))
+        self.publish({**self.state.heads, name: Head(snapshot, self.live[snapshot])}, mine=Moves(frozenset({name})))
 
     @rule(name=OTHERS)
     def the_client_removes_a_branch(self, name: str) -> None:
         self.load()
-        self.publish({other: head for other, head in self.state.heads.items() if other != name}, mine=frozenset({name}))
+        self.publish({other: head for other, head in self.state.heads.items() if other != name}, mine=Moves(frozenset({name})))
 
     @rule(data=st.data())
     def an_older_file_is_put_back(self, data: st.DataObject) -> None:

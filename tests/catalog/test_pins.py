@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pins import Sighting, TrustedTable
+from tablecrypt_catalog.pins import Moves, Sighting, TrustedTable, moves_of
 
 
 def location(version: int, attempt: str = "a") -> str:
@@ -104,6 +105,45 @@ def test_an_older_version_is_a_rollback_also_with_the_same_sequence_number() -> 
             believe(PIN, replace(PIN, metadata_location=older))
 
 
+LYING = replace(PIN, folders=("s3://bucket/db/t", "s3://bucket/data"))
+
+
+def test_a_table_that_lies_elsewhere_is_refused_until_it_is_accepted() -> None:
+    elsewhere = replace(NEXT, folders=("s3://bucket/db/other",))
+    with pytest.raises(TamperedFileError, match="lies at s3://bucket/db/other now, but at s3://bucket/db/t when"):
+        believe(LYING, elsewhere)
+    with pytest.raises(TamperedFileError, match="lies at"):
+        TrustedTable("db.t", LYING).believe(elsewhere, moved=Moves(frozenset({"main"})))
+    assert TrustedTable("db.t", LYING).accept_rollback(elsewhere) == elsewhere
+    assert TrustedTable("db.t", LYING).believe(elsewhere, moved=Moves(folders=True)) == elsewhere
+
+
+def test_folders_that_others_add_are_not_the_tables_until_they_are_accepted() -> None:
+    added = replace(NEXT, folders=("s3://bucket/db/t/", "s3://another-bucket"))
+    assert believe(LYING, added) == replace(added, folders=LYING.folders)
+    assert TrustedTable("db.t", LYING).accept_rollback(added) == added
+    assert TrustedTable("db.t", LYING).believe(added, moved=Moves(folders=True)) == added
+
+
+def test_a_pin_of_before_takes_the_folders_on_trust() -> None:
+    assert believe(PIN, replace(PIN, folders=LYING.folders)) == LYING
+    assert believe(LYING, replace(PIN, folders=())) == LYING
+
+
+UPDATES = {
+    "location": SetLocationUpdate(location="s3://b/t"),
+    "data path set": SetPropertiesUpdate(updates={"write.data.path": "s3://b/t"}),
+    "data path removed": RemovePropertiesUpdate(removals=["write.data.path"]),
+}
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_a_commit_that_names_folders_moves_them(update: str) -> None:
+    assert moves_of([UPDATES[update]]) == Moves(folders=True)
+    harmless = [SetPropertiesUpdate(updates={"owner": "me"}), RemovePropertiesUpdate(removals=["owner"])]
+    assert not moves_of(harmless)
+
+
 @pytest.mark.parametrize(
     ("name", "version"),
     [
@@ -128,6 +168,7 @@ sightings = st.builds(
     metadata_hash=st.sampled_from(["x", "y", None]),
     last_sequence_number=st.integers(0, 9),
     kek_hashes=st.frozensets(st.sampled_from(["kek-1", "kek-2"])),
+    folders=st.sampled_from([(), ("s3://b/t",), ("s3://b/u",)]),
 )
 
 

@@ -206,7 +206,7 @@ def test_a_catalog_that_may_not_create_tables_names_the_statement_to_run(
 
 
 def test_a_database_of_before_gets_the_columns_that_it_lacks(catalog: EncryptedSqlCatalog, table: Table, new_catalog: NewCatalog) -> None:
-    for column in ("heads", "retired_keks"):
+    for column in ("heads", "retired_keks", "folders"):
         execute(catalog, f"ALTER TABLE tablecrypt_pins DROP COLUMN {column}")
     with pytest.raises(ConfigurationError, match=r"ALTER TABLE tablecrypt_pins ADD COLUMN heads TEXT; ALTER TABLE"):
         new_catalog(init_catalog_tables="false")
@@ -214,6 +214,7 @@ def test_a_database_of_before_gets_the_columns_that_it_lacks(catalog: EncryptedS
     assert pins(adopting)["db.t"]["heads"] is None
     adopting.load_table("db.t")
     assert json.loads(pins(adopting)["db.t"]["heads"]) == {"main": [table.metadata.current_snapshot_id, 2]}
+    assert json.loads(pins(adopting)["db.t"]["folders"]) == [table.location()]
 
 
 @pytest.mark.parametrize("heads", ["", "[]", '{"main": [1]}', '{"main": ["1", 2, 3]}'])
