@@ -1,6 +1,7 @@
 # Everything runs in .venv, which `make setup` fills with exactly what requirements/ locks. Needs Python 3.11+ and, for Spark, Java 17+.
 PYTHON ?= python3
 VENV := .venv
+DAFT_VENV := .venv-daft
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
@@ -13,7 +14,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotat
 	--custom-compile-command 'make lock' pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast campaign lint bench fuzz lock wheel sbom clean
+.PHONY: help setup demo demo-spark test test-fast campaign lint bench fuzz daft lock wheel sbom clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -25,6 +26,7 @@ help:
 	@echo "make lint       ruff, mypy and the import contracts"
 	@echo "make bench      the benchmarks"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
+	@echo "make daft       the tests with Daft, which wants another pyarrow and gets $(DAFT_VENV)"
 	@echo "make lock       resolve requirements/ again from pyproject.toml"
 	@echo "make wheel      the wheel in dist/, the same bytes wherever it is built"
 	@echo "make sbom       dist/tablecrypt.cdx.json: every package that an installation can bring, with its hashes (CycloneDX)"
@@ -71,12 +73,18 @@ fuzz: setup
 	$(PIP) install --require-hashes -r requirements/fuzz.txt
 	@for target in $(FUZZ_TARGETS); do echo "== $$target"; PYTHONPATH=.:catalog $(BIN)/python $$target -max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
+daft: setup
+	@test -x $(DAFT_VENV)/bin/python || $(BIN)/python -m venv $(DAFT_VENV)
+	$(DAFT_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/daft.txt
+	DAFT_PYTHON=$(CURDIR)/$(DAFT_VENV)/bin/python $(PYTEST) tests/engines
+
 # Installs uv by itself: nothing else needs it.
 lock: setup
 	$(PIP) install uv
 	$(LOCK) --output-file requirements/dev.txt --extra dev
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/runtime.txt $(RUNTIME_EXTRAS:%=--extra %)
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/fuzz.txt --extra fuzz
+	$(LOCK) --output-file requirements/daft.txt --extra daft
 
 wheel: setup
 	$(BIN)/hatchling build --target wheel
@@ -86,5 +94,5 @@ sbom: setup
 	$(BIN)/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/tablecrypt.cdx.json
 
 clean:
-	rm -rf $(VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
+	rm -rf $(VENV) $(DAFT_VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
