@@ -76,6 +76,7 @@ fuzz: setup
 daft: setup
 	@test -x $(DAFT_VENV)/bin/python || $(BIN)/python -m venv $(DAFT_VENV)
 	$(DAFT_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/daft.txt
+	$(DAFT_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
 	DAFT_PYTHON=$(CURDIR)/$(DAFT_VENV)/bin/python $(PYTEST) tests/engines
 
 # Installs uv by itself: nothing else needs it.
