@@ -1,16 +1,41 @@
-"""Arguments of public functions, looked at before anything is done: the one place that decides what a list of names may be.
+"""Arguments of public functions, held against their annotations before anything is done: the one place that decides what fits.
 
-names_of("columns", "id")            ("id",)     one name is one name, never its letters
-names_of("columns", ["id", "x"])     ("id", "x")
-names_of("columns", 3)               ConfigurationError
+    @checked_arguments()
+    def verb(table: Table, columns: Sequence[str] | None = None, dry_run: bool = False) -> …
+
+    verb("db.t")                     ConfigurationError: table is a str; it must be a Table
+    verb(table, dry_run="no")        ConfigurationError: dry_run is a str; it must be True or False
+    verb(table, columns="id")        columns is ("id",): one name is one name, never its letters
+    verb(table, columns=3)           ConfigurationError: columns is an int; it must be a name or a list of names, or None
+
+An annotation that only type checkers can resolve is not looked at, since its class may not be installed. No message shows a value: an
+argument in the wrong place may be a key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Any, Final, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tablecrypt.errors import ConfigurationError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_OF_ANY_NUMBER: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+NAMES: Final = "a name or a list of names"
+_WORDS: Final[Mapping[object, str]] = {
+    bool: "True or False",
+    bytes: "bytes",
+    float: "a number",
+    int: "a whole number",
+    str: "text",
+    NoneType: "None",
+}
 
 
 def names_of(argument: str, given: Any) -> tuple[str, ...]:
@@ -18,22 +43,177 @@ def names_of(argument: str, given: Any) -> tuple[str, ...]:
 
     Args:
         argument: the argument's name, for the error.
-        given: one name, or some of them; a mapping counts as its keys nowhere.
+        given: one name, or some of them.
 
     Raises:
         ConfigurationError: it is something else, or one of them is no text.
     """
     if isinstance(given, str):
         return (given,)
-    if not isinstance(given, Iterable) or isinstance(given, (bytes, bytearray, memoryview, dict)):
-        raise ConfigurationError(f"{argument} is {described(given)}; it must be a name or a list of names")
+    if not isinstance(given, Iterable) or isinstance(given, (bytes, bytearray, memoryview, Mapping)):
+        raise ConfigurationError(f"{argument} is {described(given)}; it must be {NAMES}")
     names = tuple(given)
     for each in names:
         if not isinstance(each, str):
-            raise ConfigurationError(f"{argument} holds {described(each)}; it must be a list of names")
+            raise ConfigurationError(f"{argument} holds {described(each)}; it must be {NAMES}")
     return names
 
 
+def check_file(file: object, *methods: str) -> None:
+    """Refuse as a file what lacks one of a file's methods.
+
+    Raises:
+        ConfigurationError: it is no path, no buffer and no binary file.
+    """
+    for method in methods:
+        if not hasattr(file, method):
+            raise ConfigurationError(f"{type(file).__name__} is no path, no buffer and no binary file: it has no {method}()")
+
+
 def described(value: object) -> str:
-    """Return what a value is, without what it holds: an argument in the wrong place may be a key."""
-    return "None" if value is None else f"a {type(value).__name__}"
+    """Return what a value is, without what it holds."""
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def checked_arguments(*, but: Collection[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have a function refuse arguments that do not fit its annotations, and take one name where it takes a list of them.
+
+    Args:
+        but: arguments that the function looks at itself, since it says more about them.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        rules: dict[str, tuple[_Kind, ...]] = {}
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            # At the first call, not before: an annotation may name what the module defines further below.
+            if not rules:
+                rules.update(_rules(function, signature, but))
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError:
+                return function(*args, **kwargs)  # raises Python's own error for arguments that are missing or too many
+            for name in bound.arguments.keys() & rules.keys():
+                bound.arguments[name] = _fitting(name, bound.arguments[name], rules[name])
+            return function(*bound.args, **bound.kwargs)
+
+        return checked
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One of the kinds of value that an annotation allows.
+
+    Attributes:
+        words: how messages name it.
+        fits: whether a value is of it.
+        is_names: a list of names, for which one name stands too.
+    """
+
+    words: str
+    fits: Callable[[Any], bool]
+    is_names: bool = False
+
+
+def _fitting(argument: str, value: Any, kinds: Sequence[_Kind]) -> Any:
+    """Return an argument as the function takes it.
+
+    Raises:
+        ConfigurationError: it is of no kind that it may be of.
+    """
+    if any(kind.fits(value) for kind in kinds):
+        return value
+    if any(kind.is_names for kind in kinds) and value is not None:
+        return names_of(argument, value)
+    raise ConfigurationError(f"{argument} is {described(value)}; it must be {' or '.join(kind.words for kind in kinds)}")
+
+
+def _rules(function: Callable[..., Any], signature: inspect.Signature, but: Collection[str]) -> dict[str, tuple[_Kind, ...]]:
+    kinds = {
+        name: _kinds(str(parameter.annotation), getattr(inspect.unwrap(function), "__globals__", {}))
+        for name, parameter in signature.parameters.items()
+        if name not in but and parameter.annotation is not parameter.empty and parameter.kind not in _OF_ANY_NUMBER
+    }
+    return {name: found for name, found in kinds.items() if found}
+
+
+def _kinds(annotation: str, names: Mapping[str, Any]) -> tuple[_Kind, ...]:
+    """Return what an annotation allows; nothing where it allows all, or is not known here."""
+    try:
+        allowed = get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), dict(names))["it"]
+    except (NameError, AttributeError, TypeError):
+        return ()
+    return _alternatives(allowed)
+
+
+def _alternatives(allowed: Any) -> tuple[_Kind, ...]:
+    """Return what a type or a union of types allows; nothing where it allows all."""
+    kinds = [_kind(each) for each in (get_args(allowed) if get_origin(allowed) in {Union, UnionType} else (allowed,))]
+    return () if None in kinds else tuple(each for each in kinds if each is not None)
+
+
+def _kind(allowed: Any) -> _Kind | None:
+    """Return one kind; None for what cannot be told."""
+    origin, arguments = get_origin(allowed), get_args(allowed)
+    if allowed in _WORDS:
+        return _Kind(_WORDS[allowed], _plain_check(allowed))
+    if getattr(allowed, "_is_protocol", False):
+        return _Kind(f"a {allowed.__name__}", lambda value: all(hasattr(value, each) for each in _members(allowed)))
+    if origin is None:
+        return _Kind(f"a {allowed.__name__}", lambda value: isinstance(value, allowed)) if _can_tell(allowed) else None
+    if origin is Callable:
+        return _Kind("a function", callable)
+    if issubclass(origin, Mapping):
+        return _Kind("a mapping", lambda value: isinstance(value, Mapping) and all(isinstance(each, str) for each in value))
+    if issubclass(origin, Iterable) and arguments[:1] == (str,):
+        return _Kind(NAMES, lambda value: _is_collection(value) and all(isinstance(each, str) for each in value), is_names=True)
+    if issubclass(origin, Iterable):
+        return _list_of(_alternatives(arguments[0]) if arguments else ())
+    return _kind(origin)
+
+
+def _list_of(parts: Sequence[_Kind]) -> _Kind | None:
+    """Return the kind of lists of some kinds; None where those cannot be told."""
+    if not parts:
+        return None
+    words = f"a list of {' or '.join(part.words for part in parts)}"
+    return _Kind(words, lambda value: _is_collection(value) and all(any(part.fits(each) for part in parts) for each in value))
+
+
+def _plain_check(allowed: type) -> Callable[[Any], bool]:
+    """Return the check of a value of Python's own kinds. Numbers of numpy are numbers; True and False are none."""
+    if allowed is bool:
+        return lambda value: isinstance(value, bool) or type(value).__name__ in {"bool", "bool_"}
+    if allowed is int:
+        return _is_whole
+    if allowed is float:
+        return lambda value: isinstance(value, float) or _is_whole(value)
+    return lambda value: isinstance(value, allowed)
+
+
+def _is_whole(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _is_collection(value: Any) -> bool:
+    """Whether a value holds several, and is not used up by looking at them."""
+    return isinstance(value, Collection) and not isinstance(value, (str, bytes, bytearray, memoryview, Mapping))
+
+
+def _members(protocol: type) -> list[str]:
+    """Return the public names that a class has to have for a protocol."""
+    return [name for name in {**vars(protocol), **vars(protocol).get("__annotations__", {})} if not name.startswith("_")]
+
+
+def _can_tell(allowed: Any) -> bool:
+    """Whether isinstance says if a value is one: not of Any, a type variable, or a protocol that cannot be asked."""
+    try:
+        isinstance(None, allowed)
+    except TypeError:
+        return False
+    return isinstance(allowed, type)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
+from tablecrypt.arguments import names_of
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError
 
 LOCAL: Final = "file"
@@ -106,7 +107,7 @@ class DeletionScope:
         Raises:
             ConfigurationError: a location cannot be a table's folder.
         """
-        return DeletionScope(self.folders, (*self.named, *([locations] if isinstance(locations, str) else locations)))
+        return DeletionScope(self.folders, (*self.named, *names_of("delete_below", locations)))
 
     def contains(self, location: str) -> bool:
         """Whether a folder of a table lies in the scope, or is one of its folders."""

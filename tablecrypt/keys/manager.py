@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -60,6 +61,7 @@ class EncryptionManager:
         ConfigurationError: a length or lifespan that is not allowed.
     """
 
+    @checked_arguments()
     def __init__(
         self,
         kms: KeyManagementClient,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
+from tablecrypt.arguments import names_of
 from tablecrypt.errors import ConfigurationError, MasterKeyRefusedError
 from tablecrypt.properties import ALLOWED_KEY_IDS
 
@@ -46,7 +47,7 @@ class AllowedKeys:
     @classmethod
     def listed(cls, globs: str | Iterable[str] | None) -> Self:
         """Return what an argument says: globs, a single one, or None for every key."""
-        return cls(None if globs is None else (globs,) if isinstance(globs, str) else tuple(globs))
+        return cls(None if globs is None else names_of("allowed_key_ids", globs))
 
     def allows(self, key_id: str) -> bool:
         """Whether the id is that of a key which may be named."""

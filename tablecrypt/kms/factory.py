@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Final, cast
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.per_process import PerProcess
@@ -49,6 +50,7 @@ _JAVA_CLASSES: Final[Mapping[str, str]] = {
 }
 
 
+@checked_arguments()
 def load_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
     """A new client, with its own cache and counters, for the service that the properties name. No request is sent yet."""
     return ResilientKeyManagementClient.from_properties(_constructor(properties)(properties), properties)

@@ -18,7 +18,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
-from tablecrypt.arguments import names_of
+from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.table.encrypted_table import is_encrypted
@@ -89,6 +89,7 @@ class CatalogResult(Generic[R]):
         return {**counts, "tables": [each.to_json() for each in self.outcomes]}
 
 
+@checked_arguments()
 def on_tables(
     catalog: Catalog, operation: Callable[[Table], R], *, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> CatalogResult[R]:

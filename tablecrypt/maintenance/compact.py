@@ -19,6 +19,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.maintenance.compaction import Compacted, Compaction
 from tablecrypt.maintenance.compaction_plan import DELETE_RATIO, MIN_INPUT_FILES, CompactionRules
 from tablecrypt.maintenance.progress import ProgressListener, unheard
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@checked_arguments(but=("where",))
 def compact(
     table: Table,
     where: str | BooleanExpression | None = None,

@@ -24,6 +24,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.typedef import Properties
 
 from tablecrypt import properties as names
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope, Place
 from tablecrypt.maintenance.arguments import check_new_name
@@ -78,6 +79,7 @@ class Migrated(VerbResult):
     left: tuple[PlaintextLeft, ...] = ()
 
 
+@checked_arguments()
 def migrate(
     table: Table,
     key_id: str,

@@ -24,6 +24,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
@@ -62,6 +63,7 @@ class OrphanFiles(VerbResult):
         return sum(file.size for file in self.found)
 
 
+@checked_arguments(but=("older_than",))
 def remove_orphan_files(
     table: Table, older_than: dt.datetime | None = None, dry_run: bool = True, delete_below: Sequence[str] = ()
 ) -> OrphanFiles:

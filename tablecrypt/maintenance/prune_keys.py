@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest
 from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
@@ -45,6 +46,7 @@ class _Plan:
     updates: tuple[TableUpdate, ...] = field(repr=False)
 
 
+@checked_arguments()
 def prune_keys(table: Table, dry_run: bool = False, progress: ProgressListener = unheard) -> PrunedKeys:
     """Remove the entries of an encrypted table's encryption-keys that no snapshot needs.
 

@@ -24,6 +24,7 @@ from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.arguments import check_branch, checked_filter, checked_moment
@@ -71,6 +72,12 @@ class Reencrypted(VerbResult):
     unused: tuple[str, ...] = ()
 
 
+@checked_arguments(
+    but=(
+        "where",
+        "older_than",
+    )
+)
 def reencrypt(
     table: Table,
     where: str | BooleanExpression = ALWAYS_TRUE,

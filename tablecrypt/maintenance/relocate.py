@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.table import Table
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
@@ -81,6 +82,7 @@ class Relocated(VerbResult):
     statistics_left: tuple[str, ...] = ()
 
 
+@checked_arguments()
 def relocate(
     table: Table,
     new_location: str,

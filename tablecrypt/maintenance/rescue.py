@@ -20,6 +20,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyChain, KeyRing
@@ -68,9 +69,10 @@ class _Plan:
     updates: tuple[TableUpdate, ...] = ()
 
 
+@checked_arguments()
 def rescue(
     table: Table,
-    metadata: str | Sequence[str] | None = None,
+    metadata: Sequence[str] | None = None,
     expire_lost: bool = False,
     dry_run: bool = False,
     progress: ProgressListener = unheard,
@@ -96,7 +98,7 @@ def rescue(
         KmsError: the KMS was not reached, or refused a key without which a snapshot does not open; nothing has changed.
         CommitFailedException: others committed too often meanwhile; nothing has changed.
     """
-    given = [metadata] if isinstance(metadata, str) else list(metadata or ())
+    given = list(metadata or ())
 
     counted = Counted("rescue", "snapshots", progress)
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import AuthenticationError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyChain
@@ -61,6 +62,7 @@ class _Plan:
     updates: tuple[TableUpdate, ...] = field(repr=False)
 
 
+@checked_arguments()
 def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, progress: ProgressListener = unheard) -> Rewrapped:
     """Wrap every KEK of an encrypted table anew under the newest version of its master key.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.key_commit import added_keys, commit_keys, removed_keys, replaced_key
@@ -92,6 +93,7 @@ class Rotator:
         return Rotation(old_keks, pruned, resealed, new_kek, updates)
 
 
+@checked_arguments()
 def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener = unheard) -> RotatedKek:
     """Give an encrypted table a new KEK now, and let go of the old ones.
 

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, TableUpdate
 
+from tablecrypt.arguments import checked_arguments, described
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance.encrypted import encrypted, encrypted_metadata_of, name_of, newest, table_io
@@ -91,6 +92,7 @@ class Shredded(VerbResult):
         return {**super().to_json(), "effective": self.is_effective, "complete": self.is_complete}
 
 
+@checked_arguments(but=("snapshots",))
 def shred(
     table: Table,
     snapshots: Sequence[int] | None = None,
@@ -155,7 +157,7 @@ def _ids(snapshots: Sequence[int]) -> frozenset[int]:
     try:
         return frozenset(index(each) for each in snapshots)
     except TypeError:
-        raise ConfigurationError(f"snapshots is {snapshots!r}; it must be a list of snapshot ids, which are whole numbers") from None
+        raise ConfigurationError(f"snapshots is {described(snapshots)}; it must be a list of snapshot ids, whole numbers") from None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from typing import Final, NoReturn, Protocol, runtime_checkable
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 
@@ -101,6 +102,7 @@ class LocalKeys:
         random: returns as many unpredictable bytes as asked for.
     """
 
+    @checked_arguments()
     def __init__(self, keys: Mapping[str, Sequence[bytes | Secret]], random: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._keys = {name: [_checked_master(name, key) for key in versions] for name, versions in keys.items()}
         self._random = random

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, KeyNotFoundError
 from tablecrypt.kms.allowed_keys import AllowedKeys
@@ -49,6 +50,7 @@ class KmsKeys:
         MasterKeyRefusedError: `keys` names one that is not allowed.
     """
 
+    @checked_arguments()
     def __init__(
         self,
         client: KeyManagementClient,
@@ -115,6 +117,7 @@ class KmsMasterKeys:
         MasterKeyRefusedError: another one wraps one of them.
     """
 
+    @checked_arguments()
     def __init__(
         self,
         client: KeyManagementClient,

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.orc as pyarrow_orc
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.orc.column_keys import ColumnKeys, NoRights
 from tablecrypt.orc.keys import KeyProvider
@@ -30,6 +31,7 @@ from tablecrypt.orc.source import FileSource, Source
 from tablecrypt.orc.tail import Tail, read_tail
 
 
+@checked_arguments()
 def read_table(
     source: Any,
     keys: KeyProvider | None = None,
@@ -54,6 +56,7 @@ def read_table(
         return DecodedFile(read_tail(file), file, keys, columns, masked).read()
 
 
+@checked_arguments()
 def read_batches(
     source: Any,
     keys: KeyProvider | None = None,

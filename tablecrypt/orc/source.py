@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from tablecrypt.arguments import check_file
 from tablecrypt.errors import FormatError
 
 UNNAMED = "the ORC file"
@@ -60,4 +61,7 @@ class FileSource:
             return self._stack.enter_context(pa.OSFile(os.fspath(source), mode="r"))
         if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
             return pa.BufferReader(source)
-        return source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
+        if isinstance(source, pa.NativeFile):
+            return source
+        check_file(source, "read", "seek", "tell")
+        return pa.PythonFile(source, mode="r")

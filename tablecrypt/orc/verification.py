@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import ColumnKeys
 from tablecrypt.orc.keys import KeyProvider
@@ -51,6 +52,7 @@ class VerifiedFile:
     exposed: tuple[str, ...]
 
 
+@checked_arguments()
 def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | None = None, name: str | None = None) -> VerifiedFile:
     """Check a whole file, as far as the rights of `keys` go.
 
@@ -73,6 +75,7 @@ def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | No
         return VerifiedFile(file.location, manifest is not None, len(tail.stripes), rows, granted, denied, exposed)
 
 
+@checked_arguments()
 def seal(sources: Mapping[str, Any] | Sequence[str | os.PathLike[str]], keys: KeyProvider, key_name: str) -> bytes:
     """Seal existing files into a manifest, as they are now.
 

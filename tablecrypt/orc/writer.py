@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.orc as pyarrow_orc
 import pyarrow.types as pt
 
+from tablecrypt.arguments import check_file, checked_arguments, described, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.arrow_types import as_orc_has_it
 from tablecrypt.orc.column_plan import ColumnPlan, plan_columns
@@ -47,6 +48,7 @@ WRITER_OPTIONS: Final = frozenset(
 """Options of pyarrow.orc.write_table that are passed on."""
 
 
+@checked_arguments(but=("keys",))
 def write_table(
     table: pa.Table | pa.RecordBatchReader,
     sink: Any,
@@ -79,10 +81,10 @@ def write_table(
     """
     if unknown := options.keys() - WRITER_OPTIONS:
         raise ConfigurationError(f"{', '.join(sorted(unknown))}: no option of this writer; it takes {', '.join(sorted(WRITER_OPTIONS))}")
-    if not isinstance(encrypt, Mapping):
-        raise ConfigurationError(f"encrypt is a {type(encrypt).__name__}; it says for each key name which columns are under it")
-    if keys is None:
-        raise ConfigurationError("keys=None: give a key provider; an ORC file in the clear is written by pyarrow.orc")
+    if not hasattr(keys, "current_version"):
+        given = "keys=None" if keys is None else f"keys is {described(keys)}"
+        raise ConfigurationError(f"{given}: give a key provider; an ORC file in the clear is written by pyarrow.orc")
+    encrypt = {key_name: names_of(f"encrypt[{key_name!r}]", columns) for key_name, columns in encrypt.items()}
     if stripe_size < 1:
         raise ConfigurationError(f"a stripe size of {stripe_size} bytes")
     parts = _PartWriter(table.schema, encrypt, mask or {}, {"compression": compression, **options}, bloom_filter_columns)
@@ -203,6 +205,7 @@ def _name_of(sink: Any) -> str:
 @contextmanager
 def _opened(sink: Any) -> Iterator[Any]:
     if not isinstance(sink, str | os.PathLike):
+        check_file(sink, "write")
         yield sink
         return
     path = os.fspath(sink)

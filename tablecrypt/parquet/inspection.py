@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.parquet.chunk_modules import bloom_filter_spans
 from tablecrypt.parquet.footer import StoredFooter, read_footer
@@ -115,6 +116,7 @@ class FileInspection:
         return "\n".join(_lines(self))
 
 
+@checked_arguments()
 def inspect(source: Any, keys: FileKeys | None = None, *, location: str | None = None) -> FileInspection:
     """Describe a Parquet file, encrypted or not.
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -64,6 +65,7 @@ class FileKeys:
             whoever can write it.
     """
 
+    @checked_arguments(but=("footer_key",))
     def __init__(
         self,
         footer_key: Secret | bytes | None = None,
@@ -86,7 +88,7 @@ class FileKeys:
         self.store_aad_prefix = store_aad_prefix
         self.algorithm = algorithm
         self.plaintext_footer = plaintext_footer
-        self.plaintext_columns = frozenset([plaintext_columns] if isinstance(plaintext_columns, str) else plaintext_columns)
+        self.plaintext_columns = frozenset(plaintext_columns)
         self.footer_key_metadata = footer_key_metadata
         self.column_key_metadata = dict(column_key_metadata or {})
         self.key_retriever = key_retriever
@@ -174,9 +176,6 @@ class FileKeys:
         return _secret(self.key_retriever(key_metadata), name)
 
     def _check(self) -> None:
-        for name, value in (("aad_prefix", self.aad_prefix), ("footer_key_metadata", self.footer_key_metadata or b"")):
-            if not isinstance(value, bytes):
-                raise ConfigurationError(f"{name} is a {type(value).__name__}; it is bytes")
         if self.algorithm not in ALGORITHMS:
             raise ConfigurationError(f"algorithm is {' or '.join(ALGORITHMS)}, not {self.algorithm!r}")
         if self.store_aad_prefix and not self.aad_prefix:

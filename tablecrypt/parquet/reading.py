@@ -24,6 +24,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -40,6 +41,7 @@ from tablecrypt.parquet.structures import FileMetaData
 from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
 
 
+@checked_arguments(but=("keys",))
 def read_table(
     source: Any,
     keys: FileKeys,
@@ -80,6 +82,7 @@ def read_table(
             return chosen.to_table(schema=schema, columns=columns, filter=expression, use_threads=use_threads)
 
 
+@checked_arguments(but=("keys",))
 def dataset(sources: Any, keys: FileKeys) -> ds.Dataset:
     """Open an encrypted file, or a list of files under the same keys, as an Arrow dataset, which reads what a scan asks for.
 
@@ -94,6 +97,7 @@ def dataset(sources: Any, keys: FileKeys) -> ds.Dataset:
     return ds.FileSystemDataset(fragments, arrow_schema(layouts[0]), ds.ParquetFileFormat(), fs.LocalFileSystem())
 
 
+@checked_arguments(but=("keys",))
 def read_schema(source: Any, keys: FileKeys, *, location: str | None = None) -> pa.Schema:
     """Return the Arrow schema of an encrypted file. Only the footer is read."""
     with open_source(source, location) as opened:

@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.parquet.footer import read_footer
 from tablecrypt.parquet.keys import FileKeys, required_keys
@@ -27,6 +28,7 @@ from tablecrypt.parquet.storage import Sink, Source, open_sink, open_source
 Random = Callable[[int], bytes]
 
 
+@checked_arguments(but=("keys",))
 def encrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = None, random: Random = secrets.token_bytes) -> int:
     """Write a plaintext Parquet file encrypted. Returns how many bytes the encrypted file has.
 
@@ -46,6 +48,7 @@ def encrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = No
         return rewrite(plain_layout(opened), out, sealed_with, random)
 
 
+@checked_arguments(but=("keys",))
 def decrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = None) -> int:
     """Write an encrypted Parquet file in the clear. Returns how many bytes the plaintext file has. All its keys are needed.
 
@@ -56,6 +59,12 @@ def decrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = No
         return rewrite(encrypted_layout(opened, keys), out, None, secrets.token_bytes)
 
 
+@checked_arguments(
+    but=(
+        "old",
+        "new",
+    )
+)
 def reencrypt(
     source: Any, sink: Any, old: FileKeys, new: FileKeys, *, location: str | None = None, random: Random = secrets.token_bytes
 ) -> int:

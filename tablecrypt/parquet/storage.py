@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyarrow import fs
 
-from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.arguments import check_file
+from tablecrypt.errors import TamperedFileError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -113,7 +114,7 @@ def source_of(source: Any, location: str | None = None) -> Source:
         return Source(pa.BufferReader(source), name, owned=True)
     if isinstance(source, str | os.PathLike):
         return Source(_open_for_reading(source), name, owned=True)
-    _check_file(source, "read", "seek", "tell")
+    check_file(source, "read", "seek", "tell")
     return Source(source, name)
 
 
@@ -131,7 +132,7 @@ def open_source(source: Any, location: str | None = None) -> Iterator[Source]:
 def open_sink(sink: Any) -> Iterator[Sink]:
     """Open a path or a URI, or take a file that is open for writing; the last stays open, for the caller to close."""
     if not isinstance(sink, str | os.PathLike):
-        _check_file(sink, "write")
+        check_file(sink, "write")
         yield Sink(sink)
         return
     if _is_uri(sink):
@@ -166,12 +167,6 @@ def _name_of(source: Any) -> str:
         return os.fspath(source)
     name = getattr(source, "location", None) or getattr(source, "name", None)
     return name if isinstance(name, str) else UNNAMED
-
-
-def _check_file(file: Any, *methods: str) -> None:
-    for method in methods:
-        if not hasattr(file, method):
-            raise ConfigurationError(f"{type(file).__name__} is no path, no buffer and no binary file: it has no {method}()")
 
 
 def _length_of(file: Any) -> int:

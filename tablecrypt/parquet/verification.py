@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError, KeyMismatchError, TamperedFileError
 from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index
 from tablecrypt.parquet.footer import MAGIC_LENGTH
@@ -58,6 +59,7 @@ class Verification:
         return not self.unauthenticated_pages and not self.columns_in_the_clear
 
 
+@checked_arguments(but=("keys",))
 def verify(source: Any, keys: FileKeys, *, location: str | None = None) -> Verification:
     """Check an encrypted Parquet file whole. All its keys are needed.
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.parquet.keys import FileKeys, required_keys
 from tablecrypt.parquet.module_writer import ModularWriter
@@ -38,6 +39,7 @@ _EXCLUDED: Final = {
 }
 
 
+@checked_arguments(but=("keys",))
 def write_table(table: pa.Table, sink: Any, keys: FileKeys, *, row_group_size: int = ROW_GROUP_SIZE, **options: Any) -> int:
     """Write a table as one encrypted Parquet file. Returns its length in bytes.
 
@@ -68,6 +70,7 @@ class EncryptedParquetWriter:
     Raises: as the module says.
     """
 
+    @checked_arguments(but=("keys",))
     def __init__(
         self, sink: Any, schema: pa.Schema, keys: FileKeys, *, random: Callable[[int], bytes] = secrets.token_bytes, **options: Any
     ) -> None:

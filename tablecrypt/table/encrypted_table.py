@@ -21,6 +21,7 @@ from pyiceberg.table.update.statistics import UpdateStatistics
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from tablecrypt import properties as names
+from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.table._pyiceberg.transactions import TableSeam
@@ -94,7 +95,7 @@ class EncryptedTable(TableSeam):
             table_metadata=self.metadata,
             io=self.io,
             row_filter=row_filter,
-            selected_fields=selected_fields,
+            selected_fields=names_of("selected_fields", selected_fields),
             case_sensitive=case_sensitive,
             snapshot_id=snapshot_id,
             options=options,
@@ -118,7 +119,7 @@ class EncryptedTable(TableSeam):
             table_metadata=self.metadata,
             io=self.io,
             row_filter=row_filter,
-            selected_fields=selected_fields,
+            selected_fields=names_of("selected_fields", selected_fields),
             case_sensitive=case_sensitive,
             from_snapshot_id=from_snapshot_id_exclusive,
             from_snapshot_inclusive=False,

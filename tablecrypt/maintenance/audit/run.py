@@ -22,6 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import (
     ConfigurationError,
     KeyNotFoundError,
@@ -59,6 +60,7 @@ class PinsEntries(PinsTables, Protocol):
         """Return why a table's current metadata has no pin, for people to read; None where it has one."""
 
 
+@checked_arguments(but=("now",))
 def audit(
     target: Table | Catalog,
     *,

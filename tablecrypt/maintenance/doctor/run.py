@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
 from tablecrypt import properties as names
-from tablecrypt.arguments import names_of
+from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import KeyManagementClient
@@ -39,6 +39,7 @@ _GLOB: Final = frozenset("*?[")
 _SERVICE: Final = "the key service"
 
 
+@checked_arguments()
 def doctor(catalog: Catalog, table: str | None = None, *, key_ids: Sequence[str] = (), read_only: bool = False) -> CheckUp:
     """Try whether a catalog, its key service and its stores let this client work.
 

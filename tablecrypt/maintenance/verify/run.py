@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance.encrypted import table_io
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _METADATA_KINDS = (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
 
 
+@checked_arguments()
 def verify(
     table: Table,
     full: bool = True,
