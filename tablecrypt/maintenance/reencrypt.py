@@ -134,8 +134,10 @@ def reencrypt(
     resumed = len(swaps)
     unused = [new.file_path for location, new in earlier.items() if location not in swaps and new.file_path not in plan.files]
 
+    data_folder = table.location_provider().new_data_location("any").rpartition("/")[0]
+
     def work_of(file: DataFile) -> FileWork[ReencryptWork]:
-        return reencrypt_work(file, key_length)
+        return reencrypt_work(file, key_length, io.own_folders, data_folder)
 
     runner = runner_for(table, spark, workers)
     make_new_files(plan.files, swaps, runner, reencrypt_file, work_of, in_place_of, journal, VERB, progress)

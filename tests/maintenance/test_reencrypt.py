@@ -204,6 +204,24 @@ def test_a_killed_run_is_continued(table: Table, step: int) -> None:
     assert not list(Path(table.location().removeprefix("file://")).glob("metadata/tablecrypt-reencrypt/*"))
 
 
+def test_nothing_is_written_beside_a_file_that_lies_outside_the_table(table: Table, tmp_path: Path) -> None:
+    inside = table.inspect.files()["file_path"].to_pylist()
+    task = next(iter(table.scan(row_filter="id = 0").plan_files()))
+    source = tmp_path / "inbox" / "copy.parquet"
+    source.parent.mkdir()
+    source.write_bytes(Path(task.file.file_path.removeprefix("file://")).read_bytes())
+    table.add_files([source.as_uri()], key_metadata={source.as_uri(): key_metadata_of(task.file)})
+    before = table.scan().to_arrow().num_rows
+
+    reencrypt(table)
+
+    assert [each.name for each in source.parent.iterdir()] == [source.name]
+    files = table.inspect.files()["file_path"].to_pylist()
+    assert all(each.startswith(f"{table.location()}/data/") for each in files)
+    assert not {*files} & {*inside, source.as_uri()}
+    assert table.scan().to_arrow().num_rows == before
+
+
 def test_a_damaged_file_is_named_and_nothing_is_committed(unwatched_warehouse: Path, aws: AwsServer) -> None:
     table = new_table(unwatched_warehouse, aws)
     table.append(rows(0))
