@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
-from tablecrypt.maintenance import audit, migrate
+from tablecrypt.maintenance import audit, migrate, reencrypt, remove_orphan_files, verify
+from tablecrypt.table.encrypted_table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.command import Command
+from tests.support.edited_metadata import edited, unpinned_catalog
 
 pytestmark = pytest.mark.slow
 ROWS = pa.table({"id": [1, 2, 3]})
@@ -100,6 +106,53 @@ def test_create_if_not_exists_returns_an_intact_table(catalog: Catalog) -> None:
         assert found.metadata.table_uuid == made.metadata.table_uuid
     with pytest.raises(ConfigurationError, match="there already"):
         catalog.create_table_if_not_exists("db.orders", ROWS.schema, properties={"encryption.key-id": "alias/another"})
+
+
+def _make_version_3(metadata: dict[str, Any]) -> None:
+    """As another program does that knows nothing of keys, and sets any property: its snapshots have no key-id."""
+    metadata.update({"format-version": 3, "next-row-id": ROWS.num_rows})
+    metadata["properties"]["encryption.key-id"] = MASTER_KEY
+    metadata["snapshots"][0].update({"first-row-id": 0, "added-rows": ROWS.num_rows})
+
+
+@pytest.fixture
+def plain_version_3(unwatched_warehouse: Path, aws: AwsServer) -> Table:
+    table = unpinned_catalog(unwatched_warehouse, aws).create_table("db.v3", ROWS.schema, properties={"format-version": "2"})
+    table.append(ROWS)
+    return edited(table, _make_version_3)
+
+
+VERSION_3_USES: dict[str, Callable[[Table], object]] = {
+    "scan": lambda table: table.scan().to_arrow(),
+    "count": lambda table: table.scan().count(),
+    "append": lambda table: table.append(ROWS),
+    "delete": lambda table: table.delete("id = 1"),
+    "inspect": lambda table: table.inspect.files(),
+    "reencrypt": reencrypt,
+    "orphans": lambda table: remove_orphan_files(table, dt.datetime.now(dt.UTC), dry_run=False, delete_below=[table.location()]),
+    "migrate": lambda table: migrate(table, MASTER_KEY, delete_below=[table.location()]),
+    "purge": lambda table: table.catalog.purge_files("db.v3", delete_below=[table.location()]),  # type: ignore[attr-defined]
+}
+
+
+def test_plain_snapshots_of_version_3_are_neither_read_nor_added_to_nor_deleted(plain_version_3: Table) -> None:
+    folder = Path(plain_version_3.location().removeprefix("file://"))
+    before = set(folder.rglob("*"))
+    for use in VERSION_3_USES.values():
+        with pytest.raises(PlaintextRefusedError, match="has no key-id"):
+            use(plain_version_3)
+    assert before <= set(folder.rglob("*"))
+    assert audit(plain_version_3).has_plaintext
+    assert not verify(plain_version_3).is_good
+
+
+def test_plain_snapshots_of_version_3_migrate_once_the_property_is_gone(plain_version_3: Table) -> None:
+    plain = edited(plain_version_3, lambda metadata: metadata["properties"].pop("encryption.key-id"))
+    migrate(plain, MASTER_KEY, delete_below=[plain.location()])
+    table = plain.catalog.load_table("db.v3")
+    assert isinstance(table, EncryptedTable)
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
+    assert not audit(table).has_plaintext
 
 
 def test_verifying_nothing_does_not_say_that_all_is_well(catalog: Catalog) -> None:
