@@ -383,11 +383,14 @@ def _merged(pin: Sighting, seen: Sighting, moved: Moves) -> Sighting:
     if len(vanished) > MOST_VANISHED_REFS:
         newest = sorted(vanished, key=lambda name: vanished[name].sequence_number, reverse=True)[:MOST_VANISHED_REFS]
         vanished = {name: vanished[name] for name in newest}
+    # A rotation takes the KEK that it replaces out of the metadata, so that only its absence tells. One that is gone and that no other
+    # has replaced was lost, and may be rescued.
+    vanished_keks = pin.kek_hashes - seen.kek_hashes if seen.wrapping_keks else frozenset()
     merged = replace(
         seen,
         kek_hashes=seen.kek_hashes | pin.kek_hashes,
         heads={**vanished, **seen.heads},
-        retired_keks=seen.retired_keks | pin.retired_keks,
+        retired_keks=seen.retired_keks | pin.retired_keks | vanished_keks,
         folders=pin.folders if pin.folders and not moved.folders else seen.folders,
     )
     if seen.metadata_location == pin.metadata_location:

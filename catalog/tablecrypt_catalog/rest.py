@@ -20,6 +20,7 @@ from pydantic import Field, SerializeAsAny, ValidationError
 from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, RestCatalog, ScanPlanningMode, TableResponse
 from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import (
@@ -343,8 +344,8 @@ def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:
         problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False))
         # Pydantic's own text, which a chained error would print, quotes the answer: it may hold vended credentials.
         raise FormatError(f"{name}: the catalog's answer cannot be read as table metadata: {problems}") from None
-    except ValueError as error:
-        raise FormatError(f"{name}: the catalog's answer is not JSON: {error}") from None
+    except (ValueError, TypeError, AttributeError, LookupError, InvalidMetadataError) as error:
+        raise FormatError(f"{name}: the catalog's answer is not JSON, or no table metadata: {error}") from None
     if is_encrypted_tables(answer.metadata):
         check_keys(f"{name}: the metadata in the catalog's answer", parsed, parsed.document["metadata"])
     return answer

@@ -2,7 +2,8 @@
 
     keys        each is one that Iceberg Java hashes, in its spelling, and stands once in its object. PyIceberg's models also read Python's
                 spelling (initial_default) and skip what they do not know; readers differ in which of two equal keys counts. So without
-                this, what is parsed and what a hash was made of could be two things.
+                this, what is parsed and what a hash was made of could be two things. What version 3 requires is there: PyIceberg's
+                models make up what is missing, such as another table-uuid at each load, or schema 0 as the current one.
     entries     no two snapshots, schemas, specs, sort orders or encryption keys have one id, no two statistics files one snapshot
     snapshots   current-snapshot-id names one that is there, and it is where `main` and the last entry of the snapshot log point
 
@@ -25,6 +26,11 @@ from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
 
 _SHOWN: Final = 80
+_REQUIRED: Final = (
+    *("format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms", "last-column-id", "schemas"),
+    *("current-schema-id", "partition-specs", "default-spec-id", "last-partition-id", "sort-orders", "default-sort-order-id"),
+)
+"""Iceberg table spec, "Table Metadata Fields", version 3."""
 
 
 class ParsedJson:
@@ -76,8 +82,11 @@ def check_keys(where: str, parsed: ParsedJson, document: Any) -> None:
         document: the metadata.
 
     Raises:
-        FormatError: a key is not Iceberg's, is spelled in Python's way, or stands twice.
+        FormatError: a key is not Iceberg's, is spelled in Python's way, stands twice, or is missing.
     """
+    for key in _REQUIRED:
+        if document.get(key) is None:
+            raise FormatError(f"{where}: the key {key!r} is missing, which table metadata of version 3 requires. Restore it from a copy")
     for key in parsed.repeated:
         raise FormatError(
             f"{where}: the key {key[:_SHOWN]!r} stands twice in one object, and readers differ in which of the two counts. "

@@ -28,6 +28,7 @@ from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, NestedField, TimestampNanoType, TimestampType, TimestamptzNanoType, UUIDType
 
+from tablecrypt.errors import FormatError
 from tablecrypt.table._pyiceberg.arrow import field_of_arrow_table
 
 _BITS: Final = {pa.float32(): pa.int32(), pa.float64(): pa.int64(), pa.date32(): pa.int32()}
@@ -51,6 +52,9 @@ def rows_by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> It
         spec: a spec with at least one field.
         schema: the table's, for the types of the source columns.
         rows: with the source columns by name, or without them.
+
+    Raises:
+        FormatError: the schema lacks a source column.
     """
     values = [_partition_values(field, schema, rows) for field in spec.fields]
     bits = [_bits(column) for column in values]
@@ -66,9 +70,13 @@ def rows_by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> It
 
 
 def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
-    name, source_type = schema.find_column_name(field.source_id), schema.find_type(field.source_id)
+    name = schema.find_column_name(field.source_id)
     if name is None:
-        raise ValueError(f"Could not find column name for field ID: {field.source_id}")
+        raise FormatError(
+            f"the partition field {field.name} is made of column {field.source_id}, which schema {schema.schema_id} does not have: no row "
+            "can be written. Make a schema current that has it, or a partition spec without the field"
+        )
+    source_type = schema.find_type(field.source_id)
     source = _as_typed(_source(rows, name, schema.find_field(field.source_id)), source_type)
     if _is_nano(source_type) and not isinstance(field.transform, (IdentityTransform, VoidTransform)):
         source, source_type = _microseconds(source), TimestampType()

@@ -111,7 +111,17 @@ class ScanPlanner:
             PlaintextRefusedError: a file that is to be read has no key metadata.
             FormatError: delete files that contradict each other.
             TablecryptError: whatever reading a manifest raises.
+            ValueError, TypeError: the filter does not fit the schema.
         """
+        listed = list(manifests)
+        try:
+            return self._planned(listed, entry_filter)
+        except (ValueError, TypeError):
+            # Maybe the filter is wrong, and maybe somebody edited the schema that it is to fit.
+            self._check_newest_headers(listed, set())
+            raise
+
+    def _planned(self, manifests: list[ManifestFile], entry_filter: Callable[[ManifestEntry], bool]) -> list[EncryptedFileScanTask]:
         matching = self._matching_manifests(manifests)
         data = [manifest for manifest in matching if manifest.content == ManifestContent.DATA]
         entries = [entry for entry in self._data_entries(data) if entry_filter(entry)]
@@ -126,9 +136,8 @@ class ScanPlanner:
             refuse_plaintext(file)
         return EncryptedFileScanTask(entry.data_file, deletes, residuals.of(entry.data_file), entry.sequence_number)
 
-    def _matching_manifests(self, manifests: Iterable[ManifestFile]) -> list[ManifestFile]:
+    def _matching_manifests(self, listed: list[ManifestFile]) -> list[ManifestFile]:
         evaluators: Mapping[int, Callable[[ManifestFile], bool]] = KeyDefaultDict(self._manifest_evaluator)
-        listed = list(manifests)
         self._check_specs_exist(listed)
         matching = [manifest for manifest in listed if self._may_match(manifest, evaluators)]
         if len(matching) < len(listed):

@@ -58,6 +58,21 @@ def test_a_plaintext_table_in_place_of_an_encrypted_one_is_refused() -> None:
             believe(PIN, replace(seen, key_id=None))
 
 
+def test_a_kek_that_a_rotation_took_out_wraps_nothing_again() -> None:
+    """No version that was seen held both KEKs, so that none says which one was replaced."""
+    rotated = replace(NEXT, kek_hashes=frozenset({"kek-2"}), wrapping_keks=frozenset({"kek-2"}))
+    pin = believe(PIN, rotated)
+    back = replace(NEXT, metadata_location=location(9), kek_hashes=PIN.kek_hashes, wrapping_keks=frozenset({"kek-1"}))
+    with pytest.raises(TamperedFileError, match="had replaced"):
+        believe(pin, back)
+
+
+def test_a_kek_that_was_lost_may_come_back() -> None:
+    pin = believe(PIN, replace(NEXT, kek_hashes=frozenset()))
+    rescued = replace(NEXT, metadata_location=location(9), kek_hashes=PIN.kek_hashes, wrapping_keks=frozenset({"kek-1"}))
+    assert believe(pin, rescued) == rescued
+
+
 def test_a_table_created_anew_starts_with_a_new_pin() -> None:
     anew = Sighting("uuid-2", "alias/orders", 16, location(0, "b"), "hash", 0)
     assert believe(PIN, anew) == anew

@@ -12,7 +12,7 @@ from typing import Final
 from tests.security.matrix.attacks import Attack
 from tests.security.matrix.clients import BY_CATALOG, FIRST_USE
 from tests.security.matrix.readers import Answer, Audited, Reader
-from tests.security.matrix.scene import Row, Rows, Scene
+from tests.security.matrix.scene import Row, Rows, Scene, ordered
 
 
 @dataclass(frozen=True)
@@ -61,22 +61,27 @@ def admission_of(scene: Scene, attack: Attack, client: str, reader: Reader, answ
 def _is_rollback(case: Case) -> bool:
     is_by_catalog = case.attack.target.startswith("pointer") and "older" in case.attack.how
     is_by_storage = case.attack.how in {"replaced by an older one", "rolled back", "put back as it was"}
-    return case.remembers_nothing and (is_by_catalog or is_by_storage) and case.is_of(*case.scene.earlier)
+    is_head_moved = _is_field(case, "current-snapshot-id", "refs", "snapshots", "snapshot-log")
+    return case.remembers_nothing and (is_by_catalog or is_by_storage or is_head_moved) and case.is_of(*case.scene.earlier)
 
 
 def _is_another_table(case: Case) -> bool:
     is_pointed = case.attack.target.startswith("pointer") and "another table" in case.attack.how
-    return (case.remembers_nothing or is_pointed) and "another table" in case.attack.how and case.is_of(case.scene.foreign)
+    is_in_place = case.attack.is_on_metadata and "another table" in case.attack.how
+    return case.remembers_nothing and (is_pointed or is_in_place) and case.is_of(case.scene.foreign)
+
+
+def _is_forged_under_a_known_kek(case: Case) -> bool:
+    """Rows of an earlier state, or of now, and those that the former holder added."""
+    attack = case.attack
+    is_forgery = attack.attacker == "former key holder" and "his own rows" in attack.how
+    is_new_version = attack.target.startswith("pointer") and "current state" in attack.how
+    states = [ordered([*map(dict, state), *map(dict, case.scene.forged_rows)]) for state in (*case.scene.earlier, case.scene.now)]
+    return is_forgery and (case.remembers_nothing or is_new_version) and case.is_of(*states)
 
 
 def _is_plain(case: Case) -> bool:
     return case.client == FIRST_USE and case.attack.how == "made that of a plain table" and case.is_of(case.scene.plain_rows)
-
-
-def _is_head_moved(case: Case) -> bool:
-    """A field that says which snapshot is current, or a branch's."""
-    fields = ("current-snapshot-id", "refs", "snapshots")
-    return case.remembers_nothing and _is_field(case, *fields) and case.is_of(*case.scene.earlier)
 
 
 def _is_hidden(case: Case) -> bool:
@@ -118,12 +123,8 @@ ADMISSIONS: Final = (
         _is_rollback,
     ),
     Admission("another table", "point a table's name at another table under a master key that the reader may use.", _is_another_table),
+    Admission("forged under a known KEK", "seal rows of his own under that KEK and name it in metadata.json", _is_forged_under_a_known_kek),
     Admission("plain table", "make the table a plain one**: remove *every* trace of encryption.", _is_plain),
-    Admission(
-        "another head",
-        "roll the table back**: put an older metadata.json, or the current one with another current snapshot, in place.",
-        _is_head_moved,
-    ),
     Admission("hidden from view", "drop snapshots, branches and tags from view, or delete files, if they may.", _is_hidden),
     Admission(
         "beside the data",
@@ -132,7 +133,8 @@ ADMISSIONS: Final = (
     ),
     Admission(
         "another schema",
-        "What remains: a schema under an id that no compared manifest has, made current, looks like a schema evolution.",
+        "an older schema of the table, made the current one, hides columns that came later; a schema under an id that no compared manifest "
+        "has, made current, looks like a schema evolution.",
         _is_other_schema,
     ),
 )

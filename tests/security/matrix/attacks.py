@@ -5,7 +5,9 @@
     field_attacks       every field of metadata.json, found by walking it: dropped, changed, of another kind, exchanged
     catalog_attacks     the catalog's row and its pins
     kms_attacks         what the key service answers to a request to unwrap
-    holder_attacks      who knew a KEK that was replaced
+    server_attacks      what a REST server sends beside the metadata; the metadata in its answers is attacked as that in storage
+
+Who knew a KEK that was replaced has a module of his own (holder.py).
 
 A field that a later version of the format adds is attacked without a word here, as long as the table of the scene has it.
 """
@@ -18,7 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
+from tablecrypt.properties import registered
 from tests.security.matrix.scene import NAME, OTHER, Scene, forged
+from tests.support.lying_rest_server import LyingRestServer
 from tests.support.misleading_kms import ANSWERS, Answer, MisleadingKeyManagementClient
 
 Path = tuple[str | int, ...]
@@ -141,7 +145,9 @@ def catalog_attacks(scene: Scene) -> Iterator[Attack]:
         yield Attack(
             "catalog", target, f"to {which.rstrip('0123456789 ')}, and the pins removed", which, _points(location, remove_pins=True)
         )
-    yield Attack("catalog", "pointer to metadata.json", "exchanged with another table's", "", _exchange_names)
+    both = "exchanged with another table's, and the pins too"
+    yield Attack("catalog", "pointer to metadata.json", "exchanged with another table's", "", _exchange_pointers)
+    yield Attack("catalog", "pointer to metadata.json", both, "", _exchange_names)
     for column in PIN_COLUMNS:
         for how, value in (("emptied", ""), ("null", None), ("changed", "9"), ("garbage", "{[")):
             yield Attack("catalog", f"pin: {column}", how, "", _sets_pin(column, value))
@@ -152,6 +158,15 @@ def kms_attacks(scene: Scene) -> Iterator[Attack]:
     """What the key service answers to a request to unwrap."""
     for how, answer in ANSWERS.items():
         yield Attack("KMS", "answer to unwrap", how, "", _answers(answer))
+
+
+def server_attacks(scene: Scene, server: LyingRestServer) -> Iterator[Attack]:
+    """Every property that is known here, set by the server: for all of its tables, and for the one that is loaded."""
+    names = sorted({each.name for each in registered()} | {"header.Authorization", "scan-planning-mode", "no-such-property"})
+    for sent, target in ((server.overrides, "configuration"), (server.config, "configuration of a table")):
+        for name in names:
+            for how, value in (("names a host", "http://127.0.0.1:9/"), ("names code", "builtins.exec"), ("a word", "server")):
+                yield Attack("REST server", target, how, name, _sends(sent, name, value))
 
 
 PIN_COLUMNS: Final = (
@@ -241,7 +256,9 @@ def _exchange(metadata: Any, one: Path, other: Path) -> None:
 
 
 def _set_head(metadata: dict[str, Any], snapshot_id: int) -> None:
+    """Point `main` to another snapshot, with the log of it that such a commit writes."""
     metadata["current-snapshot-id"] = metadata["refs"]["main"]["snapshot-id"] = snapshot_id
+    metadata["snapshot-log"].append({"snapshot-id": snapshot_id, "timestamp-ms": metadata["last-updated-ms"]})
 
 
 def _edits(edit: Callable[[dict[str, Any]], object]) -> Callable[[Scene], None]:
@@ -278,6 +295,11 @@ def _points(location: str, remove_pins: bool = False) -> Callable[[Scene], None]
     return act
 
 
+def _exchange_pointers(scene: Scene) -> None:
+    scene.point(scene.other_pointer, NAME)
+    scene.point(scene.pointer, OTHER)
+
+
 def _exchange_names(scene: Scene) -> None:
     for table in ("iceberg_tables", "tablecrypt_pins"):
         for old, new in ((NAME, "db.between"), (OTHER, NAME), ("db.between", OTHER)):
@@ -293,8 +315,17 @@ def _sets_pin(column: str, value: object) -> Callable[[Scene], None]:
 
 
 def _answers(answer: Answer) -> Callable[[Scene], None]:
-    def act(_: Scene) -> None:
+    def act(scene: Scene) -> None:
         MisleadingKeyManagementClient.answer = answer
+        scene.undo.append(lambda: setattr(MisleadingKeyManagementClient, "answer", None))
+
+    return act
+
+
+def _sends(sent: dict[str, str], name: str, value: str) -> Callable[[Scene], None]:
+    def act(scene: Scene) -> None:
+        sent[name] = value
+        scene.undo.append(sent.clear)
 
     return act
 

@@ -1,6 +1,7 @@
 """Each cell of the matrix: one attack, one client, one reader, and what came of it.
 
-    refused      an error of tablecrypt/errors.py, a verb that reports the damage, or the word of the store or catalog that nothing is there
+    refused      an error of tablecrypt/errors.py, a verb that reports the damage, the word of the store or catalog that nothing is there,
+                 or PyIceberg's that a column, a sort order or a property cannot be used
     unchanged    the right rows: the reader does not need what was attacked
     admitted     something else, which the threat model says this attacker can bring about (admissions.py)
     accepted     something else without an error: the test fails
@@ -15,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError, ValidationError
 from pyiceberg.table import Table
 
 from tablecrypt.errors import TablecryptError
 from tests.security.matrix.attacks import Attack
-from tests.security.matrix.clients import FIRST_USE, Clients
+from tests.security.matrix.clients import FIRST_USE, Loading
 from tests.security.matrix.readers import Answer, Reader
 from tests.security.matrix.scene import Scene
 
@@ -57,7 +58,7 @@ class Matrix:
     """The scene with its clients and readers, and what they answer where nobody attacks."""
 
     scene: Scene
-    clients: Clients
+    clients: Loading
     names: Sequence[str]
     readers: Sequence[Reader]
     honest: dict[tuple[str, str], Answer] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class Matrix:
         except Exception as error:  # noqa: BLE001  what it is, is the question
             return judged_error(error)
         if answer == self.honest[client, reader.name]:
-            if attack.is_on_metadata and client != FIRST_USE:
+            if attack.is_on_metadata and attack.attacker != "REST server" and client != FIRST_USE:
                 return Outcome.ACCEPTED, "pins let changed metadata pass"
             if attack.is_on_file and reader.must_notice(attack.target, attack.how):
                 return Outcome.ACCEPTED, "the damage is not reported"
@@ -106,9 +107,13 @@ class Matrix:
         return (Outcome.ACCEPTED, _shown(answer)) if admission is None else (Outcome.ADMITTED, admission)
 
 
+_SAID: Final = ("Could not find field with name", "Could not parse table property")
+"""What PyIceberg says of a filter on a column that the table does not have, and of a property: the caller learns what is wrong."""
+
+
 def judged_error(error: Exception) -> tuple[Outcome, str]:
     """Whether an error says what is wrong."""
-    is_said = isinstance(error, TablecryptError | OSError | NoSuchTableError)
+    is_said = isinstance(error, TablecryptError | OSError | NoSuchTableError | ValidationError) or str(error).startswith(_SAID)
     return Outcome.REFUSED if is_said else Outcome.CRASHED, f"{type(error).__name__}: {error}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -13,11 +13,20 @@ from sqlalchemy import text
 
 from tests.security.matrix.scene import NAME, OTHER, Scene
 from tests.support.catalogs import encrypted_sql_catalog
+from tests.support.lying_rest_server import LyingRestServer
 
 FIRST_USE: Final = "first use"
 BY_CATALOG: Final = "pinned by the catalog"
 BY_FILE: Final = "pinned by a file"
 CLIENTS: Final = (FIRST_USE, BY_CATALOG, BY_FILE)
+REST_CLIENTS: Final = (FIRST_USE, BY_FILE)
+
+
+class Loading(Protocol):
+    """Clients of one catalog."""
+
+    def load(self, client: str) -> Table:
+        """Load the table anew, as a client that remembers what it is to remember."""
 
 
 @dataclass
@@ -63,11 +72,15 @@ class Clients:
         return encrypted_sql_catalog(self.scene.folder, self.scene.aws, self.properties)
 
     def pinned_by_file(self) -> SqlCatalog:
-        """A client that has seen both tables, and remembers them in a file."""
-        pins = self.scene.folder / "pins.json"
+        """A client that has seen every version of the table, and the other one, and remembers them in a file."""
+        pins = self.scene.folder / f"pins-{len(self.scene.volatile)}.json"
         catalog = self._pinless(**{"encryption.pins": str(pins)})
-        for name, location in ((NAME, self.scene.pointer), (OTHER, self.scene.other_pointer)):
-            catalog.register_table(name, location)
+        first, *later = [*self.scene.earlier_metadata(), self.scene.pointer]
+        catalog.register_table(NAME, first)
+        catalog.register_table(OTHER, self.scene.other_pointer)
+        for location in later:
+            self._point(catalog, location)
+            catalog.load_table(NAME)
         self.scene.saved_files[pins] = pins.read_bytes()
         self.scene.volatile.add(pins)
         return catalog
@@ -86,3 +99,22 @@ _MAKERS: Final[Mapping[str, Callable[[Clients], SqlCatalog]]] = {
     BY_CATALOG: Clients.pinned_by_catalog,
     BY_FILE: Clients.pinned_by_file,
 }
+
+
+@dataclass
+class RestClients:
+    """The clients of a REST server. Each load is of a new one, since a client asks for the server's configuration when it is made."""
+
+    scene: Scene
+    server: LyingRestServer
+
+    def __post_init__(self) -> None:
+        self._pins = self.scene.folder / "rest-pins.json"
+        self.load(BY_FILE)
+        self.scene.saved_files[self._pins] = self._pins.read_bytes()
+        self.scene.volatile.add(self._pins)
+
+    def load(self, client: str) -> Table:
+        """Load the table, as the server answers now."""
+        pins = {"encryption.pins": str(self._pins)} if client == BY_FILE else {}
+        return self.server.client(**self.scene.aws.kms_properties, **pins).load_table(NAME)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,10 +35,10 @@ from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.maintained_table import SCHEMA, TEAMS, maintained_table, path_of
-from tests.support.misleading_kms import MisleadingKeyManagementClient
 
 NAME: Final = "db.orders"
 OTHER: Final = "db.other"
+FORGED_IDS: Final = (9001, 9002)
 FORGED: Final = f"{CANARY} nobody with the key wrote this"
 Row = tuple[tuple[str, Any], ...]
 Rows = tuple[Row, ...]
@@ -67,6 +67,8 @@ class Scene:
     touched: set[Path] = field(default_factory=set)
     volatile: set[Path] = field(default_factory=set)
     """What a client writes itself, such as its pins: put back whoever changed it."""
+    undo: list[Callable[[], object]] = field(default_factory=list)
+    """What else `restore` has to do after an attack."""
 
     @classmethod
     def make(cls, folder: Path, aws: AwsServer) -> Scene:
@@ -95,6 +97,11 @@ class Scene:
         with closing(sqlite3.connect(folder / "catalog.db")) as database:
             scene.saved_database = [line for line in database.iterdump() if line.startswith("INSERT")]
         return scene
+
+    @property
+    def forged_rows(self) -> Rows:
+        """What a former key holder adds."""
+        return ordered({"id": number, "team": "north", "note": FORGED, "extra": "none"} for number in FORGED_IDS)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -141,8 +148,9 @@ class Scene:
             return str(found)
 
     def restore(self) -> None:
-        """Put everything back, and have the key service answer truly."""
-        MisleadingKeyManagementClient.answer = None
+        """Put everything back."""
+        while self.undo:
+            self.undo.pop()()
         for path in self.folder.rglob("*"):
             if path.is_file() and path not in self.saved_files and path.suffix != ".db":
                 path.unlink()
@@ -157,7 +165,7 @@ class Scene:
                     database.execute(line)
 
     @contextmanager
-    def attacked(self, act: Any) -> Iterator[None]:
+    def attacked(self, act: Callable[[Scene], object]) -> Iterator[None]:
         """Do what an attack does, and put everything back afterwards."""
         try:
             act(self)
