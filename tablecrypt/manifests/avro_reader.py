@@ -7,7 +7,8 @@ The bytes come out of an AGS1 stream, so they are what their writer wrote: what 
 ends inside a block, has bytes after its last block, a sync marker that differs, or a block whose records are not as long as it says is
 refused, where PyIceberg's AvroFile would return the records it has met so far. The frame is parsed here with bounds checks; the records
 themselves are decoded by PyIceberg's reader tree over its compiled decoder, one decompressed block in memory at a time, and kept inside
-the block by tablecrypt/manifests/bounded_decoder.py.
+the block by tablecrypt/manifests/bounded_decoder.py. Compressed blocks hold at most 16 MiB each, together 8 MiB or 64
+times what is stored, and at most 1,024 records, or one for every 4 bytes.
 
 Raises FormatError, naming the file. Specification: Avro 1.11, "Object Container Files".
 """
@@ -24,7 +25,6 @@ from typing import Final, Generic, TypeVar
 
 from pyiceberg.avro import STRUCT_DOUBLE
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY, KNOWN_CODECS
-from pyiceberg.avro.codecs.codec import Codec
 from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.avro.file import MAGIC, SYNC_SIZE
 from pyiceberg.avro.reader import DoubleReader, Reader
@@ -36,10 +36,18 @@ from pyiceberg.types import DoubleType, IcebergType
 
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.manifests.avro_schema import from_avro_json
+from tablecrypt.manifests.block_codecs import open_block
 from tablecrypt.manifests.bounded_decoder import bounded_decoder
 
 AVRO_SCHEMA_KEY: Final = "avro.schema"
 _MAX_VARINT_BYTES: Final = 10
+_SMALL: Final = 8 * 1024 * 1024
+_RATIO: Final = 64
+_LARGEST_BLOCK: Final = 16 * 1024 * 1024
+"""Decompressed. Writers begin a new block after some 64 KiB, or after each record."""
+_MIN_RECORD: Final = 4
+"""Compressed bytes: each file that a manifest names has a path and a key of its own, which no codec makes shorter."""
+_FEW_RECORDS: Final = 1024
 
 _DECODING_ERRORS: Final = (
     ArithmeticError,
@@ -82,6 +90,7 @@ class AvroContainer(Generic[R]):
         self.metadata = self._frame.metadata_map()
         self._sync = self._frame.take(SYNC_SIZE, "sync marker")
         self._codec = self._find_codec()
+        self._left = max(_SMALL, _RATIO * len(data))
         self._reader = self._resolve(types)
 
     def __iter__(self) -> Iterator[R]:
@@ -90,7 +99,11 @@ class AvroContainer(Generic[R]):
             sealed = self._frame.sized("block")
             if self._frame.take(SYNC_SIZE, "sync marker") != self._sync:
                 raise FormatError(f"{self._location}: a sync marker in the Avro file differs from its header's")
-            yield from self._records(self._decompress(sealed), count)
+            if self._codec != "null" and count > max(_FEW_RECORDS, len(sealed) // _MIN_RECORD):
+                raise FormatError(f"{self._location}: an Avro block of {len(sealed)} compressed bytes cannot hold {count} records")
+            block = sealed if self._codec == "null" else self._decompress(sealed)
+            self._left -= len(block)
+            yield from self._records(block, count)
 
     def _records(self, block: bytes, count: int) -> Iterator[R]:
         if not 0 <= count <= len(block):
@@ -111,20 +124,19 @@ class AvroContainer(Generic[R]):
             raise FormatError(f"{self._location}: an Avro block holds {length - decoder.tell()} bytes after its last record")
 
     def _decompress(self, sealed: bytes) -> bytes:
-        if self._codec is None:
-            return sealed
         try:
-            return self._codec.decompress(sealed)
+            return open_block(self._codec, sealed, min(self._left, _LARGEST_BLOCK))
+        except FormatError as error:
+            raise FormatError(f"{self._location}: {error}") from error
         except ImportError as error:
             raise MissingExtraError(f"{self._location}: {error}") from error
         except Exception as error:  # each codec's library has its own exception classes
             raise FormatError(f"{self._location}: an Avro block cannot be decompressed: {error}") from error
 
-    def _find_codec(self) -> type[Codec] | None:
+    def _find_codec(self) -> str:
         name = self.metadata.get(AVRO_CODEC_KEY, "null")
-        for known, codec in KNOWN_CODECS.items():
-            if known == name:
-                return codec
+        if name in [str(known) for known in KNOWN_CODECS]:
+            return name
         raise FormatError(f"{self._location}: unknown Avro codec {name!r}")
 
     def _resolve(self, types: RecordTypes[R]) -> Reader:

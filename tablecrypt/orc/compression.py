@@ -12,7 +12,8 @@ which do not say how much they hold, so their sequences are added up first. LZO 
     token     = literal length (4 bits, 15: more follows) | match length - 4 (4 bits, 15: more follows); the last one ends with its literals
 
 Footers and statistics are decompressed here; streams move as they are, except those of LZO files (expanded_stream.py). What comes out is
-bounded by the block size for each chunk and by MAX_SECTION_LENGTH for the whole. Lengths are bytes. Raises FormatError, and
+bounded by the block size for each chunk, and for the whole by SMALL_SECTION or SECTION_RATIO times what is stored, and by
+MAX_SECTION_LENGTH, because parsed it takes more memory still. Lengths are bytes. Raises FormatError, and
 MissingExtraError for LZO without its package.
 
 Specification: Apache ORC v1, "Compression"; LZ4 block format.
@@ -36,6 +37,8 @@ HEADER_LENGTH: Final = 3
 MAX_CHUNK_LENGTH: Final = 2**23 - 1
 DEFAULT_BLOCK_SIZE: Final = 256 * 1024
 MAX_SECTION_LENGTH: Final = 256 * 1024 * 1024
+SMALL_SECTION: Final = 4 * 1024 * 1024
+SECTION_RATIO: Final = 32
 
 _RAW_DEFLATE: Final = -15
 _LZ4_MIN_MATCH: Final = 4
@@ -72,12 +75,13 @@ class Compression:
         """Return the section's contents; `what` names it in errors."""
         if self.kind is CompressionKind.NONE:
             return section
+        limit = min(MAX_SECTION_LENGTH, max(SMALL_SECTION, SECTION_RATIO * len(section)))
         parts: list[bytes] = []
         total = 0
         for _, part in self.open_chunks(section, what):
             total += len(part)
-            if total > MAX_SECTION_LENGTH:
-                raise FormatError(f"{what} has more than {MAX_SECTION_LENGTH} bytes when decompressed")
+            if total > limit:
+                raise FormatError(f"{what} has more than {limit} bytes when decompressed, out of {len(section)}")
             parts.append(part)
         return b"".join(parts)
 

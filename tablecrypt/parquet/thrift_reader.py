@@ -4,8 +4,8 @@ Each function takes the bytes and where in them a value begins, and returns what
 stepped over, to find the few parts that a reader asked for: that is what these loops are kept short for.
 
 Refused with FormatError: a field twice in a struct that is opened, a number longer than it needs to be, structs nested deeper than
-MAX_DEPTH, and a length that reaches past the end, so that no count makes anything larger than the input. CutShortError, its subclass, says
-that the bytes ended: with more of them the struct may be whole.
+MAX_DEPTH, more structs in a list than there are bytes for, and a length that reaches past the end, so that no count makes anything larger
+than the input. CutShortError, its subclass, says that the bytes ended: with more of them the struct may be whole.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ from tablecrypt.parquet.thrift import (
 )
 
 MAX_DEPTH: Final = 32
+LEAST_STRUCT: Final = 3
+"""Bytes of the shortest struct in a list of Parquet's: each has a required field, which takes two bytes, and an end. Held of lists of
+more than FEW_STRUCTS, whose empty ones would take much memory."""
+FEW_STRUCTS: Final = 1024
 
 _MAX_FIELD_ID: Final = 2**15 - 1
 _BITS: Final = {I16: 16, I32: 32, I64: 64}
@@ -216,6 +220,8 @@ def _open(data: bytes, at: int, kind: int, shape: Shape | None, depth: int) -> t
     count, element, first = _read_list_header(data, at)
     if element != STRUCT:
         return _read_value(data, at, kind, depth)
+    if count > FEW_STRUCTS and count * LEAST_STRUCT > len(data) - first:
+        raise CutShortError(f"a list of {count} structs is followed by {len(data) - first} bytes")
     return _list_structs(data, first, count, depth) if shape is None else _read_structs(data, first, count, shape, depth)
 
 
