@@ -212,7 +212,13 @@ class ScanPlanner:
         evaluator = residual_evaluator_of(
             spec=self._specs[data_file.spec_id], expr=self.row_filter, case_sensitive=self.case_sensitive, schema=self._schema
         )
-        return evaluator.residual_for(data_file.partition)
+        try:
+            return evaluator.residual_for(data_file.partition)
+        except TypeError:
+            # PyIceberg compares a partition's null by < and >, which Python cannot: so all of the filter is left to look at.
+            if None in partition_values(data_file.partition):
+                return self.row_filter
+            raise
 
 
 class _Residuals:

@@ -263,3 +263,12 @@ def test_a_commit_that_is_tried_again_names_its_files_under_the_spec_that_they_w
         assert set(table.scan(f"id = {key}").to_arrow().column("other").to_pylist()) == others
     table.delete("other = 1")
     assert table.scan().count() == sum(len(others) for others in expected.values())
+
+
+@pytest.mark.parametrize("comparison", ["id < 5", "id <= 5", "id > 0", "id >= 1"])
+def test_a_filter_compares_values_where_a_partition_is_null(table: Table, comparison: str) -> None:
+    set_partition_fields(table, {"id"})
+    table.append(pa.table({"id": pa.array([1, None, None], pa.int64()), "text": [CANARY, "a", "b"]}))
+    scan = table.scan(f"{comparison} or text = 'a'")
+    assert sorted(scan.to_arrow().column("text").to_pylist()) == ["a", CANARY]
+    assert scan.count() == 2
