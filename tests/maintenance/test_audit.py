@@ -503,7 +503,7 @@ def test_of_a_catalog_a_table_whose_key_is_refused_is_told_and_the_others_are_au
     warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, keks = table_of_three_keks(warehouse)
-    table.catalog.create_table("db.empty", SCHEMA, properties={"encryption.key-id": "master"})
+    table.catalog.create_table("db.empty", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
     monkeypatch.setattr(denying_kms.DenyingKeyManagementClient, "denied", set(keks))
 
     found = audit(table.catalog)
