@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotat
 	--custom-compile-command 'make lock' pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast campaign lint bench fuzz daft lock wheel sbom clean
+.PHONY: help setup demo demo-spark test test-fast campaign lint bench fuzz daft mutation lock wheel sbom clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -27,6 +27,7 @@ help:
 	@echo "make bench      the benchmarks"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
 	@echo "make daft       the tests with Daft, which wants another pyarrow and gets $(DAFT_VENV)"
+	@echo "make mutation   changes of crypto/, keys/, AGS1, pins and commit rules that no test notices (an hour or two)"
 	@echo "make lock       resolve requirements/ again from pyproject.toml"
 	@echo "make wheel      the wheel in dist/, the same bytes wherever it is built"
 	@echo "make sbom       dist/tablecrypt.cdx.json: every package that an installation can bring, with its hashes (CycloneDX)"
@@ -79,6 +80,14 @@ daft: setup
 	$(DAFT_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
 	DAFT_PYTHON=$(CURDIR)/$(DAFT_VENV)/bin/python $(PYTEST) tests/engines
 
+# Installs mutmut by itself: nothing else needs it. Which modules, and by which tests, says [tool.mutmut] in pyproject.toml. It runs in a
+# copy of what was committed, with both packages at the top, because mutmut knows modules by their paths.
+mutation: setup
+	$(PIP) install --require-hashes -r requirements/mutation.txt
+	rm -rf build/mutation && mkdir -p build/mutation
+	git archive HEAD | tar -x -C build/mutation && mv build/mutation/catalog/tablecrypt_catalog build/mutation/
+	cd build/mutation && git init --quiet && nice $(CURDIR)/$(BIN)/mutmut run --max-children $(WORKERS) && $(CURDIR)/$(BIN)/mutmut results
+
 # Installs uv by itself: nothing else needs it.
 lock: setup
 	$(PIP) install uv
@@ -86,6 +95,7 @@ lock: setup
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/runtime.txt $(RUNTIME_EXTRAS:%=--extra %)
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/fuzz.txt --extra fuzz
 	$(LOCK) --output-file requirements/daft.txt --extra daft
+	$(LOCK) --constraint requirements/dev.txt --output-file requirements/mutation.txt --extra mutation
 
 wheel: setup
 	$(BIN)/hatchling build --target wheel

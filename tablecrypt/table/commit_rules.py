@@ -4,7 +4,7 @@ Rules:
     1. encryption.key-id never changes and never goes.
     2. The format version stays 3.
     3. Every snapshot names a manifest-list key, and that key and its KEK are in the metadata being committed.
-    4. No statistics file is added: those that exist are plaintext.
+    4. No statistics file is added, also not in place of another: those that exist are plaintext.
     5. The properties that say which keys to make, and the name mapping, can be used: with others the table would not load again.
 
 A commit that makes a plain table an encrypted one leaves nothing of the plain one behind: rules 3 to 5 hold for all that it has then.
@@ -78,7 +78,8 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     if not isinstance(after, EncryptedTableMetadata):
         raise ConfigurationError(f"an encrypted table has format version 3, the commit would make it {after.format_version}")
     check_snapshots_have_keys(after)
-    if len(after.statistics) > len(before.statistics) or len(after.partition_statistics) > len(before.partition_statistics):
+    added = [each for each in after.statistics if each not in before.statistics]
+    if added or any(each not in before.partition_statistics for each in after.partition_statistics):
         raise PlaintextRefusedError(after.location, "statistics files would hold plaintext facts about the data beside an encrypted table")
 
 

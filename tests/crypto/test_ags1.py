@@ -67,7 +67,20 @@ def test_a_plaintext_that_no_file_holds_is_refused(length: int) -> None:
 def test_an_offset_lies_in_its_block(offset: int) -> None:
     block = ags1.block_of(offset)
     assert block * MIB <= offset < (block + 1) * MIB
+    assert isinstance(block, int)
     assert ags1.block_offset(block) == 8 + block * (MIB + 28)
+
+
+@pytest.mark.parametrize(("length", "blocks"), [(0, [0]), (1, [1]), (MIB, [MIB]), (MIB + 1, [MIB, 1]), (3 * MIB - 1, [MIB, MIB, MIB - 1])])
+def test_blocks_are_full_but_for_the_last(length: int, blocks: list[int]) -> None:
+    assert [ags1.block_plaintext_length(block, length) for block in range(ags1.block_count(length))] == blocks
+
+
+@pytest.mark.parametrize("kept", range(4, 8))
+def test_a_header_that_is_cut_names_its_file_and_length(kept: int) -> None:
+    with pytest.raises(TamperedFileError, match=f"header has {kept} bytes") as refused:
+        ags1.check_header(ags1.header()[:kept], "file://x")
+    assert refused.value.location == "file://x"
 
 
 @given(st.binary(max_size=20), st.integers(0, ags1.MAX_BLOCKS - 1))

@@ -107,12 +107,19 @@ def test_a_negative_file_length_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "number",
-    [b"\x80" * 10 + b"\x01", b"\xff" * 9 + b"\x7f", b"\x80\x00", b"\x82\x80\x00"],
-    ids=["eleven bytes", "more than 64 bits", "overlong zero", "overlong one"],
+    [b"\x80" * 10 + b"\x01", b"\xff" * 9 + b"\x7f", b"\x80" * 9 + b"\x02", b"\xff" * 9 + b"\x03", b"\x80\x00", b"\x82\x80\x00"],
+    ids=["eleven bytes", "more than 64 bits", "2^64", "2^65 - 1", "overlong zero", "overlong one"],
 )
 def test_a_number_that_is_not_one_avro_long_is_refused(number: bytes) -> None:
     with pytest.raises(FormatError, match="64-bit"):
         StandardKeyMetadata.decode(b"\x01\x20" + bytes(16) + b"\x00" + b"\x02" + number)
+
+
+def test_the_longest_file_that_a_long_can_say_is_taken() -> None:
+    record = StandardKeyMetadata(Secret(bytes(16)), b"", 2**63 - 1)
+    assert StandardKeyMetadata.decode(record.encode()).file_length == 2**63 - 1
+    with pytest.raises(ConfigurationError, match=str(2**63)):
+        StandardKeyMetadata(Secret(bytes(16)), b"", 2**63)
 
 
 def test_an_unknown_union_branch_is_refused() -> None:

@@ -66,6 +66,11 @@ def test_a_holder_cannot_be_deep_copied(name: str) -> None:
         copy.deepcopy(HOLDERS[name](KEY))
 
 
+def test_a_secret_is_formatted_as_what_it_shows() -> None:
+    assert f"{Secret(KEY):>20}" == "    Secret(16 bytes)"
+    assert repr(AesGcm(Secret(KEY))) == "AesGcm(Secret(16 bytes))"
+
+
 def test_a_secret_turns_into_bytes_only_by_revealing_it() -> None:
     secret = Secret(KEY)
     with pytest.raises(TypeError):

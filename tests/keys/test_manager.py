@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 
 import pytest
@@ -148,7 +149,24 @@ def test_a_kek_that_landed_and_was_taken_out_is_not_used_again(kms: MemoryKeyMan
     manager = manager_at(kms)
     landed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
     sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(landed.added))
-    assert sealed.added[0].key_id != landed.added[0].key_id
+    fresh, list_key = sealed.added
+    assert fresh.is_kek
+    assert list_key.encrypted_by_id == fresh.key_id != landed.added[0].key_id
+
+
+def test_a_kek_of_an_attempt_that_did_not_land_expires_as_any_other(kms: MemoryKeyManagementClient) -> None:
+    now = [START_MS]
+    manager = manager_at(kms, clock=lambda: now[0], kek_lifespan_ms=1000)
+    first = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    now[0] += 1000
+    second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    assert second.added[0].key_id != first.added[0].key_id
+
+
+@pytest.mark.parametrize("length", [16, 24, 32])
+def test_a_kek_is_as_long_as_the_table_asks_for(kms: MemoryKeyManagementClient, length: int) -> None:
+    kek = manager_at(kms, data_key_length=length).new_kek()
+    assert len(kms.unwrap_key(kek.wrapped_bytes(), MASTER_KEY)) == length
 
 
 @pytest.mark.parametrize("timestamp", ["9" * 5000, "9" * 19, "-1", "", " 1", "1e3", "\u0661", "0x10", "\ud800"])
@@ -170,6 +188,12 @@ def test_a_fingerprint_tells_keks_and_not_their_entries_apart(kms: MemoryKeyMana
     revived = rewrapped.model_copy(update={"key_id": "another", "properties": {KEY_TIMESTAMP: "1"}})
     assert manager.fingerprint(revived) == manager.fingerprint(sealed.added[0])
     assert manager.fingerprint(manager.new_kek()) != manager.fingerprint(revived)
+
+
+def test_a_fingerprint_is_the_same_in_every_release(kms: MemoryKeyManagementClient) -> None:
+    """Pins of older releases hold it: HMAC-SHA-256 under sixteen 7s, of b"tablecrypt KEK fingerprint 1", its first half."""
+    manager = EncryptionManager(kms, MASTER_KEY, random=lambda length: b"7" * length, now_ms=lambda: START_MS)
+    assert manager.fingerprint(manager.new_kek()) == "eb517e7f2a7df6f43849b38f8f118018"
 
 
 @pytest.mark.parametrize("field", ["wrapped", "timestamp", "kek"])
@@ -223,6 +247,25 @@ def test_needed_keys_are_the_snapshots_own_and_the_keks_above_them(kms: MemoryKe
     unrelated = manager_at(kms).seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
     ring = KeyRing([*first.added, *second.added, *unrelated.added])
     assert ring.needed_by([second.key_id]) == {first.added[0].key_id, second.key_id}
+    assert ring.needed_by(["gone", second.key_id]) == {first.added[0].key_id, second.key_id}
+
+
+def test_a_wrapped_key_with_anything_but_base64_in_it_is_refused(kms: MemoryKeyManagementClient) -> None:
+    """Characters that a lenient decoder skips would let two texts mean one key."""
+    kek = manager_at(kms).new_kek()
+    for text in (f"{kek.encrypted_key_metadata[:8]}\n{kek.encrypted_key_metadata[8:]}", f" {kek.encrypted_key_metadata}", "é"):
+        with pytest.raises(FormatError, match=f"{re.escape(kek.key_id)}: encrypted-key-metadata is not base64"):
+            kek.model_copy(update={"encrypted_key_metadata": text}).wrapped_bytes()
+
+
+def test_chains_that_are_none_say_which_entry_is_wrong(kms: MemoryKeyManagementClient) -> None:
+    manager = manager_at(kms)
+    kek, list_key = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing()).added
+    no_kek, on_itself = (list_key.model_copy(update={"encrypted_by_id": by}) for by in (None, list_key.key_id))
+    wrong = ((list_key, kek.key_id, "is a KEK"), (no_kek, list_key.key_id, "does not name"), (on_itself, list_key.key_id, "is not a KEK"))
+    for entry, named, said in wrong:
+        with pytest.raises(FormatError, match=f"{re.escape(named)}.*{said}"):
+            KeyRing([kek, entry]).chain(named)
 
 
 def test_no_key_bytes_show_in_a_manager_or_an_entry(kms: MemoryKeyManagementClient) -> None:

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 ROOT: Final = Path(__file__).parents[2]
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: Final[dict[str, list[str]]] = PROJECT["optional-dependencies"]
-NOT_FOR_USERS: Final = {"dev", "fuzz", "daft"}
+NOT_FOR_USERS: Final = {"dev", "fuzz", "daft", "mutation"}
 
 
 def _locked(file: str) -> dict[str, list[tuple[str, list[str]]]]:
@@ -47,7 +47,13 @@ def _required(extras: set[str]) -> list[Requirement]:
     return [Requirement(text) for text in texts]
 
 
-LOCKS: Final = {"runtime.txt": set(EXTRAS) - NOT_FOR_USERS, "dev.txt": {"dev"}, "fuzz.txt": {"fuzz"}, "daft.txt": {"daft"}}
+LOCKS: Final = {
+    "runtime.txt": set(EXTRAS) - NOT_FOR_USERS,
+    "dev.txt": {"dev"},
+    "fuzz.txt": {"fuzz"},
+    "daft.txt": {"daft"},
+    "mutation.txt": {"mutation"},
+}
 
 
 @pytest.mark.parametrize("file", LOCKS)

@@ -1,0 +1,156 @@
+"""The rules of every commit to an encrypted table, each broken by itself, and by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
+from pyiceberg.types import LongType, NestedField
+
+from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.table.commit_rules import check_commit, check_migration
+from tablecrypt.table.metadata import EncryptedTableMetadata
+
+KEY_ID = "encryption.key-id"
+NAME_MAPPING = "schema.name-mapping.default"
+
+
+@pytest.fixture(scope="module")
+def metadata(tmp_path_factory: pytest.TempPathFactory) -> EncryptedTableMetadata:
+    """That of an encrypted table with two snapshots under one KEK."""
+    MemoryKeyManagementClient({"kms.memory.name": "commit-rules"}, {"orders": bytes(32)})
+    catalog = load_catalog(
+        "rules",
+        **{
+            "py-catalog-impl": "tablecrypt_catalog.EncryptedInMemoryCatalog",
+            "warehouse": f"file://{tmp_path_factory.mktemp('rules')}",
+            "encryption.kms-type": "memory",
+            "kms.memory.name": "commit-rules",
+        },
+    )
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", Schema(NestedField(1, "id", LongType())), properties={KEY_ID: "orders"})
+    for number in range(2):
+        table.append(pa.table({"id": [number]}))
+    assert isinstance(table.metadata, EncryptedTableMetadata)
+    return table.metadata
+
+
+def statistics(metadata: TableMetadata, name: str) -> StatisticsFile:
+    snapshot_id = metadata.snapshots[0].snapshot_id
+    path = f"{metadata.location}/metadata/{name}.stats"
+    return StatisticsFile(
+        snapshot_id=snapshot_id, statistics_path=path, file_size_in_bytes=1, file_footer_size_in_bytes=1, blob_metadata=[]
+    )
+
+
+def partition_statistics(metadata: TableMetadata, name: str) -> PartitionStatisticsFile:
+    path = f"{metadata.location}/metadata/{name}.partitions"
+    return PartitionStatisticsFile(snapshot_id=metadata.snapshots[0].snapshot_id, statistics_path=path, file_size_in_bytes=1)
+
+
+def changed(metadata: EncryptedTableMetadata, **fields: Any) -> EncryptedTableMetadata:
+    return metadata.model_copy(update=fields)
+
+
+def with_properties(metadata: EncryptedTableMetadata, **properties: str | None) -> EncryptedTableMetadata:
+    merged = {**metadata.properties, **{name.replace("__", "-").replace("_", "."): value for name, value in properties.items()}}
+    return changed(metadata, properties={name: value for name, value in merged.items() if value is not None})
+
+
+def without_keys(metadata: EncryptedTableMetadata, keep: Callable[[Any], bool]) -> EncryptedTableMetadata:
+    return changed(metadata, encryption_keys=[key for key in metadata.encryption_keys if keep(key)])
+
+
+def test_what_keeps_the_rules_is_committed(metadata: EncryptedTableMetadata) -> None:
+    check_commit(metadata, metadata)
+    check_commit(metadata, with_properties(metadata, encryption_data__key__length="32", a="b"))
+    check_commit(metadata, changed(metadata, snapshots=[]))
+    check_migration(metadata)
+
+
+def test_the_key_id_neither_changes_nor_goes(metadata: EncryptedTableMetadata) -> None:
+    with pytest.raises(KeyIdChangedError, match=r"\(orders\) cannot be removed"):
+        check_commit(metadata, with_properties(metadata, encryption_key__id=None))
+    with pytest.raises(KeyIdChangedError, match="from orders to others"):
+        check_commit(metadata, with_properties(metadata, encryption_key__id="others"))
+
+
+@pytest.mark.parametrize("name", ["encryption.data-key-length", "encryption.kek-lifespan-ms", NAME_MAPPING])
+def test_properties_with_which_the_table_would_not_load_are_refused(metadata: EncryptedTableMetadata, name: str) -> None:
+    broken = changed(metadata, properties={**metadata.properties, name: "nonsense"})
+    for check in (lambda: check_commit(metadata, broken), lambda: check_migration(broken)):
+        with pytest.raises(ConfigurationError, match=name):
+            check()
+
+
+def test_a_name_mapping_that_can_be_read_is_committed(metadata: EncryptedTableMetadata) -> None:
+    mapped = changed(metadata, properties={**metadata.properties, NAME_MAPPING: '[{"field-id": 1, "names": ["id"]}]'})
+    check_commit(metadata, mapped)
+    check_migration(mapped)
+    check_commit(metadata, changed(metadata, properties={**metadata.properties, NAME_MAPPING: ""}))
+    with pytest.raises(ConfigurationError, match=r"is no name mapping \(.*\): '\[\[\["):
+        check_commit(metadata, changed(metadata, properties={**metadata.properties, NAME_MAPPING: "[" * 100_000}))
+
+
+def test_metadata_of_another_class_or_version_is_refused(metadata: EncryptedTableMetadata) -> None:
+    from pyiceberg.table.metadata import new_table_metadata
+    from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+
+    properties = {**metadata.properties, "format-version": "2"}
+    older = new_table_metadata(metadata.schema(), metadata.spec(), UNSORTED_SORT_ORDER, metadata.location, properties)
+    for check in (lambda: check_commit(metadata, older), lambda: check_migration(older)):
+        with pytest.raises(ConfigurationError, match="format version"):
+            check()
+    with pytest.raises(ConfigurationError, match=KEY_ID):
+        check_migration(with_properties(metadata, encryption_key__id=None))
+    with pytest.raises(ConfigurationError, match=KEY_ID):
+        check_migration(with_properties(metadata, encryption_key__id=""))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_every_snapshot_has_its_key_and_the_kek_above_it(metadata: EncryptedTableMetadata, which: int) -> None:
+    snapshots = list(metadata.snapshots)
+    key_id = snapshots[which].key_id
+    snapshots[which] = snapshots[which].model_copy(update={"key_id": None})
+    without_id = changed(metadata, snapshots=snapshots)
+    without_entry = without_keys(metadata, lambda key: key.key_id != key_id)
+    without_kek = without_keys(metadata, lambda key: not key.is_kek)
+    (kek,) = metadata.key_ring.keks
+    keys = [key.model_copy(update={"encrypted_by_id": key.key_id}) if key.key_id == key_id else key for key in metadata.encryption_keys]
+    for check in (lambda after: check_commit(metadata, after), check_migration):
+        with pytest.raises(PlaintextRefusedError, match="has no key-id") as refused:
+            check(without_id)
+        assert refused.value.location == snapshots[which].manifest_list
+        with pytest.raises(KeyNotFoundError, match=f"snapshot {snapshots[which].snapshot_id} needs encryption key"):
+            check(without_entry)
+        with pytest.raises(KeyNotFoundError):
+            check(without_kek)
+        with pytest.raises(FormatError, match="is not a KEK"):
+            check(changed(metadata, encryption_keys=keys))
+    check_commit(metadata, changed(metadata, encryption_keys=[*metadata.encryption_keys, kek.model_copy(update={"key_id": "more"})]))
+
+
+@pytest.mark.parametrize(("field", "make"), [("statistics", statistics), ("partition_statistics", partition_statistics)])
+def test_no_statistics_file_is_added_or_exchanged(
+    metadata: EncryptedTableMetadata, field: str, make: Callable[[TableMetadata, str], Any]
+) -> None:
+    old, new = make(metadata, "old"), make(metadata, "new")
+    before = changed(metadata, **{field: [old]})
+    check_commit(before, before)
+    check_commit(before, metadata)
+    for after in ([new], [old, new], [new, old]):
+        with pytest.raises(PlaintextRefusedError, match="statistics") as refused:
+            check_commit(before, changed(metadata, **{field: after}))
+        assert refused.value.location == metadata.location
+    with pytest.raises(PlaintextRefusedError, match="statistics"):
+        check_commit(metadata, before)
+    with pytest.raises(PlaintextRefusedError, match="before it was encrypted"):
+        check_migration(before)
