@@ -50,7 +50,7 @@ GIVEN: Final[Mapping[str, Any]] = {
     "new": FILE_KEYS,
     "schema": ROWS.schema,
     "key_id": "orders",
-    "new_location": "file:///nowhere",
+    "location": "file:///nowhere",
     "operation": maintenance.verify,
     "kms": MemoryKeyManagementClient(KMS),
     "client": MemoryKeyManagementClient(KMS),

@@ -30,6 +30,22 @@ from tablecrypt.cli.verb import Verb
 @table_argument
 @click.option("--where", metavar="FILTER", help="Only files that may hold rows which pass this filter.")
 @click.option("--target-file-size", type=click.IntRange(min=1), metavar="BYTES", help="By default write.target-file-size-bytes.")
+@click.option(
+    "--min-input-files",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="Rewrite short files where so many are together.",
+)
+@click.option(
+    "--delete-ratio",
+    type=click.FloatRange(0, 1),
+    metavar="X",
+    default=0.3,
+    show_default=True,
+    help="Rewrite files of whose rows more are deleted.",
+)
 @click.option("--rewrite-all", is_flag=True, help="Rewrite every file that --where leaves.")
 @click.option("--sort-by", multiple=True, metavar="COLUMN", help="Order the rows of each group; repeatable.")
 @click.option("--partial-progress", type=click.IntRange(min=1), metavar="N", help="Commit after every N groups, not once at the end.")
@@ -45,6 +61,8 @@ def compact(
     table: str,
     where: str | None,
     target_file_size: int | None,
+    min_input_files: int,
+    delete_ratio: float,
     rewrite_all: bool,
     sort_by: tuple[str, ...],
     partial_progress: int | None,
@@ -66,6 +84,8 @@ def compact(
             settings.table(table),
             where,
             target_file_size=target_file_size,
+            min_input_files=min_input_files,
+            delete_ratio=delete_ratio,
             rewrite_all=rewrite_all,
             sort_by=sort_by,
             partial_progress=partial_progress,

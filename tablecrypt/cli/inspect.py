@@ -56,9 +56,9 @@ def inspect(settings: Settings, source: str, location: str | None, key_file: Pat
 
 
 def _table(settings: Settings, name: str) -> dict[str, Any]:
-    from tablecrypt.cli.table_layers import table_layers
+    from tablecrypt.maintenance.table_layers import inspect as layers_of
 
-    return table_layers(settings.table(name))
+    return layers_of(settings.table(name))
 
 
 def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from tablecrypt.cli.verb import Verb
 @table_argument
 @click.option("--key-id", required=True, help="The master key: the table's encryption.key-id from now on.")
 @click.option(
-    "--set", "pairs", metavar="NAME=VALUE", multiple=True, help="A further table property, such as encryption.data-key-length=32."
+    "--set", "properties", metavar="NAME=VALUE", multiple=True, help="A further table property, such as encryption.data-key-length=32."
 )
 @click.option("--into", metavar="NAME", help="Make a new table of this name, and leave the plain one as it is.")
 @click.option("--location", help="Of the new table; by default beside the plain table's.")
@@ -54,7 +54,7 @@ def migrate(
     key_id: str,
     into: str | None,
     location: str | None,
-    pairs: tuple[str, ...],
+    properties: tuple[str, ...],
     drop_refs: bool,
     keep_plaintext: bool,
     delete_below: tuple[str, ...],
@@ -82,9 +82,9 @@ def migrate(
             key_id,
             into=into,
             location=location,
-            properties=parse_properties(pairs, "--set"),
+            properties=parse_properties(properties, "--set"),
             drop_refs=drop_refs,
-            delete_plaintext=not keep_plaintext,
+            keep_plaintext=keep_plaintext,
             delete_below=delete_below,
             dry_run=dry_run,
             progress=heard,

@@ -33,7 +33,7 @@ from tablecrypt.cli.verb import Verb
 @table_argument
 @click.argument("location")
 @click.option("--key-id", help="The copy's master key; by default the table's.")
-@click.option("--as", "register_as", metavar="NAME", help="Register the copy under this name.")
+@click.option("--register-as", "--as", "register_as", metavar="NAME", help="Register the copy under this name.")
 @click.option("--current-only", is_flag=True, help="Copy the current snapshot alone, not all of them.")
 @click.option("--trust-lengths", is_flag=True, help="Do not compare the content of files that an earlier run copied, only their lengths.")
 @workers_option
@@ -69,8 +69,8 @@ def relocate(
             location,
             key_id,
             register_as,
-            all_snapshots=not current_only,
-            compare_content=not trust_lengths,
+            current_only=current_only,
+            trust_lengths=trust_lengths,
             dry_run=dry_run,
             progress=heard,
             spark=spark_session(use_spark),

@@ -74,7 +74,7 @@ def shred(
         done = destroy(
             settings.table(table),
             list(snapshots) or None,
-            confirm=whole_table or "",
+            whole_table=whole_table or "",
             replace_heads=replace_heads,
             dry_run=dry_run,
             progress=heard,

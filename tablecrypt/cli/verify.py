@@ -75,7 +75,7 @@ def verify(
     spark = spark_session(use_spark)
 
     def one(table: Table, heard: ProgressListener) -> Verification:
-        return authenticate(table, not quick, progress=heard, spark=spark, workers=workers, resume_from=resume_from)
+        return authenticate(table, quick=quick, progress=heard, spark=spark, workers=workers, resume_from=resume_from)
 
     run_on(context, settings, chosen, one, _print, as_json, is_bad=lambda done: not done.is_good)
 

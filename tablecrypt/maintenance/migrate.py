@@ -79,7 +79,7 @@ class Migrated(VerbResult):
     left: tuple[PlaintextLeft, ...] = ()
 
 
-@checked_arguments()
+@checked_arguments(formerly={"delete_plaintext": "not keep_plaintext"})
 def migrate(
     table: Table,
     key_id: str,
@@ -88,7 +88,7 @@ def migrate(
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
     drop_refs: bool = False,
-    delete_plaintext: bool = True,
+    keep_plaintext: bool = False,
     delete_below: Sequence[str] = (),
     dry_run: bool = False,
     progress: ProgressListener = unheard,
@@ -104,7 +104,7 @@ def migrate(
         location: of the new table; by default a folder of its name beside the plain table's.
         properties: further table properties to set, such as encryption.data-key-length.
         drop_refs: in place, whether branches other than main, and tags, may go: they would keep plaintext snapshots.
-        delete_plaintext: in place, whether to delete the plain table's files after the commit. Until then they are plaintext beside it.
+        keep_plaintext: in place, whether to leave the plain table's files after the commit. Until then they are plaintext beside it.
         delete_below: in place, folders in which files of the plain table are deleted too, and encrypted beside themselves: folders outside
             its location, or the location itself where neither pins nor the place of its metadata file say that it is the table's.
         dry_run: whether to say only what would be done.
@@ -127,7 +127,7 @@ def migrate(
     if into is not None:
         return run.into(table, into, location or f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}")
     with plain_tables_opened():
-        return run.in_place(table, key_id, drop_refs, delete_plaintext, delete_below)
+        return run.in_place(table, key_id, drop_refs, not keep_plaintext, delete_below)
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _deletable(table: Table, delete_below: Sequence[str], must_delete: bool) -> 
     if must_delete and not scope.contains(table.location()):
         raise ConfigurationError(
             f"{name_of(table)}: only its metadata says that its plaintext files are in {table.location()}. If they are, name the folder: "
-            f"delete_below=[{table.location()!r}] (--delete-below); or keep them: delete_plaintext=False (--keep-plaintext)"
+            f"delete_below=[{table.location()!r}] (--delete-below); or keep them: keep_plaintext=True (--keep-plaintext)"
         )
     return scope
 

@@ -82,14 +82,15 @@ class Relocated(VerbResult):
     statistics_left: tuple[str, ...] = ()
 
 
-@checked_arguments()
+@checked_arguments(formerly={"new_location": "location", "all_snapshots": "not current_only", "compare_content": "not trust_lengths"})
 def relocate(
     table: Table,
-    new_location: str,
+    location: str,
     key_id: str | None = None,
     register_as: str | None = None,
-    all_snapshots: bool = True,
-    compare_content: bool = True,
+    *,
+    current_only: bool = False,
+    trust_lengths: bool = False,
     dry_run: bool = False,
     progress: ProgressListener = unheard,
     spark: SparkSession | None = None,
@@ -104,11 +105,11 @@ def relocate(
 
     Args:
         table: an encrypted table; its newest state is copied.
-        new_location: where the copy goes, a location in any store that the table's FileIO reaches; not inside the table's own.
+        location: where the copy goes, a location in any store that the table's FileIO reaches; not inside the table's own.
         key_id: the copy's master key; by default the table's.
         register_as: the copy's name in the table's catalog, "namespace.name"; by default it is not registered.
-        all_snapshots: whether all snapshots, branches and tags are copied, or the current snapshot alone.
-        compare_content: whether a file that an earlier run copied is read and compared; else its length is enough.
+        current_only: whether the current snapshot alone is copied, or all snapshots, branches and tags.
+        trust_lengths: whether the length of a file that an earlier run copied is enough; else it is read and compared.
         dry_run: only find what would be copied.
         progress: hears of bytes that are copied.
         spark: a session whose executors copy the files; by default threads here do.
@@ -124,7 +125,7 @@ def relocate(
     """
     source = newest(table)
     refuse_restricted(source.io, "relocate")
-    copying = _Copying(source, new_location.rstrip("/"), key_id, all_snapshots)
+    copying = _Copying(source, location.rstrip("/"), key_id, not current_only)
     if register_as is not None:
         check_new_name(table.catalog, register_as)
     copying.check_place_is_free()
@@ -136,7 +137,7 @@ def relocate(
     # Asked now, so that a refusal comes before the copying and not after it.
     copying.target.manager.check_usable(KeyRing())
     runner = runner_for(copying.table, spark, workers)
-    found = copying.copy_files(files, runner, compare_content, progress)
+    found = copying.copy_files(files, runner, not trust_lengths, progress)
     new_deletes = copying.rewrite_deletes(files, runner, progress)
     manifests = copying.write_metadata(new_deletes)
     return copying.result(files, copying.register(register_as), found, manifests)

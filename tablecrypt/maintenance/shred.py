@@ -92,11 +92,11 @@ class Shredded(VerbResult):
         return {**super().to_json(), "effective": self.is_effective, "complete": self.is_complete}
 
 
-@checked_arguments(but=("snapshots",))
+@checked_arguments(but=("snapshots",), formerly={"confirm": "whole_table"})
 def shred(
     table: Table,
     snapshots: Sequence[int] | None = None,
-    confirm: str = "",
+    whole_table: str = "",
     replace_heads: bool = False,
     dry_run: bool = False,
     progress: ProgressListener = unheard,
@@ -118,7 +118,7 @@ def shred(
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
         snapshots: ids of the snapshots, in the table still or expired; by default the whole table, which is empty afterwards.
-        confirm: the table's name, "namespace.name", where the whole table goes.
+        whole_table: the table's name once more, "namespace.name", where the whole table goes.
         replace_heads: whether to put a snapshot of the same rows in the place of each branch's head that holds DEKs of files which it
             deleted, and shred that head too. After rows were deleted or files rewritten, the snapshot that did it is such a head.
         dry_run: only find what would go.
@@ -134,9 +134,9 @@ def shred(
     """
     name = name_of(encrypted(table))
     if snapshots is not None and not snapshots:
-        raise ConfigurationError("snapshots is empty: name those to shred, or leave it out and confirm the whole table")
-    if snapshots is None and confirm != name and not dry_run:
-        raise ConfigurationError(f"this destroys all of {name} for good: give confirm={name!r}")
+        raise ConfigurationError("snapshots is empty: name those to shred, or leave it out and give whole_table")
+    if snapshots is None and whole_table != name and not dry_run:
+        raise ConfigurationError(f"this destroys all of {name} for good: give whole_table={name!r}")
     shredding = _Shredding(table, None if snapshots is None else _ids(snapshots), progress, delete_below)
     if not dry_run:
         shredding.check_place()

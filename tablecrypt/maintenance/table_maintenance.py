@@ -28,6 +28,7 @@ from tablecrypt.maintenance.rescue import rescue
 from tablecrypt.maintenance.rewrap import rewrap
 from tablecrypt.maintenance.rotate_kek import rotate_kek
 from tablecrypt.maintenance.shred import shred
+from tablecrypt.maintenance.table_layers import inspect
 from tablecrypt.maintenance.verify import verify
 from tablecrypt.table.encrypted_table import EncryptedMaintenance
 
@@ -59,6 +60,8 @@ class TableMaintenance(EncryptedMaintenance):
 
     audit = Operation(audit)
     compact = Operation(compact)
+    inspect = Operation(inspect)
+    orphans = Operation(remove_orphan_files)
     prune_keys = Operation(prune_keys)
     reencrypt = Operation(reencrypt)
     relocate = Operation(relocate)

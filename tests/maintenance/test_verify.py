@@ -106,7 +106,7 @@ def test_a_file_that_is_not_the_one_is_found(table: Table, kind: FileKind, chang
             path_of(a_file(table, FileKind.MANIFEST if kind == FileKind.DELETION_VECTOR else FileKind.DELETION_VECTOR).location), path
         )
 
-    result = verify(table, full)
+    result = verify(table, quick=not full)
 
     assert target.location in bad_parts(result)
 
@@ -246,7 +246,7 @@ def test_a_note_of_a_quick_look_does_not_stand_for_a_full_one(table: Table, tmp_
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        verify(table, False, progress=stop, resume_from=state, workers=1)
+        verify(table, quick=True, progress=stop, resume_from=state, workers=1)
     result = verify(table, resume_from=state)
 
     assert result.resumed == 0

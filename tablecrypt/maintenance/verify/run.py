@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 _METADATA_KINDS = (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
 
 
-@checked_arguments()
+@checked_arguments(formerly={"full": "not quick"})
 def verify(
     table: Table,
-    full: bool = True,
     *,
+    quick: bool = False,
     progress: ProgressListener = unheard,
     spark: SparkSession | None = None,
     workers: int | None = None,
@@ -52,7 +52,7 @@ def verify(
 
     Args:
         table: as it was loaded; what is committed meanwhile is not looked at.
-        full: every block and module. False: heads, lengths and Parquet footers alone, without reading whole data files.
+        quick: only heads, lengths and Parquet footers, without reading whole data files; else every block and module.
         progress: told how many bytes are done.
         spark: a Spark session, to look at the files on its executors.
         workers: how many files at once, without `spark`; by default one for each core. Memory grows with it.
@@ -70,7 +70,7 @@ def verify(
     remembered: VerifiedFiles = (
         NothingRemembered() if resume_from is None else VerifyState(Path(resume_from), str(table.metadata.table_uuid))
     )
-    run = _Run(table, found, full, remembered, progress)
+    run = _Run(table, found, not quick, remembered, progress)
     if resume_from is not None:
         run.stamp(stored_files(table_io(table).inner, table.location().rstrip("/")))
     run.look(spark, workers)

@@ -7,20 +7,19 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.arguments import checked_arguments
+from tablecrypt.maintenance.encrypted import encrypted, encrypted_metadata_of
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
-from tablecrypt.table.metadata import EncryptedTableMetadata
 
 
-def table_layers(table: Table) -> dict[str, Any]:
+@checked_arguments()
+def inspect(table: Table) -> dict[str, Any]:
     """Return the layers of an encrypted table, as JSON's types.
 
     Raises:
         ConfigurationError: the table is not encrypted.
     """
-    metadata = table.metadata
-    if not isinstance(metadata, EncryptedTableMetadata):
-        raise ConfigurationError(f"{'.'.join(table.name())} is not an encrypted table")
+    metadata = encrypted_metadata_of(encrypted(table))
     found = reachable_files(metadata, table.io)
     sealed_under = Counter(kek for kek in found.keks_of_snapshots.values() if kek is not None)
     kinds = Counter(file.kind for file in found.files.values())

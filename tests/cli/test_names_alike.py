@@ -1,0 +1,73 @@
+"""A command and the function of its name take the same: who knows one knows the other."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Final
+
+import click
+import pytest
+
+from tablecrypt import maintenance
+from tablecrypt.arguments import checked_arguments
+from tablecrypt.cli.command import command
+from tablecrypt.cli.group import TABLE_VERBS
+from tablecrypt.errors import ConfigurationError
+
+WITHOUT_FUNCTION: Final = {"cat": "table.scan is its function"}
+OF_COMMANDS: Final = {
+    *("as_json", "yes", "progress", "quiet"),  # what a terminal is told
+    *("html_file", "fail_on"),  # what becomes of an audit
+    *("location", "key_file", "key_id"),  # inspect: of a file, for which there is parquet.inspect
+}
+OF_FUNCTIONS: Final = {"target", "catalog", "progress", "now"}
+SPELLED_OTHERWISE: Final = {"use_spark": "spark"}
+OF_TERMINALS: Final = {"as_json": "json", "use_spark": "spark", "html_file": "html", "row_filter": "filter", "row_format": "format"}
+SHORT: Final = {**OF_TERMINALS, "properties": "set"}
+SEVERAL: Final = {"include", "exclude"}
+"""maintenance.on_tables has them."""
+
+COMMANDS: Final = [name for name in TABLE_VERBS if name not in WITHOUT_FUNCTION]
+
+
+def of_command(name: str) -> set[str]:
+    verb = command.get_command(click.Context(command), name)
+    assert verb is not None
+    taken = {SPELLED_OTHERWISE.get(str(each.name), str(each.name)) for each in verb.params}
+    return {"table" if each == "source" else each for each in taken}
+
+
+def of_function(name: str) -> set[str]:
+    return set(inspect.signature(getattr(maintenance, name.replace("-", "_"))).parameters)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_takes_what_its_function_takes(name: str) -> None:
+    taken, given = of_command(name), of_function(name)
+
+    assert given - taken <= OF_FUNCTIONS
+    assert taken - given <= OF_COMMANDS | SEVERAL | {"table"}
+
+
+@pytest.mark.parametrize("name", TABLE_VERBS)
+def test_an_option_is_spelled_as_its_argument(name: str) -> None:
+    verb = command.get_command(click.Context(command), name)
+    assert verb is not None
+    for option in verb.params:
+        if isinstance(option, click.Option) and name != "inspect":
+            spelled = option.opts[0].removeprefix("--").replace("-", "_")
+            assert spelled == SHORT.get(str(option.name), option.name) or f"{spelled}s" == option.name
+
+
+@checked_arguments(formerly={"full": "not quick", "old": "new"})
+def renamed(*, quick: bool = False, new: str = "") -> tuple[bool, str]:
+    return quick, new
+
+
+def test_older_names_of_arguments_are_taken_and_not_both() -> None:
+    older: dict[str, Any] = {"full": False, "old": "x"}
+
+    assert renamed(**older) == (True, "x")
+    assert renamed(quick=True, new="x") == (True, "x")
+    with pytest.raises(ConfigurationError, match="full is called quick now"):
+        renamed(quick=True, **older)
