@@ -171,7 +171,7 @@ def server_attacks(scene: Scene, server: LyingRestServer) -> Iterator[Attack]:
 
 PIN_COLUMNS: Final = (
     *("table_uuid", "key_id", "data_key_length", "metadata_location", "metadata_hash", "last_sequence_number", "kek_hashes"),
-    *("heads", "retired_keks"),
+    *("heads", "retired_keks", "folders"),
 )
 
 
