@@ -121,21 +121,22 @@ def read_tail(source: Source) -> Tail:
 def _read_postscript(source: Source) -> tuple[Message, int]:
     """Return the postscript and the offset where it begins."""
     if source.length < len(MAGIC) + 2:
-        raise _no_orc_file(source, f"{source.length} bytes are too few for one")
+        raise no_orc_file(source, f"{source.length} bytes are too few for one")
     end = source.read_at(max(0, source.length - _GUESS), min(source.length, _GUESS))
     length = end[-1]
     if length + 1 + len(MAGIC) > source.length:
-        raise _no_orc_file(source, f"its last byte names a postscript of {length} bytes, more than there are")
+        raise no_orc_file(source, f"its last byte names a postscript of {length} bytes, more than there are")
     try:
         postscript = Message.parse(end[-1 - length : -1], f"{source.location}: the postscript")
     except FormatError as error:
-        raise _no_orc_file(source, "its postscript cannot be read") from error
+        raise no_orc_file(source, "its postscript cannot be read") from error
     if postscript.optional_blob(8000) != MAGIC:
-        raise _no_orc_file(source, f"its postscript does not say {MAGIC!r}")
+        raise no_orc_file(source, f"its postscript does not say {MAGIC!r}")
     return postscript, source.length - 1 - length
 
 
-def _no_orc_file(source: Source, why: str) -> FormatError:
+def no_orc_file(source: Source, why: str) -> FormatError:
+    """Return the error for a file that is none, with what it looks like."""
     head = source.read_at(0, min(source.length, HEAD_LENGTH))
     return FormatError(f"{source.location}: is no ORC file: it {looks_like(head)}, and {why}")
 

@@ -26,7 +26,7 @@ from tablecrypt.orc.messages import BLOOM_FILTER_KINDS
 from tablecrypt.orc.reader import DecodedFile, checked_source
 from tablecrypt.orc.source import FileSource, Source
 from tablecrypt.orc.stream_places import UNENCRYPTED, place_streams
-from tablecrypt.orc.tail import MAGIC, Tail, read_tail
+from tablecrypt.orc.tail import MAGIC, Tail, no_orc_file, read_tail
 
 _PIECE: Final = 8 * 1024 * 1024
 
@@ -67,7 +67,7 @@ def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | No
         if manifest is not None:
             _read_all(file)
         if file.read_at(0, min(len(MAGIC), file.length)) != MAGIC:
-            raise FormatError(f"{file.location}: does not begin with {MAGIC!r}")
+            raise no_orc_file(file, f"one begins with {MAGIC!r}")
         tail = read_tail(file)
         exposed = _check_layout(tail, file)
         rows = _decode(tail, file, keys)

@@ -120,6 +120,24 @@ def test_a_wrong_key_is_told_from_a_missing_one() -> None:
         orc.read_table(data, orc.LocalKeys({"pii": [b"\1" * 16]}), masked=True)
 
 
+@pytest.mark.parametrize(
+    ("data", "looks"),
+    [
+        (b"", "is empty"),
+        (b"PAR1" + bytes(40) + b"PAR1", "begins as a Parquet file does"),
+        (b"PARE" + bytes(40) + b"PARE", "begins as an encrypted Parquet file does"),
+        (b"Obj\x01" + bytes(40), "begins as an Avro file does"),
+        (b"id,name\n1,Ada\n", "begins with b'id,name"),
+    ],
+    ids=["empty", "Parquet", "encrypted Parquet", "Avro", "text"],
+)
+def test_a_file_of_another_kind_is_said_to_be_so(data: bytes, looks: str) -> None:
+    for read in (orc.read_table, orc.verify):
+        with pytest.raises(FormatError) as refused:
+            read(data, local_keys())
+        assert f"is no ORC file: it {looks}" in str(refused.value)
+
+
 def test_a_master_key_of_another_length_is_refused() -> None:
     data = encrypted(sample_rows(), {"pii": ["text"]}, orc.LocalKeys({"pii": [bytes(16)]}))
     with pytest.raises(FormatError, match="128-bit"):
