@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tests.security.nonces import FEW_ROWS_A_PAGE, keys_of, repeated, stored_nonces
@@ -22,13 +24,10 @@ FILES, LENGTH, WRITES = 8, 9000, 14
 def test_no_nonce_is_twice_in_what_tasks_wrote(spark: SparkSession, lake: Lake, mode: Any, record_property: Any) -> None:
     df = spark.range(FILES * LENGTH, numPartitions=FILES).selectExpr("id", f"'{CANARY}' AS text")
     identifier = lake.identifier("db.t")
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import LongType, NestedField, StringType
-
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
     lake.catalog.create_table("db.t", schema, properties={"encryption.key-id": MASTER_KEY, **FEW_ROWS_A_PAGE})
     for _ in range(WRITES):
-        tcs.write_table(df, identifier, mode=mode)
+        tcs.write_table(df, identifier, mode, catalog_properties=lake.properties)
     table = lake.catalog.load_table("db.t")
     nonces = stored_nonces(lake.warehouse)
     deks, prefixes = keys_of(table)
