@@ -11,6 +11,8 @@ from typing import Final
 
 import click
 
+from tablecrypt.cli.nearest import did_you_mean
+
 TABLE_VERBS: Final = {
     "doctor": "Try out whether everything works.",
     "audit": "Look for plaintext, and for keys that need care.",
@@ -54,6 +56,13 @@ class LazyGroup(click.Group):
         name = cmd_name.replace("-", "_")
         command = getattr(import_module(f"tablecrypt.cli.{name}"), name)
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb that stands first; of one that is not there, tell what it comes near to."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in VERBS:
+            ctx.fail(f"No such command {name!r}{did_you_mean(name, VERBS)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs without importing them."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
+from tablecrypt.cli.nearest import did_you_mean
 from tablecrypt.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,13 +61,20 @@ class Settings:
         """Return a table of the catalog.
 
         Raises:
+            NoSuchTableError: there is none of that name; the error tells the names that come near.
             ConfigurationError: as `catalog` does, or the name has no namespace.
         """
         if self.catalog_name is None and Path(name).is_file():
             raise ConfigurationError(f"{name} is taken for a table: write ./{name} for the file, or --catalog NAME before the verb")
         if "." not in name:
             raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name")
-        return self.catalog().load_table(name)
+        from pyiceberg.exceptions import NoSuchTableError
+
+        catalog = self.catalog()
+        try:
+            return catalog.load_table(name)
+        except NoSuchTableError as error:
+            raise NoSuchTableError(f"{error}{did_you_mean(name, _tables_near(catalog, name))}") from error
 
     def plain_table(self, name: str) -> Table:
         """Return a table of the catalog, also one that has encryption.key-id and is not encrypted. Raises as `table` does."""
@@ -79,7 +91,8 @@ class Settings:
         if is_configured(self.catalog_name, self.properties):
             return
         name = self.catalog_name or Config().get_default_catalog_name()
-        chosen = f"no catalog {name!r} is configured" if self.catalog_name else "name the catalog: --catalog NAME before the command"
+        near = did_you_mean(name, Config().config.get("catalog") or ())
+        chosen = f"no catalog {name!r} is configured{near}" if self.catalog_name else "name the catalog: --catalog NAME before the command"
         raise ConfigurationError(f"{chosen}; .pyiceberg.yaml or PYICEBERG_CATALOG__{name.upper()}__… in the environment describe one")
 
     def kms_properties(self) -> Mapping[str, str]:
@@ -90,6 +103,17 @@ class Settings:
 
         configured = Config().get_catalog_config(self.catalog_name) or {}
         return {**{name: str(value) for name, value in configured.items()}, **self.properties}
+
+
+def _tables_near(catalog: Catalog, name: str) -> list[str]:
+    """Return the tables of a table's namespace, or where there is no such namespace those of the one that comes nearest."""
+    try:
+        namespaces = {".".join(each): each for each in catalog.list_namespaces()}
+        near = get_close_matches(name.rpartition(".")[0], namespaces, n=1)
+        return [".".join(each) for each in catalog.list_tables(namespaces[near[0]])] if near else []
+    except Exception as error:  # noqa: BLE001  who may not list is told that there is no such table, and nothing of this
+        logger.debug("no names near %s: %s", name, error)
+        return []
 
 
 def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict[str, str]:

@@ -89,7 +89,9 @@ def test_an_unknown_verb_is_code_2() -> None:
     done = run("audti")
 
     assert done.code == 2
-    assert "audti" in done.stderr
+    assert "No such command 'audti'; did you mean audit?" in done.stderr
+    assert "did you mean" not in run("xyzzy").stderr
+    assert "--quick" in run("verify", "--quik", "db.t").stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

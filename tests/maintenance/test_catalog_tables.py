@@ -127,6 +127,19 @@ def test_a_command_that_changes_keys_goes_on_after_a_failure(catalog: Catalog, p
     assert catalog.load_table("db.a").metadata_location == before["db.a"]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("db.pla", "; did you mean db.plain?"), ("dbb.plain", "; did you mean db.plain?"), ("zz.top", "zz.top"), ("eu.xyz", "")],
+)
+def test_a_slip_in_a_name_is_told_what_comes_near(catalog: Catalog, properties: dict[str, str], name: str, told: str) -> None:
+    done = Command(properties).run("inspect", name)
+
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith("tablecrypt: NoSuchTableError: ")
+    assert told in done.stderr
+    assert ("did you mean" in done.stderr) == told.startswith(";")
+
+
 @pytest.mark.parametrize("verb", ["verify", "rewrap", "rotate-kek"])
 def test_no_name_is_not_all_tables(catalog: Catalog, properties: dict[str, str], verb: str) -> None:
     command = Command(properties)
