@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pins import Moves, Sighting, TrustedTable, moves_of
+from tablecrypt_catalog.pins import Head, Moves, Sighting, TrustedTable, moves_of
 
 
 def location(version: int, attempt: str = "a") -> str:
@@ -206,3 +206,53 @@ def test_whatever_is_answered_a_believed_table_never_goes_back(answers: list[Sig
             assert pin.kek_hashes >= before.kek_hashes
         else:
             assert not pin.kek_hashes & before.kek_hashes
+
+
+def test_accepting_a_rollback_moves_the_pin_back_and_forgets_no_kek() -> None:
+    pin = replace(NEXT, kek_hashes=frozenset({"kek-1", "kek-2"}), retired_keks=frozenset({"kek-1", "kek-0"}))
+    older = replace(PIN, wrapping_keks=frozenset({"kek-1"}), retired_keks=frozenset({"kek-9"}))
+    accepted = TrustedTable("db.t", pin).accept_rollback(older)
+    assert accepted == replace(older, kek_hashes=pin.kek_hashes, retired_keks=frozenset({"kek-0", "kek-9"}))
+
+
+def test_accepting_a_rollback_accepts_neither_another_key_nor_another_table_nor_an_edit() -> None:
+    trusted = TrustedTable("db.t", PIN)
+    for seen, error, pinned_as in (
+        (replace(PIN, key_id="alias/other"), KeyIdChangedError, None),
+        (replace(PIN, key_id=None), KeyIdChangedError, None),
+        (replace(PIN, data_key_length=16), KeyIdChangedError, None),
+        (replace(PIN, metadata_hash="edited"), TamperedFileError, None),
+        (replace(PIN, table_uuid="uuid-2", kek_hashes=frozenset()), TamperedFileError, "db.other"),
+        (replace(PIN, table_uuid="uuid-2"), TamperedFileError, None),
+    ):
+        with pytest.raises(error):
+            trusted.accept_rollback(seen, pinned_as)
+
+
+def test_accepting_a_rollback_without_a_pin_trusts_encrypted_tables_alone() -> None:
+    assert TrustedTable("db.t", None).accept_rollback(PIN) == PIN
+    assert TrustedTable("db.t", None).accept_rollback(replace(PIN, key_id=None)) is None
+    anew = Sighting("uuid-2", "alias/orders", 16, location(0, "b"), "hash", 0)
+    assert TrustedTable("db.t", PIN).accept_rollback(anew) == anew
+
+
+def test_a_name_with_a_pin_is_refused_a_plaintext_table_and_one_without_is_not() -> None:
+    TrustedTable("db.t", None).refuse_plaintext()
+    with pytest.raises(KeyIdChangedError, match=r"db\.t was encrypted with encryption\.key-id alias/orders"):
+        TrustedTable("db.t", PIN).refuse_plaintext()
+
+
+@pytest.mark.parametrize(("pinned_as", "said"), [("db.other", "the metadata of db.other"), (None, "holds the keys of table uuid-1")])
+def test_metadata_of_another_table_is_named_by_its_location(pinned_as: str | None, said: str) -> None:
+    with pytest.raises(TamperedFileError, match=said) as refused:
+        TrustedTable("db.t", PIN).believe(replace(NEXT, table_uuid="uuid-2"), pinned_as)
+    assert refused.value.location == NEXT.metadata_location
+
+
+def test_a_head_that_fell_is_named_with_where_it_was_and_is() -> None:
+    pin = replace(PIN, heads={"main": Head(11, 5)})
+    with pytest.raises(MetadataRollbackError, match=r"snapshot 10 \(sequence number 4\)") as refused:
+        believe(pin, replace(NEXT, heads={"main": Head(10, 4)}))
+    assert "snapshot 11 (sequence number 5)" in str(refused.value)
+    with pytest.raises(MetadataRollbackError, match="nothing"):
+        believe(pin, replace(NEXT, heads={}))

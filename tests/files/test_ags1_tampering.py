@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import FormatError, PlaintextRefusedError, TablecryptError, TamperedFileError
+from tablecrypt.errors import FormatError, KeyMismatchError, PlaintextRefusedError, TablecryptError, TamperedFileError
 from tablecrypt.files.ags1_reader import Ags1InputStream
 from tests.support.ags1_files import KEY, LOCATION, MIB, PREFIX, SEALED_MIB, RecordingStore, ags1_file, key_metadata, opened, pattern
 from tests.support.mutations import arbitrary
@@ -189,3 +191,18 @@ def test_a_damaged_block_reaches_no_buffer(position: int, one_block_at_a_time: b
         read_in_steps(stream, target, step)
     assert target[: bad_block * MIB] == plaintext[: bad_block * MIB]
     assert not any(target[bad_block * MIB :])
+
+
+def test_a_key_that_may_not_fit_is_doubted_until_it_has_opened_a_block() -> None:
+    """Of a file without a table nobody knows that the key is the right one; once a block has opened, the next one was changed."""
+    wrong = Ags1InputStream(
+        io.BytesIO(SMALL_FILE), key_metadata(len(SMALL_FILE), key=bytes(16)), LOCATION, len(SMALL_FILE), may_not_fit=True
+    )
+    with pytest.raises(KeyMismatchError, match="the key does not fit, or the file was changed") as refused:
+        wrong.read()
+    assert refused.value.location == LOCATION
+    changed = bytearray(THREE_BLOCKS)
+    changed[-1] ^= 1
+    with pytest.raises(TamperedFileError) as tampered:
+        Ags1InputStream(io.BytesIO(changed), key_metadata(len(changed)), LOCATION, len(changed), may_not_fit=True).read()
+    assert not isinstance(tampered.value, KeyMismatchError)
