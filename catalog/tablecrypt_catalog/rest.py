@@ -66,6 +66,7 @@ from tablecrypt_catalog.table_encryption import (
     pinned_folders,
     refuse_plain_table,
     table_file_io,
+    warn_if_unpinned,
 )
 
 if TYPE_CHECKING:
@@ -325,6 +326,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
     ) -> EncryptedTable:
         if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
             raise _server_planning_refused(table.name())
+        warn_if_unpinned(self, table.name())
         return EncryptedTable(
             identifier=table.name(),
             metadata=metadata,

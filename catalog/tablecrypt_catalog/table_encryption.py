@@ -7,8 +7,9 @@ keys, or a key id on a table that is not encrypted, is an error and never a plai
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import cast
+from typing import Final, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
@@ -35,6 +36,10 @@ from tablecrypt.table.plain_tables import are_plain_tables_opened
 from tablecrypt.table.table_file_io import TableFileIO, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
 from tablecrypt_catalog.pins import Sighting, sighting
+
+logger = logging.getLogger(__name__)
+
+_SAID_TO_BE_UNPINNED: Final[set[tuple[str, Identifier]]] = set()
 
 
 def opened_table(
@@ -154,6 +159,7 @@ def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bo
 
 def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMetadata, pin: Sighting | None = None) -> EncryptedTable:
     """Return the encrypted table that a catalog loaded as a plain one, with the metadata that keeps its keys, and what is pinned of it."""
+    warn_if_unpinned(catalog, table_identifier(table))
     return EncryptedTable(
         identifier=table_identifier(table),
         metadata=metadata,
@@ -161,6 +167,19 @@ def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMeta
         io=table_file_io(catalog.properties, table.io, metadata, pinned_folders(catalog, metadata, pin)),
         catalog=catalog,
         config=table.config,
+    )
+
+
+def warn_if_unpinned(catalog: Catalog, identifier: Identifier) -> None:
+    """Say, once for each encrypted table, that nothing remembers what was seen of it. An audit finds it too."""
+    place = (str(catalog.name), identifier)
+    if getattr(catalog, "pin_places", ()) or place in _SAID_TO_BE_UNPINNED:
+        return
+    _SAID_TO_BE_UNPINNED.add(place)
+    logger.warning(
+        "%s is not pinned: neither its catalog nor a file of this client remembers what was seen of it, so an older or edited state of it "
+        "is believed. Set the catalog property %s",
+        *(".".join(identifier), names.PINS.name),
     )
 
 

@@ -25,6 +25,7 @@ from tablecrypt_catalog.encrypted import EncryptionMixin
 from tablecrypt_catalog.pins import sighting
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.edited_metadata import unpinned_catalog
 
 ENCRYPTED = {"encryption.key-id": MASTER_KEY}
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
@@ -95,6 +96,14 @@ def path(location: str) -> Path:
 
 def pinned(pin_file: Path) -> dict[str, dict[str, object]]:
     return {".".join(entry["identifier"]): entry for entry in json.loads(pin_file.read_text())["pins"]}
+
+
+def test_a_table_that_nothing_pins_is_logged_once(tmp_path: Path, aws: AwsServer, caplog: pytest.LogCaptureFixture) -> None:
+    for properties, said in ({}, 1), ({"encryption.pins": str(tmp_path / "pins.json")}, 0):
+        catalog, name = unpinned_catalog(tmp_path, aws, **properties), f"db.said_{said}"
+        catalog.create_table(name, ROWS.schema, properties=ENCRYPTED).append(ROWS)
+        catalog.load_table(name)
+        assert caplog.text.count(f"{name} is not pinned") == said
 
 
 def test_creation_and_commits_move_the_pin(table: Table, pin_file: Path) -> None:
