@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from tablecrypt.cli.nearest import did_you_mean
+from tablecrypt.cli.nearest import did_you_mean, nearest, question
 from tablecrypt.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ class Settings:
         try:
             return catalog.load_table(name)
         except NoSuchTableError as error:
-            raise NoSuchTableError(f"{error}{did_you_mean(name, _tables_near(catalog, name))}") from error
+            raise NoSuchTableError(f"{error}{question(_tables_near(catalog, name))}") from error
 
     def plain_table(self, name: str) -> Table:
         """Return a table of the catalog, also one that has encryption.key-id and is not encrypted. Raises as `table` does."""
@@ -106,11 +105,13 @@ class Settings:
 
 
 def _tables_near(catalog: Catalog, name: str) -> list[str]:
-    """Return the tables of a table's namespace, or where there is no such namespace those of the one that comes nearest."""
+    """Return the tables whose own name comes near, in the namespace that a name has or comes nearest to."""
+    namespace, _, own = name.rpartition(".")
     try:
         namespaces = {".".join(each): each for each in catalog.list_namespaces()}
-        near = get_close_matches(name.rpartition(".")[0], namespaces, n=1)
-        return [".".join(each) for each in catalog.list_tables(namespaces[near[0]])] if near else []
+        inside = nearest(namespace, namespaces)[:1]
+        tables = {each[-1]: each for place in inside for each in catalog.list_tables(namespaces[place])}
+        return [".".join(tables[each]) for each in nearest(own, tables)]
     except Exception as error:  # noqa: BLE001  who may not list is told that there is no such table, and nothing of this
         logger.debug("no names near %s: %s", name, error)
         return []
