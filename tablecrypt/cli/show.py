@@ -1,16 +1,24 @@
-"""What a verb prints: its result as lines for people, or as JSON for programs. Progress and questions go to stderr."""
+"""What a verb prints: its result as lines and tables for people, or as JSON for programs. Progress and questions go to stderr.
+
+People see moments in the local time of their machine, with its offset; JSON has them as the result has: epoch milliseconds, or UTC.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
 import json
+import re
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from tablecrypt.cli.output import say
+
+_EPOCH: Final = "_ms"
+_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00")
+_FEWEST_COLUMNS: Final = 2
 
 
 def show(result: Any, as_json: bool) -> None:
@@ -44,11 +52,59 @@ def plain(value: Any) -> Any:
 
 
 def _lines(value: Any) -> list[str]:
+    if isinstance(value, list) and _is_table(value):
+        return _table(value)
     if isinstance(value, list):
         return [line for each in value for line in _item_lines(each)] or ["none"]
     if isinstance(value, dict):
         return [f"{name}: {_one_line(each)}" for name, each in value.items()] or ["none"]
     return [_one_line(value)]
+
+
+def _is_table(items: list[Any]) -> bool:
+    """Whether all items have the same fields, and no lists in them."""
+    first = items[0] if items else None
+    if not isinstance(first, dict) or len(first) < _FEWEST_COLUMNS:
+        return False
+    return all(isinstance(each, dict) and each.keys() == first.keys() and not _nested(each) for each in items)
+
+
+def _nested(item: dict[str, Any]) -> bool:
+    return any(isinstance(each, (list, dict)) for each in item.values())
+
+
+def _table(items: list[dict[str, Any]]) -> list[str]:
+    """Return items as rows under a head, numbers to the right."""
+    head = [_label(name) for name in items[0]]
+    rows = [[_shown(name, each) for name, each in item.items()] for item in items]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    right = [not name.endswith(_EPOCH) and all(type(item[name]) is int for item in items) for name in items[0]]
+    return ["  ".join(map(_aligned, row, widths, right)).rstrip() for row in (head, *rows)]
+
+
+def _aligned(cell: str, width: int, right: bool) -> str:
+    return f"{cell:>{width}}" if right else f"{cell:<{width}}"
+
+
+def _label(name: str) -> str:
+    return name.removesuffix(_EPOCH).replace("_", " ")
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return a field's value for people: an epoch by the name of the field, a moment by its form."""
+    if name.endswith(_EPOCH) and str(value).isdecimal():
+        try:
+            return _local(dt.datetime.fromtimestamp(int(value) / 1000, dt.UTC))
+        except (OverflowError, ValueError, OSError):
+            return str(value)
+    return _one_line(value)
+
+
+def _local(moment: dt.datetime) -> str:
+    try:
+        return moment.astimezone().isoformat(" ", timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return moment.isoformat()
 
 
 def _item_lines(value: Any) -> list[str]:
@@ -66,7 +122,9 @@ def _one_line(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return ", ".join(f"{name.replace('_', ' ')}: {_one_line(each)}" for name, each in value.items())
+        return ", ".join(f"{_label(name)}: {_shown(name, each)}" for name, each in value.items())
     if isinstance(value, list):
         return ", ".join(map(_one_line, value)) or "none"
+    if isinstance(value, str) and _MOMENT.fullmatch(value):
+        return _local(dt.datetime.fromisoformat(value))
     return str(value)
