@@ -13,7 +13,7 @@ from tablecrypt.cli.options import dry_run_option, json_option
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
-from tablecrypt.cli.whole_file import check_target, whole_file
+from tablecrypt.cli.whole_file import check_target, stdout_sink, whole_file
 
 if TYPE_CHECKING:
     from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -24,7 +24,10 @@ _COPIED = 4 * 1024 * 1024
 @click.command(
     "decrypt-file",
     cls=Verb,
-    examples=[("With a key file", "tablecrypt decrypt-file rows.enc.parquet rows.parquet --key-file keys.json --key-id orders")],
+    examples=[
+        ("With a key file", "tablecrypt decrypt-file rows.enc.parquet rows.parquet --key-file keys.json --key-id orders"),
+        ("Into another program", "tablecrypt decrypt-file dump.sql.ags1 - --key-file keys.json --key-id orders | psql"),
+    ],
     needs="Permission to unwrap with the master key, and the .key.json file that encrypt-file left beside SOURCE.",
 )
 @click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -40,16 +43,21 @@ def decrypt_file(
     """Decrypt one file.
 
     SOURCE is a file that encrypt-file made, with SOURCE.key.json beside it. TARGET gets its name only after every byte of SOURCE has
-    authenticated, and only its owner may read it.
+    authenticated, and only its owner may read it. With - as TARGET the plaintext goes to stdout, each part after it has authenticated: what
+    comes out is authentic, and whole only if the exit code is 0.
     """
-    check_target(source, target)
+    to_stdout = str(target) == "-"
+    if not to_stdout:
+        check_target(source, target)
     key_metadata = file_keys.opened(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))
     described = {"source": str(source), "target": str(target)}
     if dry_run:
         show({**described, "bytes": source.stat().st_size}, as_json)
         return
-    with whole_file(target, force) as sink:
+    with stdout_sink() if to_stdout else whole_file(target, force) as sink:
         decrypt_to(source, sink, key_metadata)
+    if to_stdout:
+        return
     show({**described, "bytes": target.stat().st_size}, as_json)
 
 

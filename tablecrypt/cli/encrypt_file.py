@@ -29,6 +29,7 @@ _COPIED = 4 * 1024 * 1024
     cls=Verb,
     examples=[
         ("Under a key of a key file", "tablecrypt encrypt-file rows.parquet rows.enc.parquet --key-file keys.json --key-id orders"),
+        ("From another program", "pg_dump orders | tablecrypt encrypt-file - dump.sql.ags1 --key-file keys.json --key-id orders"),
         (
             "Under a key of AWS KMS",
             "tablecrypt -p encryption.kms-type=aws -p client.region=eu-central-1 encrypt-file a.bin a.ags1 --key-id alias/orders",
@@ -36,7 +37,7 @@ _COPIED = 4 * 1024 * 1024
     ],
     needs="Permission to wrap with the master key.",
 )
-@click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("source", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 @file_keys.key_options
 @click.option("--format", "file_format", type=click.Choice(["auto", "parquet", "ags1"]), default="auto", show_default=True)
@@ -60,9 +61,10 @@ def encrypt_file(
     """Encrypt one file.
 
     A Parquet SOURCE is encrypted module by module, without decoding a value, and stays a Parquet file; any other, and what comes through
-    a pipe such as /dev/stdin, becomes an AGS1 stream. Its fresh key is written beside TARGET, as TARGET.key.json, wrapped under the master
-    key: keep both. SOURCE stays as it is.
+    a pipe, becomes an AGS1 stream; - as SOURCE is stdin. Its fresh key is written beside TARGET, as TARGET.key.json, wrapped under the
+    master key: keep both. SOURCE stays as it is.
     """
+    source = Path("/dev/stdin") if str(source) == "-" else source
     check_target(source, target)
     if file_format == "parquet" and not source.is_file():
         raise ConfigurationError(f"{source} is a pipe, which a Parquet file cannot be read from: leave out --format parquet")

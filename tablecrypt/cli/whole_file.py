@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,11 +28,24 @@ def check_target(source: Path, target: Path) -> None:
         ConfigurationError: it is -, the source itself, or in a folder that is not there.
     """
     if str(target) == "-":
-        raise ConfigurationError("- is no file: name one, or use tablecrypt cat, which prints to stdout")
+        raise ConfigurationError("- is no file: name one, since the key of an encrypted file is kept beside it")
     if not target.absolute().parent.is_dir():
         raise ConfigurationError(f"{target}: there is no folder {target.parent}")
     if target.exists() and target.samefile(source):
         raise ConfigurationError(f"{target} is the source, which stays as it is: name another file")
+
+
+@contextmanager
+def stdout_sink() -> Iterator[BinaryIO]:
+    """Yield stdout for the bytes of a file.
+
+    Raises:
+        ConfigurationError: it is a terminal, which would obey what is in the file.
+    """
+    if sys.stdout.isatty():
+        raise ConfigurationError("stdout is a terminal: send it to a file or a program")
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
 
 
 @contextmanager

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import stat
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +18,7 @@ import pytest
 
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY
-from tests.support.command import Done, run
+from tests.support.command import ROOT, Done, run, run_terminal
 from tests.support.maintained_table import flip
 
 pytestmark = pytest.mark.slow
@@ -221,9 +224,39 @@ def test_a_target_that_is_no_file_of_its_own_is_refused(stream: Path, keys: tupl
     content = source.read_bytes()
 
     assert "is the source" in refused(run(verb, str(source), str(source), "--force", *keys))
-    assert "is no file" in refused(run(verb, str(source), "-", *keys))
+    if verb == "encrypt-file":
+        assert "is no file" in refused(run(verb, str(source), "-", *keys))
     assert "there is no folder" in refused(run(verb, str(source), str(source.parent / "nowhere" / "x"), *keys))
     assert source.read_bytes() == content
+
+
+def test_bytes_come_from_stdin_and_go_to_stdout(stream: Path, parquet: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "tablecrypt.cli"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")])}
+    target = str(tmp_path / "piped.ags1")
+    with stream.open("rb") as source:
+        cat = subprocess.Popen(["cat"], stdin=source, stdout=subprocess.PIPE)
+        subprocess.run([*line, "encrypt-file", "-", target, *keys], stdin=cat.stdout, env=environment, check=True, timeout=60)
+        cat.wait(60)
+
+    assert run("decrypt-file", target, "-", *keys).raw == stream.read_bytes()
+    assert pq.read_table(io.BytesIO(run("decrypt-file", str(encrypted(parquet, keys)), "-", *keys).raw)) == pq.read_table(parquet)
+
+
+@pytest.mark.parametrize("cut", [1, MIB, 2 * MIB])
+def test_a_file_that_was_cut_sends_nothing_to_stdout(stream: Path, keys: tuple[str, ...], cut: int) -> None:
+    target = encrypted(stream, keys)
+    target.write_bytes(target.read_bytes()[:-cut])
+    done = run("decrypt-file", str(target), "-", *keys)
+
+    assert (done.code, done.raw) == (2, b"")
+
+
+def test_a_terminal_gets_no_file(stream: Path, keys: tuple[str, ...]) -> None:
+    code, shown = run_terminal("decrypt-file", str(encrypted(stream, keys)), "-", *keys)
+
+    assert (code, CANARY in shown) == (2, False)
+    assert "stdout is a terminal" in shown
 
 
 def test_inspect_has_a_line_for_each_module(parquet: Path, keys: tuple[str, ...]) -> None:
