@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pins import Head, Moves, Sighting, TrustedTable, moves_of
+from tablecrypt_catalog.pins import MOST_VANISHED_REFS, Head, Moves, Sighting, TrustedTable, moves_of
 
 
 def location(version: int, attempt: str = "a") -> str:
@@ -63,8 +63,9 @@ def test_a_kek_that_a_rotation_took_out_wraps_nothing_again() -> None:
     rotated = replace(NEXT, kek_hashes=frozenset({"kek-2"}), wrapping_keks=frozenset({"kek-2"}))
     pin = believe(PIN, rotated)
     back = replace(NEXT, metadata_location=location(9), kek_hashes=PIN.kek_hashes, wrapping_keks=frozenset({"kek-1"}))
-    with pytest.raises(TamperedFileError, match="had replaced"):
+    with pytest.raises(TamperedFileError, match="had replaced") as refused:
         believe(pin, back)
+    assert refused.value.location == back.metadata_location
 
 
 def test_a_kek_that_was_lost_may_come_back() -> None:
@@ -256,3 +257,66 @@ def test_a_head_that_fell_is_named_with_where_it_was_and_is() -> None:
     assert "snapshot 11 (sequence number 5)" in str(refused.value)
     with pytest.raises(MetadataRollbackError, match="nothing"):
         believe(pin, replace(NEXT, heads={}))
+
+
+def test_a_commit_moves_something_where_it_moves_a_branch_or_a_folder() -> None:
+    assert not Moves()
+    assert Moves(frozenset({"main"}))
+    assert Moves(folders=True)
+
+
+HEADS = {"main": Head(11, 5), "side": Head(9, 3)}
+
+
+@pytest.mark.parametrize(
+    ("heads", "refused"),
+    [
+        ({"main": Head(12, 6), "side": Head(9, 3)}, None),
+        ({"main": Head(11, 5), "side": Head(13, 4)}, None),
+        ({"main": Head(11, 5)}, None),
+        ({"main": Head(10, 5), "side": Head(9, 3)}, "main"),
+        ({"main": Head(10, 4), "side": Head(9, 3)}, "main"),
+        ({"side": Head(9, 3)}, "main"),
+        ({"main": Head(12, 6), "side": Head(8, 2)}, "side"),
+        ({"main": Head(12, 6), "side": Head(8, 3)}, "side"),
+    ],
+)
+def test_no_head_falls_and_main_never_vanishes(heads: dict[str, Head], refused: str | None) -> None:
+    pin, seen = replace(PIN, heads=HEADS), replace(NEXT, heads=heads)
+    if refused is None:
+        assert believe(pin, seen) == replace(seen, heads={**HEADS, **heads})
+        return
+    with pytest.raises(MetadataRollbackError, match=refused):
+        believe(pin, seen)
+    moved = TrustedTable("db.t", pin).believe(seen, moved=Moves(frozenset({refused})))
+    assert moved is not None
+    assert moved.heads == {name: head for name, head in {**HEADS, **heads}.items() if name in heads or name != refused}
+    for other in {"main", "side", "tag"} - {refused}:
+        with pytest.raises(MetadataRollbackError, match=refused):
+            TrustedTable("db.t", pin).believe(seen, moved=Moves(frozenset({other})))
+
+
+def test_a_branch_that_vanished_comes_back_no_lower() -> None:
+    without = believe(replace(PIN, heads=HEADS), replace(NEXT, heads={"main": Head(12, 6)}))
+    again = replace(NEXT, metadata_location=location(9), last_sequence_number=7)
+    with pytest.raises(MetadataRollbackError, match="side"):
+        believe(without, replace(again, heads={"main": Head(12, 6), "side": Head(8, 2)}))
+    assert believe(without, replace(again, heads={"main": Head(12, 6), "side": Head(9, 3)})) is not None
+
+
+@pytest.mark.parametrize("beyond", [0, 3])
+def test_of_vanished_branches_those_with_the_newest_heads_are_kept(beyond: int) -> None:
+    count = MOST_VANISHED_REFS + beyond
+    old = {f"b{number * 7919 % count:05d}": Head(number, number) for number in range(count)}
+    pin = believe(replace(PIN, heads={"main": Head(11, 5), **old}), replace(NEXT, heads={"main": Head(11, 5)}))
+    assert pin is not None
+    assert sorted(head.sequence_number for name, head in pin.heads.items() if name != "main") == list(range(beyond, count))
+
+
+def test_keks_that_were_retired_stay_so_and_a_pin_that_says_all_stays_itself() -> None:
+    pin = replace(PIN, retired_keks=frozenset({"a"}), heads=HEADS)
+    seen = replace(NEXT, retired_keks=frozenset({"b"}), heads=HEADS)
+    later = believe(pin, seen)
+    assert later is not None
+    assert {"a", "b"} <= later.retired_keks
+    assert believe(pin, replace(pin)) is pin

@@ -237,3 +237,21 @@ def test_memory_does_not_grow_with_the_file(piece: int) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 4 * MIB
+
+
+def test_a_file_that_is_given_up_before_its_first_block_is_stored_without_a_mark() -> None:
+    sink = KeepingSink()
+    stream = Ags1OutputStream(sink, key_metadata())
+    before = len(sink.kept)
+    stream.abort()
+    assert len(sink.kept) == before
+    assert sink.closed
+
+
+def test_a_broken_file_is_given_up_without_another_write() -> None:
+    sink = FullSink()
+    stream = Ags1OutputStream(sink, key_metadata())
+    with pytest.raises(OSError, match="No space"):
+        stream.write(pattern(3 * MIB))
+    stream.abort()
+    assert sink.closed

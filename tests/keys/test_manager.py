@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -283,3 +284,9 @@ def test_an_entry_keeps_the_names_that_java_writes() -> None:
     assert entry.model_dump_json() == (
         '{"key-id":"a","encrypted-key-metadata":"YQ==","encrypted-by-id":"b","properties":{"KEY_TIMESTAMP":"1"}}'
     )
+
+
+def test_a_kek_is_dated_in_milliseconds_since_the_epoch(kms: MemoryKeyManagementClient) -> None:
+    before = time.time_ns() // 10**6
+    kek = EncryptionManager(kms, MASTER_KEY).new_kek()
+    assert before <= kek.created_at_ms <= time.time_ns() // 10**6
