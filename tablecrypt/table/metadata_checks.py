@@ -26,7 +26,7 @@ from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
 
 _SHOWN: Final = 80
-_REQUIRED: Final = (
+REQUIRED_KEYS: Final = (
     *("format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms", "last-column-id", "schemas"),
     *("current-schema-id", "partition-specs", "default-spec-id", "last-partition-id", "sort-orders", "default-sort-order-id"),
 )
@@ -84,7 +84,7 @@ def check_keys(where: str, parsed: ParsedJson, document: Any) -> None:
     Raises:
         FormatError: a key is not Iceberg's, is spelled in Python's way, stands twice, or is missing.
     """
-    for key in _REQUIRED:
+    for key in REQUIRED_KEYS:
         if document.get(key) is None:
             raise FormatError(f"{where}: the key {key!r} is missing, which table metadata of version 3 requires. Restore it from a copy")
     for key in parsed.repeated:

@@ -13,11 +13,11 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.table.canonical_metadata import unknown_keys
-from tablecrypt.table.metadata_checks import ParsedJson
+from tablecrypt.table.metadata_checks import REQUIRED_KEYS, ParsedJson
 from tablecrypt.table.metadata_file import MetadataFile
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY
-from tests.support.edited_metadata import edited, unpinned_catalog
+from tests.support.edited_metadata import edited, read_metadata, unpinned_catalog
 from tests.support.vectors import VECTORS
 
 ROWS = pa.table({"id": [1, 2, 3], "nested": [{"a": 1}, {"a": 2}, None]})
@@ -180,3 +180,13 @@ def test_a_timestamp_that_is_none_is_a_format_error_for_readers_and_writers(tabl
 
 def test_the_edits_of_these_tests_are_of_a_table_that_loads(table: Table) -> None:
     assert edited(table, lambda metadata: None).scan().to_arrow().num_rows == 6
+
+
+@pytest.mark.parametrize("how", ["dropped", "null"])
+def test_no_field_that_version_3_requires_is_made_up(table: Table, how: str) -> None:
+    whole = read_metadata(table)
+    for key in REQUIRED_KEYS:
+        with pytest.raises(FormatError) as error:
+            edited(table, lambda metadata, key=key: metadata.pop(key) if how == "dropped" else metadata.update({key: None}))  # type: ignore[misc]
+        assert table.metadata_location in str(error.value) or table.name()[-1] in str(error.value)
+        edited(table, lambda metadata: metadata.update(whole))

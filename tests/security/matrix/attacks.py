@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.properties import registered
+from tablecrypt_catalog.sql_pins import PINS
 from tests.security.matrix.scene import NAME, OTHER, Scene, forged
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.misleading_kms import ANSWERS, Answer, MisleadingKeyManagementClient
@@ -169,10 +170,7 @@ def server_attacks(scene: Scene, server: LyingRestServer) -> Iterator[Attack]:
                 yield Attack("REST server", target, how, name, _sends(sent, name, value))
 
 
-PIN_COLUMNS: Final = (
-    *("table_uuid", "key_id", "data_key_length", "metadata_location", "metadata_hash", "last_sequence_number", "kek_hashes"),
-    *("heads", "retired_keks", "folders"),
-)
+PIN_COLUMNS: Final = tuple(column.name for column in PINS.columns if not column.primary_key)
 
 
 def walk(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:

@@ -27,6 +27,8 @@ from tests.security.matrix.clients import FIRST_USE, Loading
 from tests.security.matrix.readers import Answer, Reader
 from tests.security.matrix.scene import Scene
 
+SHOWN: Final = 60
+
 
 class Outcome(StrEnum):
     """What came of a cell."""
@@ -109,6 +111,13 @@ class Matrix:
 
 _SAID: Final = ("Could not find field with name", "Could not parse table property")
 """What PyIceberg says of a filter on a column that the table does not have, and of a property: the caller learns what is wrong."""
+
+
+def check(cells: Iterable[Cell]) -> None:
+    """Fail where a cell is accepted or crashed, and show the first of them."""
+    failed = [str(cell) for cell in cells if cell.outcome in {Outcome.ACCEPTED, Outcome.CRASHED}]
+    if failed:
+        raise AssertionError("\n".join([f"{len(failed)} cells:", *failed[:SHOWN]]))
 
 
 def judged_error(error: Exception) -> tuple[Outcome, str]:

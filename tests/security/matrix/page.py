@@ -82,5 +82,9 @@ def _table(cells: Sequence[Cell], names: list[str], of: Callable[[Cell], tuple[s
 
 def _admitted(cells: Sequence[Cell]) -> str:
     counts = Counter(cell.why for cell in cells if cell.outcome == Outcome.ADMITTED)
-    rows = [f"| {each.name} | {each.sentence} | {counts[each.name]:,} |" for each in ADMISSIONS if counts[each.name]]
+    rows = [f"| {each.name} | {_plain(each.sentence)} | {counts[each.name]:,} |" for each in ADMISSIONS if counts[each.name]]
     return "\n".join(["| admitted | the sentence of the threat model | cells |", "|---|---|---:|", *rows, ""])
+
+
+def _plain(sentence: str) -> str:
+    return sentence.replace("*", "").strip()
