@@ -138,8 +138,9 @@ def test_a_wrong_or_impossible_length_is_refused_before_any_block_is_read() -> N
 
 def test_a_store_that_has_fewer_bytes_than_it_says_is_refused() -> None:
     stream = Ags1InputStream(RecordingStore(SMALL_FILE[:-1]), key_metadata(len(SMALL_FILE)), LOCATION, len(SMALL_FILE))
-    with pytest.raises(TamperedFileError, match=f"ends at byte {len(SMALL_FILE) - 1} instead of {len(SMALL_FILE)}"):
+    with pytest.raises(TamperedFileError, match=f"ends at byte {len(SMALL_FILE) - 1} instead of {len(SMALL_FILE)}") as refused:
         stream.read()
+    assert refused.value.location == LOCATION
 
 
 def test_the_header_is_checked_before_a_block_other_than_the_first() -> None:
