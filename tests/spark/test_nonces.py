@@ -1,4 +1,4 @@
-"""No nonce, DEK or AAD prefix is used twice by tasks of Spark, on either path and in tasks that were tried again."""
+"""No nonce, DEK or AAD prefix is used twice by tasks of Spark, each in a process or thread of its own."""
 
 from __future__ import annotations
 
