@@ -38,6 +38,8 @@ from tests.support.maintained_table import SCHEMA, TEAMS, maintained_table, path
 
 NAME: Final = "db.orders"
 OTHER: Final = "db.other"
+DEFAULT: Final = "none"
+"""Of the younger column."""
 FORGED_IDS: Final = (9001, 9002)
 FORGED: Final = f"{CANARY} nobody with the key wrote this"
 Row = tuple[tuple[str, Any], ...]
@@ -71,12 +73,12 @@ class Scene:
     """What else `restore` has to do after an attack."""
 
     @classmethod
-    def make(cls, folder: Path, aws: AwsServer) -> Scene:
-        """Write the tables."""
+    def make(cls, folder: Path, aws: AwsServer, default: str | None = DEFAULT) -> Scene:
+        """Write the tables; without a default value and a name mapping for Spark's own reader, which takes neither."""
         catalog = encrypted_sql_catalog(folder, aws)
-        table, retired_kek = _with_history(maintained_table(catalog, NAME, {"write.metadata.previous-versions-max": "100"}))
+        table, retired_kek = _with_history(maintained_table(catalog, NAME, {"write.metadata.previous-versions-max": "100"}), default)
         other = maintained_table(catalog, OTHER)
-        sides = _history_of_rows()
+        sides = _history_of_rows(default)
         scene = cls(
             folder=folder,
             aws=aws,
@@ -101,7 +103,7 @@ class Scene:
     @property
     def forged_rows(self) -> Rows:
         """What a former key holder adds."""
-        return ordered({"id": number, "team": "north", "note": FORGED, "extra": "none"} for number in FORGED_IDS)
+        return ordered({"id": number, "team": "north", "note": FORGED, "extra": DEFAULT} for number in FORGED_IDS)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -197,20 +199,20 @@ def forged(parquet: bytes) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _with_history(table: Table) -> tuple[Table, bytes]:
+def _with_history(table: Table, default: str | None) -> tuple[Table, bytes]:
     """Go on with a table of two appends and a delete: a branch, a tag, a new KEK, a new schema, a new spec, and rows in them."""
     head = table.current_snapshot()
     assert head is not None
     table.manage_snapshots().create_branch(head.snapshot_id, "side").create_tag(head.snapshot_id, "closed").commit()
     table.append(_rows(200), branch="side")
     with table.update_schema() as schema:
-        schema.add_column("extra", StringType(), default_value="none")
+        schema.add_column("extra", StringType(), default_value=default)
     with table.update_spec() as spec:
         spec.add_field("extra", IdentityTransform(), "extra")
     with table.update_sort_order() as order:
         order.asc("id", IdentityTransform())
-    mapping = create_mapping_from_schema(table.schema()).model_dump_json()
-    table.transaction().set_properties({"schema.name-mapping.default": mapping, "comment": "orders"}).commit_transaction()
+    mapping = {"schema.name-mapping.default": create_mapping_from_schema(table.schema()).model_dump_json()} if default else {}
+    table.transaction().set_properties({"comment": "orders", **mapping}).commit_transaction()
     (kek,) = [key for key in table.metadata.encryption_keys if key.is_kek]  # type: ignore[attr-defined]
     retired = table.io.manager.kms.unwrap_key(kek.wrapped_bytes(), MASTER_KEY)  # type: ignore[attr-defined]
     rotate_kek(table)
@@ -226,13 +228,13 @@ def _rows(first: int) -> pa.Table:
     )
 
 
-def _history_of_rows() -> list[Rows]:
+def _history_of_rows(default: str | None) -> list[Rows]:
     """The rows of every state: two appends, the delete, the branch, and what is now. A column that is younger has its default."""
     first, second, side, last = (_rows(each).to_pylist() for each in (0, 100, 200, 300))
     left = [row for row in [*first, *second] if row["id"] != 3]
     states = [first, [*first, *second], left, [*left, *side]]
-    defaulted = [ordered({**row, "extra": "none"} for row in state) for state in states]
-    now = ordered([*({**row, "extra": "none"} for row in left), *({**row, "extra": "new"} for row in last)])
+    defaulted = [ordered({**row, "extra": default} for row in state) for state in states]
+    now = ordered([*({**row, "extra": default} for row in left), *({**row, "extra": "new"} for row in last)])
     return [*(ordered(state) for state in states), *defaulted, now]
 
 
