@@ -189,6 +189,8 @@ def _reason_below(root: Place, place: Place) -> str | None:
 
 
 def _problem(location: str) -> str | None:
+    if not location:
+        return "is empty"
     if _AMBIGUOUS.search(location):
         return "holds a character that has a meaning of its own in locations"
     if not _URI.fullmatch(location) and ":" in location.partition("/")[0]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError
-from tablecrypt.files.deletion import NOTHING, DeletionScope, Place
+from tablecrypt.files.deletion import NOTHING, DeletionScope, Place, store_of
 
 TABLE = "s3://bucket/warehouse/db/t"
 SCOPE = DeletionScope((TABLE,))
@@ -115,6 +115,110 @@ def test_a_caller_names_further_folders_but_not_the_root_of_a_disk() -> None:
     for wrong in ("file:///", "/", f"{TABLE}/..", "s3://bucket/*"):
         with pytest.raises(ConfigurationError):
             NOTHING.and_below([wrong])
+
+
+@pytest.mark.parametrize(
+    ("location", "store", "authority", "names"),
+    [
+        ("s3a://bucket/a/b", "s3", "bucket", ("a", "b")),
+        ("s3://bucket/a/b/", "s3", "bucket", ("a", "b")),
+        ("s3://bucket//a", "s3", "bucket", ("", "a")),
+        ("s3://bucket/Xa/bX", "s3", "bucket", ("Xa", "bX")),
+        ("s3://bucket", "s3", "bucket", ()),
+        ("s3://bucket/", "s3", "bucket", ()),
+        ("s3://bucket//", "s3", "bucket", ()),
+        ("abfss://box@account/a", "abfs", "box@account", ("a",)),
+        ("hdfs:///a/b", "hdfs", "", ("a", "b")),
+        ("memory:/a", "memory", "", ("a",)),
+        ("/a//b/", "file", "", ("a", "b")),
+        ("/data/a:b/c", "file", "", ("data", "a:b", "c")),
+        ("file:/a", "file", "", ("a",)),
+        ("file:", "file", "", ()),
+    ],
+)
+def test_a_location_is_taken_apart_in_one_way(location: str, store: str, authority: str, names: tuple[str, ...]) -> None:
+    assert Place.of(location) == Place(store, authority, names)
+
+
+def test_a_path_without_scheme_lies_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Place.of("data/a:b/c") == Place.of(f"{tmp_path}/data/a:b/c")
+    assert DeletionScope(("t",)).reason_against(f"file://{tmp_path}/t/x.parquet") is None
+
+
+def test_a_folder_is_not_below_itself_nor_below_what_it_holds() -> None:
+    folder, file = Place.of(TABLE), Place.of(f"{TABLE}/data/x.parquet")
+    assert file.below(folder) == ("data", "x.parquet")
+    assert folder.below(folder) is None
+    assert folder.below(file) is None
+
+
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [
+        ("s3:///a", "'s3:///a' names no bucket"),
+        ("gs:/a", "'gs:/a' names no bucket"),
+        ("file://host/a", "'file://host/a' names a host, which a local file has none of"),
+        ("a_b://bucket/x", "'a_b://bucket/x' is no location"),
+        ("s3://b/*", "'s3://b/*' holds a character that has a meaning of its own in locations"),
+        ("s3://b/../x", "'s3://b/../x' goes up, or nowhere, in its path"),
+    ],
+)
+def test_what_is_no_place_says_why(location: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Place.of(location)
+    assert str(refused.value) == problem
+    assert SCOPE.reason_against(location) == problem.removeprefix(f"{location!r} ")
+
+
+def test_the_refusal_says_what_holds_the_file_back() -> None:
+    scope = DeletionScope((TABLE, "s3://bucket/more"), ("s3://named",))
+    reasons = {
+        f"{TABLE}/data/": "is a folder",
+        f"{TABLE}//x.parquet": "has an empty name in its path",
+        f"{TABLE}/id_rsa": "is not named as a file of a table is",
+        "s3://bucket/x.parquet": f"lies outside the table's folders: {TABLE}, s3://bucket/more, s3://named",
+    }
+    assert {location: scope.reason_against(location) for location in reasons} == reasons
+    for location, reason in reasons.items():
+        with pytest.raises(DeletionRefusedError) as refused:
+            scope.check(location)
+        assert reason in str(refused.value)
+
+
+def test_a_folder_of_metadata_that_cannot_be_read_leaves_the_others() -> None:
+    for wrong in (f"{TABLE}/..", "s3://bucket"):
+        assert DeletionScope((wrong, TABLE)).reason_against(f"{TABLE}/data/x.parquet") is None
+
+
+def test_a_caller_may_name_a_folder_of_the_disk_and_a_whole_bucket() -> None:
+    assert NOTHING.and_below("/data/t").reason_against("/data/t/x.parquet") is None
+    assert NOTHING.and_below("s3://bucket").reason_against(f"{TABLE}/data/x.parquet") is None
+    with pytest.raises(ConfigurationError, match=r"'/' is the root of the disk: name a table's folder"):
+        NOTHING.and_below("/")
+    with pytest.raises(ConfigurationError, match="delete_below"):
+        NOTHING.and_below(b"/data/t")  # type: ignore[arg-type]
+
+
+def test_an_empty_name_is_not_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that is not set makes one, and so may metadata."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match="'' is empty"):
+        NOTHING.and_below("")
+    assert DeletionScope(("",)).reason_against(f"{tmp_path}/x.parquet") is not None
+
+
+def test_a_scope_holds_its_folders_and_what_is_below_them() -> None:
+    assert SCOPE.contains(TABLE)
+    assert SCOPE.contains("s3a://bucket/warehouse/db/t/data/")
+    for outside in ("s3://bucket/warehouse/db", f"{TABLE}2", f"{TABLE}/../t", "s3:///a", "/"):
+        assert not SCOPE.contains(outside)
+    assert not NOTHING.contains(TABLE)
+    assert DeletionScope(("s3://other/t", TABLE)).contains(TABLE)
+
+
+def test_a_store_has_one_scheme() -> None:
+    assert [store_of(scheme) for scheme in ("", "s3n", "abfss", "gs")] == ["file", "s3", "abfs", "gs"]
 
 
 @given(st.text(alphabet="./%2eE5\\a?*~", min_size=1, max_size=24))
