@@ -6,6 +6,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import resource
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -291,3 +292,111 @@ def test_no_pin_is_lost_between_processes_and_threads(path: Path) -> None:
     assert [process.exitcode for process in processes] == [0, 0]
     pins = PinFile(str(path))
     assert [pins.recall(("prod", ("db", f"t{table}"))) for table in range(TABLES)] == [version(VERSIONS)] * TABLES
+
+
+OTHER: Place = ("prod", ("db", "u"))
+THIRD: Place = ("prod", ("db", "v"))
+
+
+def table(number: int) -> Sighting:
+    """A table of its own, with a KEK of its own."""
+    return replace(VERSION_1, table_uuid=f"uuid-{number}", kek_hashes=frozenset({f"kek-of-{number}"}), heads={}, retired_keks=frozenset())
+
+
+@pytest.mark.parametrize("order", [(PLACE, OTHER, THIRD), (OTHER, THIRD, PLACE)])
+def test_a_renamed_table_keeps_its_pin_and_the_others_keep_theirs(pins: PinFile, order: tuple[Place, ...]) -> None:
+    tables = {PLACE: table(1), OTHER: table(2), THIRD: table(3)}
+    for place in order:
+        remember(pins, tables[place], place)
+    pins.rename(PLACE, ("prod", ("db", "new")))
+    assert pins.recall_all() == {("prod", ("db", "new")): table(1), OTHER: table(2), THIRD: table(3)}
+    pins.rename(("prod", ("db", "new")), OTHER)
+    assert pins.recall_all() == {OTHER: table(1), THIRD: table(3)}
+    pins.rename(OTHER, OTHER)
+    pins.rename(("prod", ("db", "gone")), PLACE)
+    assert pins.recall_all() == {OTHER: table(1), THIRD: table(3)}
+
+
+def test_an_accepted_rollback_is_first_of_the_pins_and_keeps_its_keks(pins: PinFile) -> None:
+    for place, number in ((OTHER, 2), (PLACE, 1), (THIRD, 3)):
+        remember(pins, table(number), place)
+    back = replace(table(1), metadata_location="s3://b/00000-a.metadata.json", last_sequence_number=0, kek_hashes=frozenset())
+    with pytest.raises(MetadataRollbackError, match=r"prod\.db\.t: last-sequence-number is 0"):
+        remember(pins, back)
+    pins.accept_rollback(PLACE, back)
+    assert pins.recall_all() == {PLACE: replace(back, kek_hashes=table(1).kek_hashes), OTHER: table(2), THIRD: table(3)}
+    assert list(pins.recall_all()) == [PLACE, OTHER, THIRD]
+
+
+def test_a_rollback_to_another_pinned_table_is_not_accepted(pins: PinFile) -> None:
+    remember(pins, table(1))
+    remember(pins, table(2), OTHER)
+    before = pins.recall_all()
+    with pytest.raises(TamperedFileError, match=r"for prod\.db\.t, but it is the metadata of prod\.db\.u"):
+        pins.accept_rollback(PLACE, table(2))
+    assert pins.recall_all() == before
+
+
+def test_accepting_without_a_pin_trusts_an_encrypted_table_alone(pins: PinFile) -> None:
+    pins.accept_rollback(PLACE, replace(table(1), key_id=None))
+    assert pins.recall_all() == {}
+    pins.accept_rollback(PLACE, table(1))
+    assert pins.recall_all() == {PLACE: table(1)}
+    pins.forget(OTHER)
+    assert pins.recall_all() == {PLACE: table(1)}
+
+
+def test_an_answer_that_moves_nothing_waits_for_no_lock(path: Path) -> None:
+    impatient = PinFile(str(path), lock_timeout_s=0)
+    remember(impatient, VERSION_1)
+    with (path.parent / "pins.json.lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        remember(impatient, VERSION_1)
+        with pytest.raises(TablecryptError, match=r"pins\.json\.lock was held by another process for 0 seconds"):
+            remember(impatient, version(2))
+    assert impatient.recall(PLACE) == VERSION_1
+
+
+def test_what_this_client_moves_forward_stays_where_it_was_under_other_names(pins: PinFile) -> None:
+    before = replace(version(5), heads={"main": Head(15, 5), "side": Head(13, 3)})
+    remember(pins, before)
+    remember(pins, before, ("staging", ("db", "t")))
+    after = replace(version(6), heads={"main": Head(12, 2), "side": Head(16, 6)})
+    pins.remember(PLACE, pins.recall(PLACE), after, Moves(frozenset({"main", "side"})))
+    followed = pins.recall(("staging", ("db", "t")))
+    assert followed is not None
+    assert followed.heads == {"main": Head(12, 2), "side": Head(13, 3)}
+
+
+def test_a_second_name_that_is_ahead_is_told_with_both_numbers(pins: PinFile, caplog: pytest.LogCaptureFixture) -> None:
+    ahead, names = version(7), ("prod.db.t", "prod.db.u")
+    refuse_conflict({PLACE: version(5), OTHER: ahead, THIRD: table(9)}, PLACE, version(5))
+    assert caplog.messages == [
+        f"{names[0]} is at sequence number 5, but {names[1]}, where the same table was first seen later, was at 7: "
+        "if two catalogs hold the table, their commits do not know of each other"
+    ]
+    with pytest.raises(MetadataRollbackError, match=rf"^{names[1]} is at sequence number 5, but .* at 7 as {names[0]}"):
+        refuse_conflict({PLACE: ahead}, OTHER, version(5))
+
+
+def test_a_file_that_cannot_be_written_whole_stays_as_it_was_and_leaves_no_other(pins: PinFile, path: Path) -> None:
+    """As on a full disk: no file may have more than 100 bytes."""
+    remember(pins, VERSION_1)
+    stored = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            remember(pins, version(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == stored
+    assert sorted(each.name for each in path.parent.iterdir()) == ["pins.json", "pins.json.lock"]
+
+
+def test_names_of_all_alphabets_are_kept_as_they_are(pins: PinFile, path: Path) -> None:
+    place = ("prod", ("größe", "表"))
+    remember(pins, VERSION_1, place)
+    assert pins.recall_all() == {place: VERSION_1}
+    assert "größe" in path.read_bytes().decode()
+    assert path.read_text("utf-8").startswith('{\n "format": 3')

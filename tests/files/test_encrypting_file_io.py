@@ -15,9 +15,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, DeletionRefusedError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import DecryptingInputFile, EncryptingFileIO, EncryptingOutputFile
 from tablecrypt.files.raw_output import RawContent
+from tablecrypt.files.read_restrictions import ReadRestrictions
 from tests.support.ags1_files import KEY, MIB, ags1_file, key_metadata, pattern
 from tests.support.aws import AwsServer
 
@@ -248,3 +250,75 @@ def test_s3_holds_only_ciphertext_and_gives_it_back(inner: type[FileIO], aws: Aw
         assert stream.read() == CANARY + pattern(3 * MIB)
         stream.seek(2 * MIB)
         assert stream.read(10) == pattern(3 * MIB)[2 * MIB - len(CANARY) :][:10]
+
+
+def test_what_this_object_did_not_write_is_deleted_in_the_scope_alone(io: EncryptingFileIO, tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    inside, outside = tmp_path / "t" / "x.parquet", tmp_path / "x.parquet"
+    for file in (inside, outside):
+        file.write_bytes(b"")
+        with pytest.raises(DeletionRefusedError) as refused:
+            io.delete(file.as_uri())
+        assert refused.value.location == file.as_uri()
+    io.deletable = DeletionScope(((tmp_path / "t").as_uri(),))
+    with pytest.raises(DeletionRefusedError):
+        io.delete(outside.as_uri())
+    io.delete(inside.as_uri())
+    assert outside.exists()
+    assert not inside.exists()
+
+
+@pytest.mark.parametrize("scope", ["deletable", "own_folders"])
+def test_a_new_file_is_deleted_where_writes_of_the_table_go(io: EncryptingFileIO, tmp_path: Path, scope: str) -> None:
+    (tmp_path / "t").mkdir()
+    inside, outside = tmp_path / "t" / "x.parquet", tmp_path / "x.parquet"
+    for file in (inside, outside):
+        file.write_bytes(b"")
+        with pytest.raises(DeletionRefusedError):
+            io.delete_new(file.as_uri())
+    setattr(io, scope, DeletionScope(((tmp_path / "t").as_uri(),)))
+    with pytest.raises(DeletionRefusedError) as refused:
+        io.delete_new(outside.as_uri())
+    assert refused.value.location == outside.as_uri()
+    io.delete_new(inside.as_uri())
+    assert outside.exists()
+    assert not inside.exists()
+
+
+@pytest.mark.parametrize("verb", ["delete", "delete_new"])
+def test_what_this_object_wrote_it_may_delete(io: EncryptingFileIO, location: str, verb: str) -> None:
+    write(io, location, b"plaintext")
+    getattr(io, verb)(location)
+    raw = location.removesuffix("avro") + "parquet"
+    with io.raw_output(raw, RawContent.SELF_ENCRYPTED).create() as sink:
+        sink.write(b"PARE1234PARE")
+    getattr(io, verb)(raw)
+    assert not path_of(location).exists()
+    assert not path_of(raw).exists()
+
+
+def test_restrictions_and_properties_travel_and_scopes_do_not(tmp_path: Path) -> None:
+    io = EncryptingFileIO(FsspecFileIO({"s3.region": "eu-west-1"}), ReadRestrictions("{}"))
+    io.deletable = io.own_folders = DeletionScope((tmp_path.as_uri(),))
+    restored = pickle.loads(pickle.dumps(io))
+    assert restored.read_restrictions == ReadRestrictions("{}")
+    assert restored.properties == io.properties == {"s3.region": "eu-west-1"}
+    assert restored.deletable == restored.own_folders == NOTHING
+
+
+def test_a_refusal_names_the_file_and_the_way_that_is_open(io: EncryptingFileIO) -> None:
+    with pytest.raises(PlaintextRefusedError, match="its own scan and inspect methods") as unread:
+        io.new_input("/t/x.avro")
+    with pytest.raises(PlaintextRefusedError, match="write to it through its own methods") as unwritten:
+        io.new_output("/t/x.avro")
+    assert unread.value.location == unwritten.value.location == "/t/x.avro"
+    with pytest.raises(ConfigurationError, match="wrap the one inside it"):
+        EncryptingFileIO(io)
+
+
+def test_an_impossible_length_is_named_with_its_file(io: EncryptingFileIO, location: str) -> None:
+    path_of(location).write_bytes(b"AGS1")
+    with pytest.raises(TamperedFileError) as refused:
+        len(io.decrypting_input(location, fresh()))
+    assert refused.value.location == location
+    assert "bytes, not 4" in str(refused.value)

@@ -6,16 +6,18 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.io import InputFile, OutputFile, OutputStream
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.files.raw_output import RawContent
+from tablecrypt.files.raw_output import RawContent, RawOutputStream
 from tests.support.ags1_files import ags1_file
 from tests.support.aws import AwsServer
 
@@ -220,3 +222,127 @@ def test_a_bucket_keeps_nothing_of_what_is_refused(made: Callable[[dict[str, str
         assert not io.raw_input(f"{folder}/x.parquet").exists()
     put(io, f"{folder}/x.parquet", RawContent.SELF_ENCRYPTED, ENCRYPTED_PARQUET)
     assert io.raw_input(f"{folder}/x.parquet").open().read() == ENCRYPTED_PARQUET
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "stored", "said"),
+    [
+        ("x.parquet", RawContent.SELF_ENCRYPTED, PLAIN_PARQUET, "begins otherwise"),
+        ("x.parquet", RawContent.SELF_ENCRYPTED, b"PA", "begins otherwise"),
+        ("x.parquet", RawContent.SELF_ENCRYPTED, b"PARE" + bytes(100), "ends otherwise"),
+        ("x.avro", RawContent.SELF_ENCRYPTED, b"AGS1", "bytes, not 4"),
+        ("metadata/tablecrypt-x/1.json", RawContent.JOURNAL_KEYS, b"{}", "holds something else"),
+        ("metadata/tablecrypt-x/1.json", RawContent.JOURNAL_KEYS, bytes(1024 * 1024 + 1), "has more than 1048576 bytes"),
+    ],
+    ids=["plaintext", "two bytes", "no end", "too short", "no keys", "too long"],
+)
+def test_a_refusal_says_which_file_was_to_be_what(tmp_path: Path, name: str, content: RawContent, stored: bytes, said: str) -> None:
+    location = (tmp_path / name).as_uri()
+    with pytest.raises(PlaintextRefusedError) as refused:
+        put(EncryptingFileIO(PyArrowFileIO()), location, content, stored)
+    assert refused.value.location == location
+    assert f"was to be {content.value}, but " in str(refused.value)
+    assert said in str(refused.value)
+    assert str(refused.value).endswith("; it is deleted")
+
+
+def test_a_name_that_is_refused_is_named(io: EncryptingFileIO) -> None:
+    with pytest.raises(PlaintextRefusedError) as refused:
+        io.raw_output("/t/rows.json", RawContent.METADATA_JSON)
+    assert refused.value.location == "/t/rows.json"
+
+
+def test_a_file_that_is_there_is_written_over_only_when_asked_for(tmp_path: Path) -> None:
+    output = EncryptingFileIO(PyArrowFileIO()).raw_output((tmp_path / "x.parquet").as_uri(), RawContent.SELF_ENCRYPTED)
+    (tmp_path / "x.parquet").write_bytes(b"before")
+    with pytest.raises(FileExistsError):
+        output.create()
+    assert (tmp_path / "x.parquet").read_bytes() == b"before"
+    with output.create(overwrite=True) as sink:
+        sink.write(ENCRYPTED_PARQUET)
+    assert (tmp_path / "x.parquet").read_bytes() == ENCRYPTED_PARQUET
+
+
+@pytest.mark.parametrize("stored", [b"{ }\n", b"{ } \n", b"{}"])
+def test_table_metadata_of_a_few_bytes_is_stored_once(io: EncryptingFileIO, tmp_path: Path, stored: bytes) -> None:
+    put(io, (tmp_path / "1.metadata.json").as_uri(), RawContent.METADATA_JSON, stored)
+    assert (tmp_path / "1.metadata.json").read_bytes() == stored
+
+
+def test_a_part_of_a_journal_may_have_its_whole_length(io: EncryptingFileIO, journal: Path) -> None:
+    part = json.dumps({"encryption-keys": [WRAPPED], "key-id": "k"}).encode().ljust(1024 * 1024)
+    put(io, (journal / "1.json").as_uri(), RawContent.JOURNAL_KEYS, part)
+    assert (journal / "1.json").read_bytes() == part
+
+
+def test_a_whole_encrypted_file_stays_when_its_writer_fails_afterwards(io: EncryptingFileIO, tmp_path: Path) -> None:
+    sink = io.raw_output((tmp_path / "x.parquet").as_uri(), RawContent.SELF_ENCRYPTED).create()
+    sink.write(ENCRYPTED_PARQUET)
+    sink.abandon()
+    assert (tmp_path / "x.parquet").read_bytes() == ENCRYPTED_PARQUET
+
+
+def test_wrapped_keys_are_not_left_by_a_writer_that_fails(io: EncryptingFileIO, journal: Path) -> None:
+    sink = io.raw_output((journal / "1.json").as_uri(), RawContent.JOURNAL_KEYS).create()
+    sink.write(json.dumps({"encryption-keys": [WRAPPED], "key-id": "k"}).encode())
+    sink.abandon()
+    assert list(journal.iterdir()) == []
+
+
+@pytest.mark.parametrize("end", ["close", "abandon"])
+def test_a_closed_stream_takes_nothing_more(io: EncryptingFileIO, tmp_path: Path, end: str) -> None:
+    sink = io.raw_output((tmp_path / "x.parquet").as_uri(), RawContent.SELF_ENCRYPTED).create()
+    assert (sink.readable(), sink.seekable(), sink.writable(), sink.closed) == (False, False, True, False)
+    sink.write(ENCRYPTED_PARQUET)
+    getattr(sink, end)()
+    assert sink.closed is True
+    with pytest.raises(ValueError, match="is closed"):
+        sink.write(b"PARE")
+    sink.abandon()
+    sink.close()
+    assert (tmp_path / "x.parquet").read_bytes() == ENCRYPTED_PARQUET
+
+
+class Halting(PyArrowFileIO):
+    """A store that cannot delete."""
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        raise PermissionError("no")
+
+
+class Unbuffered:
+    """A stream that takes a few bytes at a time, or says nothing of how many it took; and may be unable to close."""
+
+    def __init__(self, most: int | None, closes: bool = True) -> None:
+        self.most, self.closes, self.taken = most, closes, b""
+
+    def write(self, data: bytes) -> int | None:
+        piece = bytes(data[: self.most])
+        self.taken += piece
+        return None if self.most is None else len(piece)
+
+    def close(self) -> None:
+        if not self.closes:
+            raise OSError("cannot close")
+
+
+@pytest.mark.parametrize("most", [None, 1, 7, 1000])
+def test_all_bytes_reach_a_store_that_takes_them_piece_by_piece(most: int | None) -> None:
+    raw = Unbuffered(most)
+    with RawOutputStream(cast(OutputStream, raw), PyArrowFileIO(), "x.parquet", RawContent.SELF_ENCRYPTED) as sink:
+        sink.write(ENCRYPTED_PARQUET)
+    assert raw.taken == ENCRYPTED_PARQUET
+
+
+def test_the_refusal_is_the_error_where_the_store_can_neither_close_nor_delete(caplog: pytest.LogCaptureFixture) -> None:
+    sink = RawOutputStream(cast(OutputStream, Unbuffered(None, closes=False)), Halting(), "x.parquet", RawContent.SELF_ENCRYPTED)
+    with pytest.raises(PlaintextRefusedError, match="begins otherwise"):
+        sink.write(PLAIN_PARQUET)
+    assert caplog.messages == ["could not delete x.parquet: PermissionError"]
+
+
+def test_the_writers_own_error_is_the_one_to_see_where_the_store_cannot_close() -> None:
+    sink = RawOutputStream(cast(OutputStream, Unbuffered(None, closes=False)), PyArrowFileIO(), "/none/x", RawContent.SELF_ENCRYPTED)
+    with pytest.raises(LookupError) as seen, sink:
+        raise LookupError("given up")
+    assert seen.value.__notes__ == ["the unfinished file could not be closed either: cannot close"]
