@@ -171,11 +171,11 @@ def register_and_read(table: Table, location: str) -> list[int]:
 
 def test_the_whole_table_goes_and_can_be_written_anew(table: Table) -> None:
     yesterday = table.metadata_location
-    with pytest.raises(ConfigurationError, match=r"confirm='db\.t'"):
+    with pytest.raises(ConfigurationError, match=r"whole_table='db\.t'"):
         shred(table)
     assert len(state(table)) == 4
 
-    result = shred(table, confirm="db.t")
+    result = shred(table, whole_table="db.t")
 
     assert len(result.snapshots) == 4
     assert len(result.shredded_files) == 4
@@ -246,7 +246,7 @@ def test_a_doomed_snapshot_whose_key_is_lost_already_does_not_stand_in_the_way(t
 def test_shredded_files_are_orphans_afterwards(table: Table) -> None:
     import datetime as dt
 
-    result = shred(table, confirm="db.t")
+    result = shred(table, whole_table="db.t")
     found = remove_orphan_files(table, dt.datetime.now(dt.UTC) + dt.timedelta(days=1))
     assert set(result.shredded_files) <= {file.location for file in found.found}
 
