@@ -14,7 +14,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
-from tablecrypt.errors import KeyIdChangedError, KeyNotFoundError, MetadataRollbackError, TablecryptError, TamperedFileError
+from tablecrypt.errors import FormatError, KeyIdChangedError, KeyNotFoundError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
@@ -131,6 +131,10 @@ FAITHLESS: dict[str, tuple[Edit, type[TablecryptError], str]] = {
         lambda answer: answer.update({"refs": {}, "current-snapshot-id": None}),
         *(MetadataRollbackError, "in the catalog's answer it is gone"),
     ),
+    "a branch that points nowhere": (
+        lambda answer: answer["refs"].update(side={"snapshot-id": 99, "type": "branch"}),
+        *(FormatError, f"{FILE}: side points to snapshot 99, which is not there"),
+    ),
     "a snapshot under another key": (
         lambda answer: answer["snapshots"][0].update({"key-id": "l2"}),
         *(TamperedFileError, "the catalog answered with key-id l2 for snapshot 11, which has l1"),
@@ -214,3 +218,13 @@ def test_a_plaintext_table_that_claims_the_key_is_refused() -> None:
     with pytest.raises(KeyIdChangedError) as refused:
         check_answer(parsed(STAGED), SENT, plain, FILE)
     assert str(refused.value) == f"{FILE}: the catalog answered with format version 2, which holds no keys"
+
+
+def test_a_slash_after_the_location_makes_no_other_place() -> None:
+    with_slash, without = parsed(STAGED | {"location": f"{LOCATION}/"}), parsed(STAGED)
+    check_same_table(with_slash, without, FILE)
+    check_same_table(without, with_slash, FILE)
+    for other in (f"{LOCATION}X", f"/{LOCATION}"):
+        for known, answer in ((other, LOCATION), (LOCATION, other)):
+            with pytest.raises(TamperedFileError):
+                check_same_table(parsed(STAGED | {"location": known}), parsed(STAGED | {"location": answer}), FILE)

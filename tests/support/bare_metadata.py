@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 from typing import Any
 
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -38,7 +39,7 @@ def snapshot(number: int, key_id: str | None) -> dict[str, Any]:
 
 
 def fields(snapshots: list[dict[str, Any]], keys: list[dict[str, Any]], **properties: str) -> dict[str, Any]:
-    """The metadata as JSON has it, with `main` at the last snapshot."""
+    """The metadata as JSON has it, with `main` at the last snapshot: a copy, to be edited."""
     head = snapshots[-1] if snapshots else {"snapshot-id": None, "sequence-number": 0}
     main = {"main": {"snapshot-id": head["snapshot-id"], "type": "branch"}} if snapshots else {}
     return {
@@ -58,9 +59,9 @@ def fields(snapshots: list[dict[str, Any]], keys: list[dict[str, Any]], **proper
         "sort-orders": [{"order-id": 0, "fields": []}],
         "default-sort-order-id": 0,
         "properties": {"encryption.key-id": MASTER, **properties},
-        "snapshots": snapshots,
+        "snapshots": copy.deepcopy(snapshots),
         "refs": main,
-        "encryption-keys": keys,
+        "encryption-keys": copy.deepcopy(keys),
     }
 
 
