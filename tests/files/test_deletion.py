@@ -123,6 +123,7 @@ def test_a_caller_names_further_folders_but_not_the_root_of_a_disk() -> None:
         ("s3a://bucket/a/b", "s3", "bucket", ("a", "b")),
         ("s3://bucket/a/b/", "s3", "bucket", ("a", "b")),
         ("s3://bucket//a", "s3", "bucket", ("", "a")),
+        ("s3://bucket/X", "s3", "bucket", ("X",)),
         ("s3://bucket/Xa/bX", "s3", "bucket", ("Xa", "bX")),
         ("s3://bucket", "s3", "bucket", ()),
         ("s3://bucket/", "s3", "bucket", ()),
