@@ -105,8 +105,9 @@ def test_a_shorter_data_key_is_refused_and_a_longer_one_is_not() -> None:
 
 
 def test_an_edit_in_place_is_refused() -> None:
-    with pytest.raises(TamperedFileError, match="edited"):
+    with pytest.raises(TamperedFileError, match="edited") as refused:
         believe(PIN, replace(PIN, metadata_hash="another"))
+    assert refused.value.location == PIN.metadata_location
 
 
 def test_a_smaller_sequence_number_is_a_rollback() -> None:
@@ -126,8 +127,9 @@ LYING = replace(PIN, folders=("s3://bucket/db/t", "s3://bucket/data"))
 
 def test_a_table_that_lies_elsewhere_is_refused_until_it_is_accepted() -> None:
     elsewhere = replace(NEXT, folders=("s3://bucket/db/other",))
-    with pytest.raises(TamperedFileError, match="lies at s3://bucket/db/other now, but at s3://bucket/db/t when"):
+    with pytest.raises(TamperedFileError, match="lies at s3://bucket/db/other now, but at s3://bucket/db/t when") as refused:
         believe(LYING, elsewhere)
+    assert refused.value.location == elsewhere.metadata_location
     with pytest.raises(TamperedFileError, match="lies at"):
         TrustedTable("db.t", LYING).believe(elsewhere, moved=Moves(frozenset({"main"})))
     assert TrustedTable("db.t", LYING).accept_rollback(elsewhere) == elsewhere

@@ -199,7 +199,7 @@ def test_what_is_more_than_wrapped_keys_is_no_part_of_a_journal(io: EncryptingFi
 @pytest.mark.parametrize("stored", [ENCRYPTED_PARQUET, ags1_file(b"rows")])
 def test_an_encrypted_file_is_no_plaintext_source(io: EncryptingFileIO, tmp_path: Path, stored: bytes) -> None:
     (tmp_path / "x").write_bytes(stored)
-    with pytest.raises(ConfigurationError, match="encrypted already"):
+    with pytest.raises(ConfigurationError, match=f"^{(tmp_path / 'x').as_uri()}: is encrypted already"):
         io.plaintext_input((tmp_path / "x").as_uri()).open()
 
 
