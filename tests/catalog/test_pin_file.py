@@ -400,3 +400,10 @@ def test_names_of_all_alphabets_are_kept_as_they_are(pins: PinFile, path: Path) 
     assert pins.recall_all() == {place: VERSION_1}
     assert "größe" in path.read_bytes().decode()
     assert path.read_text("utf-8").startswith('{\n "format": 3')
+
+
+def test_an_edit_is_refused_by_the_tables_name(pins: PinFile) -> None:
+    remember(pins, VERSION_1)
+    with pytest.raises(TamperedFileError, match=r"prod\.db\.t: the table metadata was edited") as refused:
+        remember(pins, replace(VERSION_1, metadata_hash="another"))
+    assert refused.value.location == VERSION_1.metadata_location
