@@ -94,7 +94,7 @@ def _configuration_checks(catalog: Catalog) -> Iterator[Check]:
         yield Check(_CONFIGURATION, "fails closed", CheckState.FAILS, found, advice)
 
     def reach() -> str:
-        return f"{type(catalog).__name__} with {len(catalog.list_namespaces()):,} namespaces"
+        return f"{type(catalog).__name__}, namespaces: {len(catalog.list_namespaces()):,}"
 
     yield tried(_CONFIGURATION, "reach the catalog", reach, "check its uri, and that its database or server runs and lets this client in")
     if not names.REQUIRED.is_true(_client_properties(catalog)):
