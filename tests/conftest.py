@@ -33,6 +33,11 @@ if not any(name.startswith("TABLECRYPT_LIVE_") for name in os.environ):
         del os.environ[_name]
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Bytes are numbered, not shown: what was compressed or encrypted differs between the processes that collect the same tests."""
+    return "bytes" if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="session")
 def aws(plaintext_registry: Registry) -> Iterator[AwsServer]:
     """S3, KMS and STS on a free port of this process, with the golden KMS keys."""

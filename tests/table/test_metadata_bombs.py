@@ -34,7 +34,7 @@ def test_what_metadata_is_comes_whole(name: str) -> None:
     assert decompressed(name, gzip.compress(content[:9]) + gzip.compress(content[9:])) == content
 
 
-@pytest.mark.parametrize("stored", [b"", b"{}", gzip.compress(b"{}")[:-3], gzip.compress(b"{}") + b"x"])
+@pytest.mark.parametrize("stored", [b"", b"{}", gzip.compress(b"{}", mtime=0)[:-3], gzip.compress(b"{}", mtime=0) + b"x"])
 def test_what_is_no_gzip_is_refused_or_empty(stored: bytes) -> None:
     if not stored:
         assert decompressed(NAME, stored) == b""
