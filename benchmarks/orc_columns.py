@@ -33,12 +33,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tablecrypt import orc
 from tablecrypt.orc.column_plan import plan_columns
-from tablecrypt.orc.file_assembly import FileAssembly
-from tablecrypt.orc.manifest import FileDigest, Manifest, ManifestWriter
+from tablecrypt.orc.file_encryption import FileAssembly, ShadowColumns
+from tablecrypt.orc.integrity_manifest import FileDigest, Manifest, ManifestWriter, SealedSource
 from tablecrypt.orc.reader import open_view
-from tablecrypt.orc.sealed_source import SealedSource
 from tablecrypt.orc.source import FileSource, Source
-from tablecrypt.orc.stripe_encryption import ShadowColumns
 from tablecrypt.orc.tail import read_tail
 
 MB: Final = 1_000_000

@@ -49,7 +49,7 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
     config = Config()
     name = name or config.get_default_catalog_name()
     configured = config.get_catalog_config(name) or {}
-    merged = merge_config(configured, cast(RecursiveDict, properties))
+    merged = merge_config(configured, cast("RecursiveDict", properties))
     class_path = _class_path(name, merged)
     if TYPE not in merged and PY_CATALOG_IMPL in configured:
         logger.warning(
@@ -58,7 +58,7 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
             name,
             TABLECRYPT,
         )
-    own: dict[str, str] = {each: cast(str, value) for each, value in merged.items() if each != TYPE}
+    own: dict[str, str] = {each: cast("str", value) for each, value in merged.items() if each != TYPE}
     return _catalog_class(class_path)(name, **own)
 
 

@@ -180,7 +180,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
 
     def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
         """Return a plain table as a migration sees it: with metadata and a FileIO that encrypt, while the catalog still holds it plain."""
-        return as_encrypted(cast(Catalog, self), self.properties, table, properties)
+        return as_encrypted(cast("Catalog", self), self.properties, table, properties)
 
     @property
     def client_pins(self) -> ClientPins:
@@ -263,7 +263,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
             metadata=metadata,
             metadata_location=location,
             io=self.load_file_io(metadata.properties, location),
-            catalog=cast(Catalog, self),
+            catalog=cast("Catalog", self),
         )
 
 

@@ -46,7 +46,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
 
     def guarded(self, client: Client) -> Client:
         """Return a connection that swaps by comparison."""
-        return cast(Client, SwappingClient(client, self._traits))
+        return cast("Client", SwappingClient(client, self._traits))
 
     def table_of_entry(self, entry: HiveTable) -> Table:
         """Return the table that an entry points to.

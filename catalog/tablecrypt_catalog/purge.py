@@ -107,7 +107,7 @@ def _older_metadata(table: EncryptedTable, skip_unreadable: bool) -> tuple[dict[
     found: dict[str, TableMetadata] = {}
     skipped: dict[str, str] = {}
     seen = {table.metadata_location}
-    io = cast(EncryptingFileIO, table.io)
+    io = cast("EncryptingFileIO", table.io)
     waiting = [entry.metadata_file for entry in table.metadata.metadata_log]
     while waiting:
         location = waiting.pop()

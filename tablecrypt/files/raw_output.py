@@ -214,7 +214,7 @@ class RawOutputStream:
     def _put(self, data: bytes | bytearray | memoryview) -> None:
         while data:
             # Some stores answer None for "all of it", and unbuffered files may take only a part.
-            taken = self._raw.write(cast(bytes, data))
+            taken = self._raw.write(cast("bytes", data))
             if taken is None or taken == len(data):
                 return
             data = data[taken:]

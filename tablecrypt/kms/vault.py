@@ -144,7 +144,7 @@ def _app_role(properties: Mapping[str, str]) -> tuple[str, str] | None:
     role_id, secret_id = properties.get(VAULT_ROLE_ID.name), properties.get(VAULT_SECRET_ID.name)
     if (role_id is None) != (secret_id is None):
         raise ConfigurationError(f"{VAULT_ROLE_ID.name} and {VAULT_SECRET_ID.name} go together: one of them is missing")
-    return (role_id, cast(str, secret_id)) if role_id is not None else None
+    return (role_id, cast("str", secret_id)) if role_id is not None else None
 
 
 def _ciphertext(wrapped_key: bytes) -> str:

@@ -205,12 +205,12 @@ class Compaction:
             self._committed.add(rewritten)
 
     def _landed(self, rewritten: Rewritten) -> int:
-        snapshot = cast(Snapshot, self.snapshot)
+        snapshot = cast("Snapshot", self.snapshot)
         change = RewrittenFiles(
             rewritten.replaced,
             rewritten.files,
             spent_deletes(self.tasks, [*self._committed.replaced, *rewritten.replaced]),
-            cast(int, snapshot.sequence_number),
+            cast("int", snapshot.sequence_number),
             snapshot.snapshot_id,
         )
         transaction = self.table.transaction()

@@ -30,12 +30,12 @@ def name_of(table: Table) -> str:
 
 def encrypted_metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
     """Return a table's metadata in the class that holds keys."""
-    return cast(EncryptedTableMetadata, table.metadata)
+    return cast("EncryptedTableMetadata", table.metadata)
 
 
 def table_io(table: EncryptedTable) -> TableFileIO:
     """Return a table's FileIO with its encryption manager."""
-    return cast(TableFileIO, table.io)
+    return cast("TableFileIO", table.io)
 
 
 def newest(table: Table) -> EncryptedTable:

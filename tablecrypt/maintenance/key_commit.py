@@ -89,17 +89,17 @@ class AssertKeysUnchanged(ValidatableTableRequirement):
 
 def replaced_key(entry: EncryptedKey) -> tuple[TableUpdate, TableUpdate]:
     """Return the updates that give an entry of encryption-keys another value under the same id."""
-    return cast(TableUpdate, RemoveEncryptionKeyUpdate(key_id=entry.key_id)), cast(TableUpdate, AddEncryptionKeyUpdate(key=entry))
+    return cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=entry.key_id)), cast("TableUpdate", AddEncryptionKeyUpdate(key=entry))
 
 
 def added_keys(entries: Iterable[EncryptedKey]) -> tuple[TableUpdate, ...]:
     """Return the updates that add entries to encryption-keys."""
-    return tuple(cast(TableUpdate, AddEncryptionKeyUpdate(key=entry)) for entry in entries)
+    return tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries)
 
 
 def removed_keys(key_ids: Iterable[str]) -> tuple[TableUpdate, ...]:
     """Return the updates that remove entries from encryption-keys."""
-    return tuple(cast(TableUpdate, RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in key_ids)
+    return tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in key_ids)
 
 
 def commit_keys(
@@ -144,7 +144,7 @@ def _commit(base: EncryptedTable, updates: tuple[TableUpdate, ...]) -> None:
     )
     is_remote = isinstance(base.catalog, RestCatalog)
     if not is_remote:
-        requirements += (cast(TableRequirement, AssertKeysUnchanged.of(metadata)),)
+        requirements += (cast("TableRequirement", AssertKeysUnchanged.of(metadata)),)
     try:
         transaction = base.transaction()
         transaction.apply(updates, requirements)

@@ -145,7 +145,7 @@ def _plan(table: EncryptedTable, given: list[str], expire_lost: bool, counted: C
     plan.entries = {key_id: entry for key_id, entry in plan.entries.items() if known.get(key_id) != entry}
     put_back = [replaced_key(entry) if entry.key_id in known else added_keys([entry]) for entry in plan.entries.values()]
     expired = [RemoveSnapshotsUpdate(snapshot_ids=[snapshot.snapshot_id for snapshot in lost])] if lost else []
-    plan.updates = (*(update for updates in put_back for update in updates), *(cast(TableUpdate, each) for each in expired))
+    plan.updates = (*(update for updates in put_back for update in updates), *(cast("TableUpdate", each) for each in expired))
     return plan
 
 

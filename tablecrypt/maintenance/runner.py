@@ -152,7 +152,7 @@ def runner_for(table: EncryptedTable, spark: SparkSession | None = None, workers
         MissingExtraError: PySpark is not installed.
     """
     if spark is None:
-        return LocalRunner(cast(EncryptingFileIO, table.io), workers)
+        return LocalRunner(cast("EncryptingFileIO", table.io), workers)
     if workers is not None:
         raise ConfigurationError("workers counts threads of this process: leave it out where spark= is given, its cluster decides")
-    return cast(Runner, import_module(_SPARK_RUNNER).SparkRunner(spark, table))
+    return cast("Runner", import_module(_SPARK_RUNNER).SparkRunner(spark, table))

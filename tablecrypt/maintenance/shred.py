@@ -269,7 +269,7 @@ class _Shredding:
         self._gone |= set(gone)
         # Named one by one, so that pins know that branches are to end here and were not cut off by somebody.
         ended = (RemoveSnapshotRefUpdate(ref_name=name) for name, ref in current.refs.items() if ref.snapshot_id in gone)
-        removed = (*ended, cast(TableUpdate, RemoveSnapshotsUpdate(snapshot_ids=gone))) if gone else ()
+        removed = (*ended, cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=gone))) if gone else ()
         live = self._live(current)
         if not live:
             self._dead |= {kek.key_id for kek in current.key_ring.keks}

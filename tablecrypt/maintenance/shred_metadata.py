@@ -118,7 +118,7 @@ class _Forgotten:
 
     def __init__(self, table: EncryptedTable, gone: Collection[tuple[str, str, str]]) -> None:
         logged = [entry.metadata_file for entry in table.metadata.metadata_log if canonical(entry.metadata_file) in gone]
-        self.updates: tuple[TableUpdate, ...] = (cast(TableUpdate, ForgetMetadataFilesUpdate(metadata_files=logged)),) if logged else ()
+        self.updates: tuple[TableUpdate, ...] = (cast("TableUpdate", ForgetMetadataFilesUpdate(metadata_files=logged)),) if logged else ()
 
 
 def _rewrite(table: EncryptedTable, io: TableFileIO, file: OlderMetadata) -> None:

@@ -52,7 +52,7 @@ class Operation(Generic[P, R]):
         self, holder: MaintenanceTable | None, owner: type[MaintenanceTable]
     ) -> Callable[P, R] | Callable[Concatenate[Table, P], R]:
         """Bind the function to the table, as Python binds a method: with its signature and its documentation."""
-        return self.function if holder is None else cast(Callable[P, R], MethodType(self.function, holder.tbl))
+        return self.function if holder is None else cast("Callable[P, R]", MethodType(self.function, holder.tbl))
 
 
 class TableMaintenance(EncryptedMaintenance):

@@ -70,7 +70,7 @@ def _snappy(sealed: bytes, limit: int) -> bytes:
     opened = pa.Codec("snappy").decompress(packed, decompressed_size=length, asbytes=True) if length else b""
     if zlib.crc32(opened) != int.from_bytes(checksum, "big"):
         raise FormatError("an Avro block's CRC-32 is not that of its bytes")
-    return cast(bytes, opened)
+    return cast("bytes", opened)
 
 
 def _whole(opened: bytes, limit: int, ended: bool) -> bytes:

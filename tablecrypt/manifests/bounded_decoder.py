@@ -74,4 +74,4 @@ class _BoundedDecoder:
 
 def bounded_decoder(data: bytes) -> BinaryDecoder:
     """Return a decoder of `data` that reads nothing else."""
-    return cast(BinaryDecoder, _BoundedDecoder(data))
+    return cast("BinaryDecoder", _BoundedDecoder(data))

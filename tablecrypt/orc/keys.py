@@ -1,18 +1,29 @@
-"""Who opens an encrypted ORC column: master keys by name and version, and the local keys that they seal for each file.
+"""Master keys of ORC files, by name and version, and the local keys under them: the providers that decrypt an encrypted column.
 
-    master key  = name ("pii") and version (0, 1, ...)          stays with its provider
-    local key   = 16 or 32 random bytes, one per encrypted column and file: the AES-CTR key of the column's streams
-    encrypted local key                                         stands in the file; the provider turns it into the local key
+    master key            name ("pii") and version (0, 1, ...); stays with its provider
+    local key             16 or 32 random bytes, one per encrypted column and file: the AES-CTR key of the column's streams
+    encrypted local key   is stored in the file; the provider turns it into the local key
 
-How a local key is encrypted is the provider's affair. Hadoop's key providers, and LocalKeys here, do it thus:
+Each provider decides how a local key is encrypted. Hadoop's key providers, LocalKeys and KmsMasterKeys do it like this:
 
     encrypted local key = 16 or 32 random bytes, as long as the master key
     local key           = AES-CTR(master key, IV = first 16 bytes of the encrypted local key) over the encrypted local key
 
-A rolled key gets the next version: new files take the newest, the files of older versions open as long as the provider holds those.
+Two providers use a key management service:
 
-Every provider raises KeyNotFoundError for a name or version it does not hold and KmsAccessDeniedError where it says no: a reader is then
-without rights to the column. Any other error, such as KmsUnavailableError, is a failure and never taken for a missing right.
+    KmsKeys        the KMS generates the local keys of each file, and they are stored in the file as it wrapped them.
+                   Two calls for each encrypted column written, the second of which checks the first, and one for each column read. The
+                   master key never leaves the KMS.
+    KmsMasterKeys  the KMS wraps the master key; local keys are then derived as Hadoop's KMS derives them.
+                   One call per version and process. Anyone who may unwrap it holds the master key itself; every key server that
+                   speaks Hadoop's protocol can open the same files, and stock writers can write them through one.
+
+The first is what the specification says of a cloud's KMS (GenerateDataKey, Decrypt); prefer it where only this library writes.
+
+A rolled key gets the next version: new files take the newest, and files of older versions open as long as the provider holds those.
+
+Every provider raises KeyNotFoundError for a name or version that it does not hold and KmsAccessDeniedError where access is denied: the
+reader then has no right to the column. Any other error, such as KmsUnavailableError, is a failure and never taken for a missing right.
 
 Specification: Apache ORC v1, "Column Encryption".
 """
@@ -20,16 +31,20 @@ Specification: Apache ORC v1, "Column Encryption".
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, NoReturn, Protocol, runtime_checkable
+from typing import Final, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
+from tablecrypt.kms.allowed_keys import AllowedKeys
+from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.new_blobs import generate_key, unwrap_key
 
 LOCAL_KEY_LENGTHS: Final = (16, 32)
 _IV_LENGTH: Final = 16
@@ -159,3 +174,146 @@ def _checked_master(name: str, key: bytes | Secret) -> Secret:
     if len(secret) not in LOCAL_KEY_LENGTHS:
         raise ConfigurationError(f"master key {name!r}: ORC knows keys of 16 and 32 bytes, not of {len(secret)}")
     return secret
+
+
+V = TypeVar("V")
+
+
+class KmsKeys:
+    """Local keys that a KMS generates and wraps.
+
+    Args:
+        client: any of tablecrypt.kms, for instance tablecrypt.load_kms(properties).
+        keys: for each name the KMS key ids of its versions, from version 0 on; one id stands for a list of one.
+        length: bytes of the local keys: 16 or 32.
+        kind: what files say about how their local keys are encrypted, for information.
+        allowed_key_ids: globs of the KMS keys that `keys` may name; None allows every key.
+
+    Raises:
+        MasterKeyRefusedError: `keys` names one that is not allowed.
+    """
+
+    @checked_arguments()
+    def __init__(
+        self,
+        client: KeyManagementClient,
+        keys: Mapping[str, str | Sequence[str]],
+        length: int = 16,
+        kind: KeyProviderKind = KeyProviderKind.UNKNOWN,
+        *,
+        allowed_key_ids: str | Iterable[str] | None = None,
+    ) -> None:
+        check_local_key_length(length)
+        self._client = client
+        self._key_ids = {name: [ids] if isinstance(ids, str) else list(ids) for name, ids in keys.items()}
+        for name, ids in self._key_ids.items():
+            AllowedKeys.listed(allowed_key_ids).check(ids, f"the ORC master key {name!r}")
+        self._length = length
+        self._kind = kind
+
+    @property
+    def kind(self) -> KeyProviderKind:
+        return self._kind
+
+    def current_version(self, name: str) -> MasterKeyVersion:
+        return MasterKeyVersion(name, _newest(self._key_ids, name), self._length)
+
+    def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
+        generated = generate_key(self._client, _version_of(self._key_ids, master), master.length)
+        return LocalKey(generated.wrapped_key, Secret(generated.key))
+
+    def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
+        key = unwrap_key(self._client, encrypted, _version_of(self._key_ids, master))
+        if len(key) != master.length:
+            raise FormatError(f"the KMS unwrapped a local key of {len(key)} bytes under {master}, but the file says {master.length}")
+        return key
+
+    def __repr__(self) -> str:
+        return f"KmsKeys({self._client!r}, {self._key_ids!r})"
+
+
+@dataclass(frozen=True)
+class WrappedMasterKey:
+    """A master key as the KMS key `key_id` wrapped it: not secret by itself, store it where the provider is configured."""
+
+    key_id: str
+    wrapped_key: bytes
+    length: int
+
+    @classmethod
+    def generate(cls, client: KeyManagementClient, key_id: str, length: int = 16) -> WrappedMasterKey:
+        """Make a fresh master key of 16 or 32 bytes."""
+        check_local_key_length(length)
+        return cls(key_id, generate_key(client, key_id, length).wrapped_key, length)
+
+
+class KmsMasterKeys:
+    """Master keys that a KMS wrapped, unwrapped when first needed and kept in this object.
+
+    Args:
+        client: any of tablecrypt.kms.
+        keys: for each name its versions, from version 0 on. The last one is the newest.
+        random: returns as many unpredictable bytes as asked for.
+        allowed_key_ids: globs of the KMS keys that may have wrapped `keys`; None allows every key.
+
+    Raises:
+        MasterKeyRefusedError: another one wraps one of them.
+    """
+
+    @checked_arguments()
+    def __init__(
+        self,
+        client: KeyManagementClient,
+        keys: Mapping[str, Sequence[WrappedMasterKey]],
+        random: Callable[[int], bytes] = secrets.token_bytes,
+        *,
+        allowed_key_ids: str | Iterable[str] | None = None,
+    ) -> None:
+        self._client = client
+        self._keys = {name: list(versions) for name, versions in keys.items()}
+        for name, versions in self._keys.items():
+            AllowedKeys.listed(allowed_key_ids).check((version.key_id for version in versions), f"the ORC master key {name!r}")
+        self._random = random
+        self._unwrapped: dict[WrappedMasterKey, Secret] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def kind(self) -> KeyProviderKind:
+        return KeyProviderKind.HADOOP
+
+    def current_version(self, name: str) -> MasterKeyVersion:
+        version = _newest(self._keys, name)
+        return MasterKeyVersion(name, version, self._keys[name][version].length)
+
+    def create_local_key(self, master: MasterKeyVersion) -> LocalKey:
+        encrypted = self._random(master.length)
+        return LocalKey(encrypted, self.decrypt_local_key(master, encrypted))
+
+    def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
+        return derive_local_key(self._unwrap(_version_of(self._keys, master)), master, encrypted)
+
+    def _unwrap(self, wrapped: WrappedMasterKey) -> Secret:
+        with self._lock:
+            if wrapped not in self._unwrapped:
+                self._unwrapped[wrapped] = unwrap_key(self._client, wrapped.wrapped_key, wrapped.key_id)
+            return self._unwrapped[wrapped]
+
+    def __repr__(self) -> str:
+        return f"KmsMasterKeys({self._client!r}, { {name: len(versions) for name, versions in self._keys.items()} })"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("KmsMasterKeys are never pickled: they may hold master keys in the clear")
+
+
+def _newest(keys: Mapping[str, Sequence[V]], name: str) -> int:
+    versions = keys.get(name)
+    if not versions:
+        raise KeyNotFoundError(f"no KMS key is configured for the master key {name!r}")
+    return len(versions) - 1
+
+
+def _version_of(keys: Mapping[str, Sequence[V]], master: MasterKeyVersion) -> V:
+    versions = keys.get(master.name, ())
+    if not 0 <= master.version < len(versions):
+        raise KeyNotFoundError(f"no KMS key is configured for version {master.version} of the master key {master.name!r}")
+    return versions[master.version]

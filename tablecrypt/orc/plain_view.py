@@ -1,29 +1,253 @@
 """An encrypted ORC file seen as a plain one: pyarrow.orc reads it like any other, and only what it reads is fetched and decrypted.
 
-No value is decoded and no stream copied: the view is a list of segments (view_layout.py), each either bytes made for it or a stream in the
-file with the key and IV that open it. AES-CTR can begin anywhere, so a read of any range costs just that range. Streams of LZO files are
-decompressed too, chunk by chunk (expanded_stream.py).
+    encrypted stripe   index | encrypted index | data | encrypted data | footer with variants
+                         │            │           │            │
+    plain stripe       index of both ─┴──────── data of both ──┴───────── footer without variants
 
-The one thing looked at beforehand are lengths (lengths.py), since pyarrow's decoder believes them: of lists, maps and texts, when the first
-of a stream of them is read.
+No value is decoded and no stream copied: the view is a list of segments, each either bytes made for it or a stream in the file with the key
+and IV that decrypt it. AES-CTR can begin anywhere, so reading a range costs just that range. Of a column that is encrypted and granted the
+view has the true streams, encodings and statistics; of any other column what the file stores unencrypted. For a column without rights that
+is its mask. Columns keep their numbers.
 
-Raises FormatError for footers and lengths that do not fit the file. What the store raises passes through.
+Of LZO files the view has only the streams that are going to be read, in chunks that are not compressed, and no indexes, which state offsets
+within compressed streams:
+
+    in the file    header | LZO        header | LZO     header | original
+    in the view    header | original   header | original   header | original
+
+pyarrow has an LZO decoder of its own, which is never given a chunk: it takes literals from behind the end of a chunk that does not have
+them, and confuses two kinds of matches that Java's writer leaves out. Offsets in the view must be known before it is read, and the length
+of what a chunk holds is known only once it is decompressed. So an LZO stream is decompressed twice, when it gets its offset and when it is
+read; only where its chunks begin stays in memory.
+
+Lengths of lists, maps and texts are checked (lengths.py) before pyarrow's decoder, which trusts them, gets the first stream of them.
+
+Raises FormatError for footers, chunks and lengths that do not fit the file, and MissingExtraError for LZO without lzallright. Errors of the
+store pass through.
 """
 
 from __future__ import annotations
 
 import io
 import os
+from array import array
 from bisect import bisect_right
 from collections.abc import Set
+from dataclasses import dataclass, replace
+from typing import Final
 
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import ColumnKeys
+from tablecrypt.orc.compression import Compression, CompressionKind, original_chunk
 from tablecrypt.orc.lengths import MAX_BYTES, MAX_ELEMENTS, check_lengths
-from tablecrypt.orc.messages import StreamKind
-from tablecrypt.orc.segments import MadeBytes
+from tablecrypt.orc.messages import ENCODING_VERSIONS, Stream, StreamGroup, StreamKind, StripeFooter, StripeInformation
+from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field
 from tablecrypt.orc.source import Source
-from tablecrypt.orc.tail import Tail
-from tablecrypt.orc.view_layout import ViewLayout, ViewSegment
+from tablecrypt.orc.stream_cipher import crypt_stream
+from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, PlacedStream, Stripe, Tail, place_streams
+
+
+@dataclass(frozen=True)
+class MadeBytes:
+    """Bytes of the view itself, from `start` on: its header, stripe footers and tail."""
+
+    start: int
+    data: bytes
+
+    @property
+    def length(self) -> int:
+        return len(self.data)
+
+    def read(self, source: Source, begin: int, length: int) -> bytes:
+        return self.data[begin : begin + length]
+
+
+@dataclass(frozen=True)
+class StreamBytes:
+    """A stream that stands in the view from `start` on. Without a key it is not encrypted."""
+
+    start: int
+    placed: PlacedStream
+    stripe_id: int
+    key: Secret | None
+    encoding_version: int
+
+    @property
+    def length(self) -> int:
+        return self.placed.stream.length
+
+    def read(self, source: Source, begin: int, length: int) -> bytes:
+        raw = source.read_at(self.placed.offset + begin, length)
+        if self.key is None:
+            return raw
+        return crypt_stream(self.key, self.placed.stream.column, self.placed.stream.kind, self.stripe_id, raw, begin)
+
+
+class ExpandedStream:
+    """The stream `stored`, with what it holds behind `start` in the view. `what` names it in errors."""
+
+    def __init__(self, stored: StreamBytes, source: Source, compression: Compression, what: str) -> None:
+        self.start = stored.start
+        self._stored = stored
+        self._compression = compression
+        self._what = what
+        # Arrays, since a stream can be of chunks that hold nothing.
+        self._stored_ends = array("Q", [0])
+        self._ends = array("Q", [0])
+        for end, contents in compression.open_chunks(stored.read(source, 0, stored.length), what):
+            self._stored_ends.append(end)
+            self._ends.append(self._ends[-1] + len(original_chunk(contents)))
+
+    @property
+    def length(self) -> int:
+        return self._ends[-1]
+
+    @property
+    def placed(self) -> PlacedStream:
+        return self._stored.placed
+
+    @property
+    def encoding_version(self) -> int:
+        return self._stored.encoding_version
+
+    def read(self, source: Source, begin: int, length: int) -> bytes:
+        """Return `length` bytes from `begin` on, at least one."""
+        first = bisect_right(self._ends, begin) - 1
+        last = bisect_right(self._ends, begin + length - 1)
+        stored = self._stored.read(source, self._stored_ends[first], self._stored_ends[last] - self._stored_ends[first])
+        opened = b"".join(original_chunk(contents) for _, contents in self._compression.open_chunks(stored, self._what))
+        return opened[begin - self._ends[first] :][:length]
+
+
+_POSTSCRIPT_LIMIT: Final = 255
+
+ViewSegment = MadeBytes | StreamBytes | ExpandedStream
+
+
+class ViewLayout:
+    """Lays the segments of a view out, from the header to the postscript.
+
+    Args:
+        tail: the encrypted file's.
+        source: its bytes; of the stripes only their footers are read, unless they are LZO.
+        keys: its local keys.
+        columns: those that are going to be read.
+        owners: for each column to decrypt the number of its variant.
+    """
+
+    def __init__(self, tail: Tail, source: Source, keys: ColumnKeys, columns: Set[int], owners: dict[int, int]) -> None:
+        self._tail = tail
+        self._source = source
+        self._keys = keys
+        self._columns = columns
+        self._owners = owners
+        self._expands = tail.compression.kind is CompressionKind.LZO
+        self._segments: list[ViewSegment] = []
+        self._end = 0
+
+    def build(self) -> list[ViewSegment]:
+        self._add_bytes(MAGIC)
+        stripes = [self._add_stripe(stripe) for stripe in self._tail.stripes]
+        contents_length = self._end
+        compress = self._tail.compression.compress
+        metadata = compress(self._metadata())
+        footer = compress(self._footer(stripes, contents_length))
+        postscript = encode([*self._tail.postscript.without(1, 5, 7), integer_field(1, len(footer)), integer_field(5, len(metadata))])
+        if len(postscript) > _POSTSCRIPT_LIMIT:
+            raise FormatError(f"{self._tail.location}: its postscript is too long")
+        self._add_bytes(metadata + footer + postscript + bytes([len(postscript)]))
+        return self._segments
+
+    def _add_bytes(self, data: bytes) -> None:
+        self._segments.append(MadeBytes(self._end, data))
+        self._end += len(data)
+
+    def _add_stripe(self, stripe: Stripe) -> StripeInformation:
+        footer = self._tail.read_stripe_footer(self._source, stripe)
+        kept = [one for one in place_streams(footer, stripe, self._tail.location) if self._is_kept(one)]
+        encodings = self._encodings(footer)
+        versions = [self._encoding_version(encoding) for encoding in encodings]
+        offset = self._end
+        streams = tuple(self._add_stream(one, stripe, versions[one.stream.column]) for one in kept)
+        plain = StripeFooter((StreamGroup(streams, encodings),), footer.rest)
+        encoded = self._tail.compression.compress(plain.encode())
+        self._add_bytes(encoded)
+        return StripeInformation(
+            offset,
+            sum(stream.length for stream in streams if stream.is_index),
+            sum(stream.length for stream in streams if not stream.is_index),
+            len(encoded),
+            stripe.information.rows,
+        )
+
+    def _is_kept(self, placed: PlacedStream) -> bool:
+        column = placed.stream.column
+        if self._owners.get(column, UNENCRYPTED) != placed.group:
+            return False
+        return not self._expands or (column in self._columns and not placed.stream.is_index)
+
+    def _add_stream(self, placed: PlacedStream, stripe: Stripe, encoding_version: int) -> Stream:
+        key = None if placed.group == UNENCRYPTED else self._keys.stripe_key(placed.group, stripe)
+        stored = StreamBytes(self._end, placed, stripe.encrypt_id, key, encoding_version)
+        segment = self._expanded(stored) if self._expands else stored
+        self._segments.append(segment)
+        self._end += segment.length
+        return replace(placed.stream, length=segment.length)
+
+    def _expanded(self, stored: StreamBytes) -> ExpandedStream:
+        column = self._tail.schema.name_of(stored.placed.stream.column)
+        return ExpandedStream(stored, self._source, self._tail.compression, f"{self._tail.location}: a stream of column {column!r}")
+
+    def _encodings(self, footer: StripeFooter) -> tuple[bytes, ...]:
+        encodings = list(footer.groups[0].encodings)
+        if len(encodings) != len(self._tail.schema):
+            raise FormatError(f"{self._tail.location}: a stripe has {len(encodings)} encodings for {len(self._tail.schema)} columns")
+        for column_id, number in self._owners.items():
+            own = footer.groups[number + 1].encodings
+            root = self._keys.encryption.variants[number].root
+            if column_id - root >= len(own):
+                raise FormatError(f"{self._tail.location}: a stripe has no encoding for the encrypted column {column_id}")
+            encodings[column_id] = own[column_id - root]
+        return tuple(encodings)
+
+    def _encoding_version(self, encoding: bytes) -> int:
+        kind = Message.parse(encoding, f"{self._tail.location}: a column's encoding").integer(1)
+        if kind >= len(ENCODING_VERSIONS):
+            # A decoder would take it for the oldest one.
+            raise FormatError(f"{self._tail.location}: a stripe has a column of an unknown encoding {kind}")
+        return ENCODING_VERSIONS[kind]
+
+    def _metadata(self) -> bytes:
+        stripes = self._tail.stripe_statistics()
+        position = 0
+        for number, variant in enumerate(self._keys.encryption.variants):
+            for stream in variant.stripe_statistics:
+                raw = self._tail.statistics[position : position + stream.length]
+                position += stream.length
+                if position > len(self._tail.statistics):
+                    raise FormatError(f"{self._tail.location}: the encrypted stripe statistics take more room than they have")
+                if self._owners.get(stream.column) == number:
+                    self._place_statistics(stripes, stream.column, self._keys.stripe_statistics(number, stream, raw))
+        encoded = [encode([blob_field(1, column) for column in columns]) for columns in stripes]
+        return encode([blob_field(1, stripe) for stripe in encoded])
+
+    def _place_statistics(self, stripes: list[list[bytes]], column_id: int, statistics: list[bytes]) -> None:
+        for columns, own in zip(stripes, statistics, strict=False):
+            if column_id >= len(columns):
+                raise FormatError(f"{self._tail.location}: the stripe statistics have no column {column_id}")
+            columns[column_id] = own
+
+    def _footer(self, stripes: list[StripeInformation], contents_length: int) -> bytes:
+        statistics = self._tail.file_statistics
+        for column_id, number in self._owners.items():
+            if column_id >= len(statistics):
+                raise FormatError(f"{self._tail.location}: the file statistics have no column {column_id}")
+            statistics[column_id] = self._keys.file_statistics(number)[column_id - self._keys.encryption.variants[number].root]
+        fields = self._tail.footer.without(2, 3, 7, 10)
+        fields.append(integer_field(2, contents_length))
+        fields += [blob_field(3, stripe.encode()) for stripe in stripes]
+        return encode(fields + [blob_field(7, column) for column in statistics])
 
 
 class PlainView(io.RawIOBase):

@@ -23,10 +23,9 @@ import pyarrow.orc as pyarrow_orc
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.orc.column_keys import ColumnKeys, NoRights
+from tablecrypt.orc.integrity_manifest import Manifest, SealedSource
 from tablecrypt.orc.keys import KeyProvider
-from tablecrypt.orc.manifest import Manifest
 from tablecrypt.orc.plain_view import PlainView
-from tablecrypt.orc.sealed_source import SealedSource
 from tablecrypt.orc.source import FileSource, Source
 from tablecrypt.orc.tail import Tail, read_tail
 

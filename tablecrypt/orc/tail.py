@@ -1,16 +1,18 @@
-"""The tail of an ORC file: what stands where, and which columns are encrypted, checked against the file's length.
+"""The tail of an ORC file: where everything is and which columns are encrypted, checked against the file's length.
 
-    file = "ORC" | stripe ... | encrypted stripe statistics | stripe statistics (Metadata) | Footer | PostScript | its length (1 byte)
-           └──── contents ───┘                                └──────── compressed ────────┘   └─ never compressed ─┘
+    file   = "ORC" | stripe ... | encrypted stripe statistics | stripe statistics (Metadata) | Footer | PostScript | its length (1 byte)
+             └──── contents ───┘                                └──────── compressed ────────┘   └─ never compressed ─┘
+    stripe = index of the unencrypted | index of variant 0, 1, ... | data of the unencrypted | data of variant 0, 1, ... | footer
 
 The tail is read from its end; nothing in it is encrypted but the statistics of encrypted columns. Every offset and length it states is
-checked once, here, so that what reads stripes later stays inside the file.
+checked once, here, so that the code that reads stripes later stays inside the file. A stripe's footer states only the lengths of its
+streams: their order is fixed. Placeholders, which stand for the space that the encrypted streams take, have no location of their own.
 
-A stripe's id in IVs and its local keys stand on the first stripe of a file; the next stripe has the next id and the same keys. In a file
-merged from several, the first stripe of each brings its own.
+The id that a stripe has in IVs, and its local keys, are stored with the first stripe of a file; the next stripe has the next id and the
+same keys. In a file merged from several, the first stripe of each brings its own.
 
 Raises FormatError, naming the file; PlaintextRefusedError for an ORC file without encryption.
-Specification: Apache ORC v1, "File Tail", "Column Encryption".
+Specification: Apache ORC v1, "File Tail", "Stripes", "Column Encryption".
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Final
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.foreign_files import HEAD_LENGTH, looks_like
 from tablecrypt.orc.compression import Compression, CompressionKind
-from tablecrypt.orc.messages import Encryption, StripeFooter, StripeInformation
+from tablecrypt.orc.messages import LAST_STREAM_KIND, Encryption, Stream, StripeFooter, StripeInformation
 from tablecrypt.orc.protobuf import Message
 from tablecrypt.orc.schema import Schema
 from tablecrypt.orc.source import Source
@@ -181,3 +183,34 @@ def _stripes(footer: Message, encryption: Encryption | None, end_of_contents: in
     if rows != footer.integer(6):
         raise FormatError(f"{what} says {footer.integer(6)} rows, its stripes have {rows}")
     return tuple(stripes)
+
+
+UNENCRYPTED: Final = -1
+
+
+@dataclass(frozen=True)
+class PlacedStream:
+    """A stream and where it begins in the file. `group` is the number of its variant, UNENCRYPTED for none."""
+
+    stream: Stream
+    group: int
+    offset: int
+
+
+def place_streams(footer: StripeFooter, stripe: Stripe, what: str) -> list[PlacedStream]:
+    """Find where each stream of a stripe stands: index before data, and in each the unencrypted ones before the variants in order."""
+    placed: list[PlacedStream] = []
+    information = stripe.information
+    position, end = information.offset, information.offset + information.streams_length
+    for of_index in (True, False):
+        for number, group in enumerate(footer.groups, start=UNENCRYPTED):
+            for stream in group.streams:
+                if stream.is_placeholder or stream.is_index != of_index:
+                    continue
+                if stream.kind > LAST_STREAM_KIND:
+                    raise FormatError(f"{what}: a stream of an unknown kind {stream.kind} in the stripe at {information.offset}")
+                placed.append(PlacedStream(stream, number, position))
+                position += stream.length
+                if position > end:
+                    raise FormatError(f"{what}: the streams of the stripe at {information.offset} take more room than it has")
+    return placed

@@ -20,13 +20,12 @@ from typing import Any, Final
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import ColumnKeys
+from tablecrypt.orc.integrity_manifest import FileDigest, ManifestWriter
 from tablecrypt.orc.keys import KeyProvider
-from tablecrypt.orc.manifest import FileDigest, ManifestWriter
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS
 from tablecrypt.orc.reader import DecodedFile, checked_source
 from tablecrypt.orc.source import FileSource, Source
-from tablecrypt.orc.stream_places import UNENCRYPTED, place_streams
-from tablecrypt.orc.tail import MAGIC, Tail, no_orc_file, read_tail
+from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, Tail, no_orc_file, place_streams, read_tail
 
 _PIECE: Final = 8 * 1024 * 1024
 

@@ -1,11 +1,18 @@
-"""Writing ORC files with encrypted columns: pyarrow writes masks and true values, the true ones are then moved behind encryption.
+"""Writing ORC files with encrypted columns: pyarrow writes masks and true values, then the true values are encrypted.
 
     rows ─► parts of about one stripe ─► masks applied, true values appended as shadow columns ─► ORC in memory, by pyarrow
                                                                                                        │
     sink ◄─ tail ◄─ stripes with the shadows' streams encrypted, as variants of the masked columns ◄──┘
 
-No plaintext of an encrypted column leaves the process: not in streams, indexes, bloom filters or statistics. What stays visible is written
-in docs/orc.md: names and types, number of rows, lengths of streams, sizes of dictionaries, and the masks.
+No plaintext of an encrypted column leaves the process: not in streams, indexes, bloom filters or statistics. docs/orc.md says what stays
+visible: names and types, the number of rows, lengths of streams, sizes of dictionaries, and the masks.
+
+ORC has one kind of list, of text and of bytes, and no dictionaries, so rows are cast first:
+
+    large_list, fixed_size_list → list      large_string, string_view → string      large_binary, fixed_size_binary, binary_view → binary
+    dictionary → the type of its values     every field may be null
+
+Other types stay as they are; pyarrow's writer decides whether ORC has them at all.
 
 Raises ConfigurationError for what cannot be encrypted as asked, and whatever the key provider and the sink raise.
 """
@@ -23,15 +30,38 @@ import pyarrow.types as pt
 
 from tablecrypt.arguments import check_file, checked_arguments, described, names_of
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.orc.arrow_types import as_orc_has_it
-from tablecrypt.orc.column_plan import ColumnPlan, plan_columns
-from tablecrypt.orc.file_assembly import FileAssembly
+from tablecrypt.orc.column_plan import ColumnPlan, MaskChoice, mask_table_column, plan_columns
+from tablecrypt.orc.file_encryption import FileAssembly, ShadowColumns
+from tablecrypt.orc.integrity_manifest import FileDigest, ManifestWriter
 from tablecrypt.orc.keys import KeyProvider
-from tablecrypt.orc.manifest import FileDigest, ManifestWriter
-from tablecrypt.orc.masking import MaskChoice, mask_table_column
 from tablecrypt.orc.source import FileSource
-from tablecrypt.orc.stripe_encryption import ShadowColumns
 from tablecrypt.orc.tail import read_tail
+
+
+def as_orc_has_it(schema: pa.Schema) -> pa.Schema:
+    """Return the schema that rows are cast to before they are written. Names and metadata stay."""
+    return pa.schema([_field(field) for field in schema], schema.metadata)
+
+
+def _field(field: pa.Field) -> pa.Field:
+    return field.with_type(_type(field.type)).with_nullable(True)
+
+
+def _type(kind: pa.DataType) -> pa.DataType:
+    if pt.is_dictionary(kind):
+        return _type(kind.value_type)
+    if pt.is_struct(kind):
+        return pa.struct([_field(kind.field(index)) for index in range(kind.num_fields)])
+    if pt.is_map(kind):
+        return pa.map_(_type(kind.key_type), _type(kind.item_type))
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return pa.list_(_field(kind.value_field))
+    if pt.is_large_string(kind) or pt.is_string_view(kind):
+        return pa.string()
+    if pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or pt.is_binary_view(kind):
+        return pa.binary()
+    return kind
+
 
 DEFAULT_STRIPE_SIZE: Final = 64 * 1024 * 1024
 WRITER_OPTIONS: Final = frozenset(

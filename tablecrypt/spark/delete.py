@@ -87,7 +87,7 @@ def delete_where(
         with transaction:
             stage_row_change(transaction, change, dict(snapshot_properties or {}))
     except (CommitFailedException, ValidationException):
-        delete_files(cast(EncryptingFileIO, located.table.io), change.written)
+        delete_files(cast("EncryptingFileIO", located.table.io), change.written)
         raise
 
 

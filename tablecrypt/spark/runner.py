@@ -110,7 +110,7 @@ class SparkRunner:
                 yield from _results(items)
 
     def _shared_content(self, function: FileFunction[Any, Any]) -> bytes:
-        inner_io = pickle.dumps(cast(TableFileIO, self._located.table.io).inner)
+        inner_io = pickle.dumps(cast("TableFileIO", self._located.table.io).inner)
         try:
             return pickle.dumps(SharedWorkContent(inner_io, function))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -135,7 +135,7 @@ def run_parts(
     spare_worker()
     job_key = ticket.redeem()
     shared: SharedWorkContent = pickle.loads(job_key.open(Role.SHARED, 0, sealed_shared))
-    io = EncryptingFileIO(cast(FileIO, pickle.loads(shared.inner_io)))
+    io = EncryptingFileIO(cast("FileIO", pickle.loads(shared.inner_io)))
     for number in asked:
         works = decode_items(job_key.open(Role.TASK, number, sealed_tasks[number]), None)
         done = encode_items(_done(io, shared.function, works))

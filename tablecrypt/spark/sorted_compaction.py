@@ -75,7 +75,7 @@ def rewritten_in_order(spark: SparkSession, located: LocatedTable, compaction: C
     rows = spark.range(0, len(sealed_tasks), 1, len(sealed_tasks)).mapInArrow(read_encrypted_rows, _spark_schema(schema))
     answers = collected(_ordered(rows, compaction).mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
     files = [file for answer in opened_results(job_key, codec, answers) for file in answer.files]
-    with removing_on_error(cast(TableFileIO, planned.table.io), files):
+    with removing_on_error(cast("TableFileIO", planned.table.io), files):
         check_rows([group.living_rows for group in compaction.groups], files, tasks[0].file.file_path)
     compaction.take(compaction.groups, files)
     progress(Progress(VERB, len(tasks), len(tasks), "files"))
@@ -123,7 +123,7 @@ def write_rows(ticket: JobTicket, sealed_access: bytes, batches: Iterable[pa.Rec
 
 def _access(compaction: Compaction) -> TableAccess:
     """Return access to the table as it was planned on, whose files end where the compaction's should."""
-    metadata = cast(EncryptedTableMetadata, compaction.table.metadata)
+    metadata = cast("EncryptedTableMetadata", compaction.table.metadata)
     rolling = with_target_file_size(metadata, max(group.roll_size for group in compaction.groups))
     return replace(TableAccess.of(compaction.table), metadata_json=rolling.without_history().model_dump_json())
 

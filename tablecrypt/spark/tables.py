@@ -113,7 +113,7 @@ class LocatedTable:
 
     @property
     def _manager(self) -> EncryptionManager:
-        return cast(TableFileIO, self.table.io).manager
+        return cast("TableFileIO", self.table.io).manager
 
 
 def load_encrypted_table(catalog: Catalog, name: str) -> EncryptedTable:
@@ -142,8 +142,8 @@ class TableAccess:
 
     @classmethod
     def of(cls, table: EncryptedTable) -> TableAccess:
-        metadata = cast(EncryptedTableMetadata, table.metadata)
-        io = cast(TableFileIO, table.io)
+        metadata = cast("EncryptedTableMetadata", table.metadata)
+        io = cast("TableFileIO", table.io)
         restrictions = None if io.read_restrictions is None else io.read_restrictions.of_query()
         return cls(metadata.without_history().model_dump_json(), pickle.dumps(io.inner), io.manager.data_key_length, restrictions)
 
@@ -153,4 +153,4 @@ class TableAccess:
 
     def io(self) -> EncryptingFileIO:
         """Return a FileIO that reads and writes ciphertext only."""
-        return EncryptingFileIO(cast(FileIO, pickle.loads(self.inner_io)), self.read_restrictions)
+        return EncryptingFileIO(cast("FileIO", pickle.loads(self.inner_io)), self.read_restrictions)

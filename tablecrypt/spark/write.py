@@ -226,7 +226,7 @@ def commit_written(located: LocatedTable, files: list[DataFile], options: WriteO
         files: all of them hold rows of this write; what is certainly not committed is deleted.
         options: mode "append", "overwrite" without a filter, or "overwrite_partitions".
     """
-    io = cast(EncryptingFileIO, located.table.io)
+    io = cast("EncryptingFileIO", located.table.io)
     # Files are deleted only where it is certain that nothing was committed: after a lost connection they may be the table's.
     with removing_on_error(io, files):
         current = _unchanged(located)
@@ -308,7 +308,7 @@ def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions)
 
 
 def _commit_settled(df: DataFrame, located: LocatedTable, change: RowChange, options: WriteOptions) -> None:
-    io = cast(EncryptingFileIO, located.table.io)
+    io = cast("EncryptingFileIO", located.table.io)
     with removing_on_error(io, change.written):
         settle(df.sparkSession, located, change, upsert_mode(located.table.metadata.properties))
     with removing_on_error(io, change.written):

@@ -65,7 +65,7 @@ class AvroDataFile:
     def __init__(self, source: Any, location: str) -> None:
         self.location = location
         with self._decoding():
-            self._blocks = fastavro.block_reader(cast(BinaryIO, source))
+            self._blocks = fastavro.block_reader(cast("BinaryIO", source))
             stored = json.loads(self._blocks.metadata["avro.schema"])
             self._columns = record_columns(stored)
             self._plain_schema = fastavro.parse_schema(without_logical_types(stored))
@@ -117,9 +117,9 @@ class AvroDataFile:
 
     def _records(self) -> Iterator[dict[str, Any]]:
         for block in self._blocks:
-            content = cast(Any, block).bytes_
+            content = cast("Any", block).bytes_
             for _ in range(block.num_records):
-                yield cast(dict[str, Any], fastavro.schemaless_reader(content, self._plain_schema, None))
+                yield cast("dict[str, Any]", fastavro.schemaless_reader(content, self._plain_schema, None))
 
     @contextmanager
     def _decoding(self) -> Iterator[None]:

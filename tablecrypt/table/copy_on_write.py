@@ -31,7 +31,7 @@ def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Repl
         The replaced files. Files that may match by their statistics but hold no matching row are not among them.
     """
     metadata = scan.table_metadata
-    io = cast(TableFileIO, scan.io)
+    io = cast("TableFileIO", scan.io)
     delete = DeleteFilter(metadata.schema(), scan.row_filter, scan.case_sensitive)
     counter = itertools.count(0)
     replaced: list[Replaced] = []

@@ -132,7 +132,7 @@ class _Once:
         with self._lock:
             if not self._values:
                 self._values.append(make())
-            return cast(T, self._values[0])
+            return cast("T", self._values[0])
 
 
 def _concatenated(batches: Iterable[pa.RecordBatch], names: tuple[str, ...]) -> pa.Table:

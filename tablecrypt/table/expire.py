@@ -23,14 +23,14 @@ class EncryptedExpireSnapshots(ExpireSnapshotsSeam):
 
         A commit that lands in between may use a KEK that looks unused here, so the main branch must not have moved.
         """
-        metadata = cast(EncryptedTableMetadata, self.table_metadata)
+        metadata = cast("EncryptedTableMetadata", self.table_metadata)
         expired = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
         if not expired:
             return (), ()
         remaining = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in expired]
         needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in remaining if snapshot.key_id is not None)
         unneeded = [key.key_id for key in metadata.encryption_keys if key.key_id not in needed]
-        removals = tuple(cast(TableUpdate, RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in unneeded)
+        removals = tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in unneeded)
         head = metadata.refs.get(MAIN_BRANCH)
         unmoved = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head is not None else None)
         return removals, (unmoved,)

@@ -122,7 +122,7 @@ class ScanForOthers:
         tasks = self.tasks()
         if not self._is_for_an_engine:
             return tasks
-        return cast(list[FileScanTask], [_Ciphertext() for _ in tasks])
+        return cast("list[FileScanTask]", [_Ciphertext() for _ in tasks])
 
     @abstractmethod
     def tasks(self) -> Iterable[FileScanTask]:

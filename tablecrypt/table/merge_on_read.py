@@ -59,5 +59,5 @@ def mark_deleted(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> MarkedRows:
     if vectors:
         metadata = scan.table_metadata
         location = location_provider(metadata).new_data_location(f"00000-{write_uuid}-deletes.puffin")
-        marked.added = write_deletion_vectors(cast(TableFileIO, scan.io), location, vectors)
+        marked.added = write_deletion_vectors(cast("TableFileIO", scan.io), location, vectors)
     return marked

@@ -164,7 +164,7 @@ class EncryptedProducer(ProducerSeam):
     @property
     def table_io(self) -> TableFileIO:
         """The table's fail-closed FileIO with its encryption manager."""
-        return cast(TableFileIO, self.io)
+        return cast("TableFileIO", self.io)
 
     def _manifest_writer(self, spec: PartitionSpec, content: ManifestContent) -> ManifestWriterV3:
         return ManifestWriterV3(
@@ -234,7 +234,7 @@ class EncryptedProducer(ProducerSeam):
 
     def _updates(self, snapshot: EncryptedSnapshot, sealed: SealedKey) -> UpdatesAndRequirements:
         updates: tuple[TableUpdate, ...] = (
-            *(cast(TableUpdate, AddEncryptionKeyUpdate(key=key)) for key in sealed.added),
+            *(cast("TableUpdate", AddEncryptionKeyUpdate(key=key)) for key in sealed.added),
             AddEncryptedSnapshotUpdate(snapshot=snapshot),
         )
         if self.target_branch is None:

@@ -76,7 +76,7 @@ def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
     Raises:
         ConfigurationError: neither a pin nor the caller says that the table lies where its metadata says; or a location is no folder.
     """
-    io = cast(TableFileIO, table.io).deleting_below(delete_below)
+    io = cast("TableFileIO", table.io).deleting_below(delete_below)
     if not io.deletable.contains(table.location()):
         raise ConfigurationError(
             f"{'.'.join(table.name())}: no pin of this client says that the table lies in {table.location()}, so nothing there is deleted "

@@ -57,12 +57,12 @@ class EncryptedTransaction(TransactionSeam):
     @property
     def encrypted_metadata(self) -> EncryptedTableMetadata:
         """The table's metadata with what this transaction has staged."""
-        return cast(EncryptedTableMetadata, self.table_metadata)
+        return cast("EncryptedTableMetadata", self.table_metadata)
 
     @property
     def table_io(self) -> TableFileIO:
         """The table's fail-closed FileIO with its encryption manager."""
-        return cast(TableFileIO, self.table.io)
+        return cast("TableFileIO", self.table.io)
 
     def update_snapshot(
         self, snapshot_properties: dict[str, str] = EMPTY_DICT, branch: str | None = MAIN_BRANCH

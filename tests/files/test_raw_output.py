@@ -329,20 +329,20 @@ class Unbuffered:
 @pytest.mark.parametrize("most", [None, 1, 7, 1000])
 def test_all_bytes_reach_a_store_that_takes_them_piece_by_piece(most: int | None) -> None:
     raw = Unbuffered(most)
-    with RawOutputStream(cast(OutputStream, raw), PyArrowFileIO(), "x.parquet", RawContent.SELF_ENCRYPTED) as sink:
+    with RawOutputStream(cast("OutputStream", raw), PyArrowFileIO(), "x.parquet", RawContent.SELF_ENCRYPTED) as sink:
         sink.write(ENCRYPTED_PARQUET)
     assert raw.taken == ENCRYPTED_PARQUET
 
 
 def test_the_refusal_is_the_error_where_the_store_can_neither_close_nor_delete(caplog: pytest.LogCaptureFixture) -> None:
-    sink = RawOutputStream(cast(OutputStream, Unbuffered(None, closes=False)), Halting(), "x.parquet", RawContent.SELF_ENCRYPTED)
+    sink = RawOutputStream(cast("OutputStream", Unbuffered(None, closes=False)), Halting(), "x.parquet", RawContent.SELF_ENCRYPTED)
     with pytest.raises(PlaintextRefusedError, match="begins otherwise"):
         sink.write(PLAIN_PARQUET)
     assert caplog.messages == ["could not delete x.parquet: PermissionError"]
 
 
 def test_the_writers_own_error_is_the_one_to_see_where_the_store_cannot_close() -> None:
-    sink = RawOutputStream(cast(OutputStream, Unbuffered(None, closes=False)), PyArrowFileIO(), "/none/x", RawContent.SELF_ENCRYPTED)
+    sink = RawOutputStream(cast("OutputStream", Unbuffered(None, closes=False)), PyArrowFileIO(), "/none/x", RawContent.SELF_ENCRYPTED)
     with pytest.raises(LookupError) as seen, sink:
         raise LookupError("given up")
     assert seen.value.__notes__ == ["the unfinished file could not be closed either: cannot close"]

@@ -34,8 +34,7 @@ from tablecrypt.orc.schema import Schema
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.statistics import merge_statistics
 from tablecrypt.orc.stream_cipher import MAX_COLUMN, MAX_STRIPE_ID, crypt_stream, stream_iv
-from tablecrypt.orc.stream_places import place_streams
-from tablecrypt.orc.tail import Tail, read_tail
+from tablecrypt.orc.tail import Tail, place_streams, read_tail
 from tests.support.orc_files import CODECS, sample_rows
 
 pytestmark = pytest.mark.slow

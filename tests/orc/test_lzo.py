@@ -15,15 +15,13 @@ from lzallright import LZOCompressor, LZOError
 from tablecrypt import orc
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, MissingExtraError, TablecryptError
-from tablecrypt.orc import lzo
+from tablecrypt.orc import compression
 from tablecrypt.orc.column_keys import ColumnKeys
-from tablecrypt.orc.compression import Compression, CompressionKind
-from tablecrypt.orc.lzo import decompress_lzo
+from tablecrypt.orc.compression import Compression, CompressionKind, decompress_lzo
 from tablecrypt.orc.reader import open_view
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.stream_cipher import crypt_stream
-from tablecrypt.orc.stream_places import UNENCRYPTED, PlacedStream, place_streams
-from tablecrypt.orc.tail import read_tail
+from tablecrypt.orc.tail import UNENCRYPTED, PlacedStream, place_streams, read_tail
 from tests.support.orc_files import vector, vector_keys, vector_rows
 
 pytestmark = pytest.mark.slow
@@ -37,7 +35,7 @@ FILE: Final = vector("mixed_lzo").read_bytes()
 def walked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways: chunks that are opened at once, and chunks whose instructions are walked through beforehand."""
     if request.param == "long":
-        monkeypatch.setattr(lzo, "_SHORT_CHUNK", -1)
+        monkeypatch.setattr("tablecrypt.orc.compression._SHORT_CHUNK", -1)
 
 
 def compressed(contents: bytes) -> bytes:
@@ -94,10 +92,10 @@ def test_matches_from_far_back_are_read() -> None:
 @given(st.one_of(st.binary(max_size=600), st.tuples(st.binary(max_size=9), st.integers(0, 3_000)).map(lambda drawn: drawn[0] * drawn[1])))
 def test_the_length_of_a_chunk_is_known_before_it_is_opened(contents: bytes) -> None:
     chunk = compressed(contents)
-    assert lzo._Walk(chunk, len(contents), "it").length() == len(contents)
+    assert compression._Walk(chunk, len(contents), "it").length() == len(contents)
     if contents:
         with pytest.raises(FormatError, match=f"more than the file's block size of {len(contents) - 1}"):
-            lzo._Walk(chunk, len(contents) - 1, "it").length()
+            compression._Walk(chunk, len(contents) - 1, "it").length()
 
 
 def changed(chunk: bytes, data: st.DataObject) -> bytes:
@@ -117,7 +115,7 @@ def test_any_chunk_is_opened_alike_in_both_ways_or_refused(chunk: bytes, data: s
     except LZOError:
         opened = None
     try:
-        length = lzo._Walk(edited, LIMIT, "it").length()
+        length = compression._Walk(edited, LIMIT, "it").length()
     except FormatError as error:
         assert "it" in str(error)
         assert opened is None or len(opened) > LIMIT

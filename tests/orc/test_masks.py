@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tablecrypt import orc
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.orc.civil_date import from_civil, to_civil
-from tablecrypt.orc.masking import MaskTree, mask_of, mask_table_column
+from tablecrypt.orc.column_plan import MaskTree, mask_of, mask_table_column
+from tablecrypt.orc.masks import from_civil, to_civil
 from tests.support.orc_files import EVERY_COLUMN, sample_rows, vector_rows
 
 

@@ -17,8 +17,7 @@ from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDen
 from tablecrypt.orc.column_keys import ColumnKeys
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS, StreamKind
 from tablecrypt.orc.source import FileSource
-from tablecrypt.orc.stream_places import UNENCRYPTED, place_streams
-from tablecrypt.orc.tail import Tail, read_tail
+from tablecrypt.orc.tail import UNENCRYPTED, Tail, place_streams, read_tail
 from tests.support.orc_files import CODECS, EPOCH, EVERY_COLUMN, encrypted, local_keys, same_rows, sample_rows, visible_parts
 from tests.support.plaintext import CANARY
 

@@ -17,8 +17,7 @@ from tablecrypt.errors import ConfigurationError, MasterKeyRefusedError
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.orc.hadoop_kms_client import HadoopKmsKeys
-from tablecrypt.orc.keys import MasterKeyVersion
-from tablecrypt.orc.kms_keys import KmsKeys, KmsMasterKeys, WrappedMasterKey
+from tablecrypt.orc.keys import KmsKeys, KmsMasterKeys, MasterKeyVersion, WrappedMasterKey
 from tablecrypt.parquet import PropertiesDrivenCryptoFactory, read_table, write_table
 from tablecrypt.spark.kms_access import kms_properties
 from tablecrypt.spark.sealed_tasks import issue_job

@@ -57,8 +57,8 @@ def traces(java_runtime: None, traced_lake: Lake, tmp_path_factory: pytest.TempP
 @pytest.fixture(scope="module")
 def keys(traces: Path, traced_lake: Lake) -> dict[str, list[bytes]]:
     """Every key of the table and of the jobs, by what it is."""
-    table = cast(EncryptedTable, traced_lake.catalog.load_table("db.traced"))
-    metadata, manager = cast(EncryptedTableMetadata, table.metadata), cast(TableFileIO, table.io).manager
+    table = cast("EncryptedTable", traced_lake.catalog.load_table("db.traced"))
+    metadata, manager = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io).manager
     keks = [each for each in metadata.encryption_keys if each.encrypted_by_id == manager.table_key_id]
     return {
         "DEK": file_keys(table),

@@ -30,4 +30,4 @@ def encrypted_sql_catalog(folder: Path, aws: AwsServer, properties: Mapping[str,
         },
     )
     catalog.create_namespace_if_not_exists("db")
-    return cast(EncryptedSqlCatalog, catalog)
+    return cast("EncryptedSqlCatalog", catalog)

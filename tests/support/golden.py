@@ -58,7 +58,7 @@ class _StoredFile(InputFile):
         return self._path.exists()
 
     def open(self, seekable: bool = True) -> InputStream:
-        return cast(InputStream, self._path.open("rb"))
+        return cast("InputStream", self._path.open("rb"))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class GoldenTable:
     @cached_property
     def metadata(self) -> dict[str, Any]:
         """The table metadata as the JSON says it."""
-        return cast(dict[str, Any], json.loads(self.file_io.path(self.metadata_location).read_text()))
+        return cast("dict[str, Any]", json.loads(self.file_io.path(self.metadata_location).read_text()))
 
     @property
     def snapshots(self) -> list[dict[str, Any]]:

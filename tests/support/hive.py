@@ -104,7 +104,7 @@ def encrypted_hive_catalog(
             **(properties or {}),
         },
     )
-    return cast(EncryptedHiveCatalog, catalog)
+    return cast("EncryptedHiveCatalog", catalog)
 
 
 def _spark_jars() -> Path:

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 
 from tablecrypt.orc import LocalKeys, write_table
 from tablecrypt.orc.source import FileSource
-from tablecrypt.orc.stream_places import UNENCRYPTED, place_streams
-from tablecrypt.orc.tail import read_tail
+from tablecrypt.orc.tail import UNENCRYPTED, place_streams, read_tail
 from tests.support.plaintext import CANARY
 
 VECTORS: Final = Path(__file__).parents[1] / "vectors" / "orc"

@@ -42,7 +42,7 @@ from tablecrypt.manifests.manifest_reader import parse_manifest
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.orc.hadoop_kms_access import read_allow_list
 from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile, create_key
-from tablecrypt.orc.manifest import Manifest
+from tablecrypt.orc.integrity_manifest import Manifest
 from tablecrypt.orc.reader import open_view
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail

@@ -61,7 +61,7 @@ class RestrictingServer:
 
     def client(self, **properties: str) -> EncryptedRestCatalog:
         """Return a client of this server."""
-        return cast(EncryptedRestCatalog, load_catalog("restricted", **self.client_properties(**properties)))
+        return cast("EncryptedRestCatalog", load_catalog("restricted", **self.client_properties(**properties)))
 
     def client_properties(self, **properties: str) -> dict[str, str]:
         """Return the properties of such a client."""
@@ -112,5 +112,5 @@ class RestrictingServer:
 def _update(content: dict[str, Any]) -> TableUpdate:
     own = _OWN_UPDATES.get(content["action"])
     if own is not None:
-        return cast(TableUpdate, own.model_validate(content))
-    return cast(TableUpdate, TypeAdapter(TableUpdate).validate_python(content))
+        return cast("TableUpdate", own.model_validate(content))
+    return cast("TableUpdate", TypeAdapter(TableUpdate).validate_python(content))

@@ -86,7 +86,7 @@ def tables(request: pytest.FixtureRequest, catalog: Catalog, unwatched_warehouse
 
 def create(catalog: Catalog, name: str, schema: Schema, spec: PartitionSpec, properties: dict[str, str]) -> EncryptedTable:
     return cast(
-        EncryptedTable,
+        "EncryptedTable",
         catalog.create_table(name, schema, partition_spec=spec, properties={"encryption.key-id": "master", **properties}),
     )
 
@@ -276,7 +276,7 @@ def test_a_catalog_server_is_never_asked_to_plan(catalog: Catalog) -> None:
         def supports_server_side_planning(self) -> bool:
             raise AssertionError("asked")
 
-    scan = EncryptedDataScan(table.metadata, table.io, catalog=cast(Catalog, Server()), table_identifier=("db", "t"))
+    scan = EncryptedDataScan(table.metadata, table.io, catalog=cast("Catalog", Server()), table_identifier=("db", "t"))
     assert scan.to_arrow().num_rows == scan.count() == 3
 
 

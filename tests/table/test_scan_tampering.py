@@ -43,7 +43,7 @@ def table(unwatched_warehouse: Path) -> EncryptedTable:
     table = catalog.create_table("db.t", rows.schema, properties={"encryption.key-id": "master", "write.parquet.row-group-limit": "7"})
     table.append(rows)
     table.append(rows)
-    return cast(EncryptedTable, table)
+    return cast("EncryptedTable", table)
 
 
 def files_of(table: EncryptedTable) -> list[Path]:
@@ -74,7 +74,7 @@ def test_a_changed_data_file_fails_every_read(table: EncryptedTable, attack: str
     snapshots = len(table.snapshots())
     with pytest.raises(error) as refused:
         way(table)
-    assert cast(TamperedFileError, refused.value).location.endswith(target.name)
+    assert cast("TamperedFileError", refused.value).location.endswith(target.name)
     assert len(table.refresh().snapshots()) == snapshots
 
 
@@ -121,7 +121,7 @@ def test_the_batch_reader_fails_before_rows_of_a_changed_first_file(table: Encry
 
 
 def read(table: EncryptedTable, file: EncryptedDataFile) -> None:
-    list(TaskReader(table.metadata, cast(Any, table.io), table.schema(), ALWAYS_TRUE).batches(FileScanTask(file)))
+    list(TaskReader(table.metadata, cast("Any", table.io), table.schema(), ALWAYS_TRUE).batches(FileScanTask(file)))
 
 
 def first_file(table: EncryptedTable) -> EncryptedDataFile:

@@ -104,7 +104,7 @@ def _configuration_checks(catalog: Catalog) -> Iterator[Check]:
 
 def _client_properties(catalog: Catalog) -> Mapping[str, str]:
     """Return what this client configured, without what a server answered where the catalog tells them apart."""
-    return cast(Mapping[str, str], getattr(catalog, "client_properties", catalog.properties))
+    return cast("Mapping[str, str]", getattr(catalog, "client_properties", catalog.properties))
 
 
 def _configured_keys(properties: Mapping[str, str]) -> Iterator[str]:

@@ -58,7 +58,7 @@ def seal(content: bytes, read: str, public_key: bytes, random: Callable[[int], b
         public_key: the broker's RSA key, a SubjectPublicKeyInfo in DER.
     """
     key = random(KEY_LENGTH)
-    rsa = cast(RSAPublicKey, serialization.load_der_public_key(public_key))
+    rsa = cast("RSAPublicKey", serialization.load_der_public_key(public_key))
     oaep = padding.OAEP(mgf=padding.MGF1(hashes.SHA256()), algorithm=hashes.SHA256(), label=None)
     return rsa.encrypt(key, oaep), AesGcm(Secret(key)).encrypt(random(NONCE_LENGTH), content, read.encode())
 

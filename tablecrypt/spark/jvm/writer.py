@@ -87,7 +87,7 @@ def write_planned(write: PlannedWrite) -> list[DataFile]:
         ConfigurationError: Hadoop put the files elsewhere than PyIceberg looks for them.
     """
     located = write.located
-    io = cast(EncryptingFileIO, located.table.io)
+    io = cast("EncryptingFileIO", located.table.io)
     places = Places(located.table.metadata)
     committed: list[DataFile] = []
     try:
@@ -152,7 +152,7 @@ def _bucket(side: JvmSide, count: int, column: Any) -> Column:
 def _run(write: PlannedWrite, places: Places) -> list[DataFile]:
     metadata = write.located.table.metadata
     key = AnswerKey()
-    length = cast(TableFileIO, write.located.table.io).manager.data_key_length
+    length = cast("TableFileIO", write.located.table.io).manager.data_key_length
     settings = write_settings(metadata.properties) | {"tablecrypt.dek-length": str(length)}
     partitions = write.rows.select(write.rows.columns[len(write.stored.fields) :]).schema.json()
     rows: Any = write.rows

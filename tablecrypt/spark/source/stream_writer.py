@@ -96,7 +96,7 @@ class EncryptedStreamWriter(DataSourceStreamArrowWriter):
             raise ConfigurationError("a micro-batch without rows cannot replace a table: its query is not known")
         located = self._source.load()
         planned, files = _opened(located, answers, batchId)
-        with removing_on_error(cast(EncryptingFileIO, located.table.io), files):
+        with removing_on_error(cast("EncryptingFileIO", located.table.io), files):
             check_unchanged(located.name, planned, located.table.metadata)
         options = replace(self._options, marker=BatchMarker(answers[0].query_id, batchId, self._options.branch))
         try:
@@ -109,7 +109,7 @@ class EncryptedStreamWriter(DataSourceStreamArrowWriter):
         answers = [message for message in messages if isinstance(message, StreamMessage)]
         if answers:
             located = self._source.load()
-            delete_files(cast(EncryptingFileIO, located.table.io), _opened(located, answers, batchId)[1])
+            delete_files(cast("EncryptingFileIO", located.table.io), _opened(located, answers, batchId)[1])
 
 
 def _opened(located: LocatedTable, messages: Sequence[StreamMessage], batch_id: int) -> tuple[EncryptedTableMetadata, list[DataFile]]:
@@ -119,7 +119,7 @@ def _opened(located: LocatedTable, messages: Sequence[StreamMessage], batch_id: 
         raise AuthenticationError("the messages of a micro-batch are of several jobs")
     if any(each.number >> _PARTITION_BITS != batch_id for each in messages):
         raise AuthenticationError(f"a message of another micro-batch came with batch {batch_id}")
-    key_id = cast(TableFileIO, located.table.io).manager.table_key_id
+    key_id = cast("TableFileIO", located.table.io).manager.table_key_id
     job_key = JobTicket(first.job_id, key_id, first.wrapped_key, located.kms_properties).redeem()
     opened = opened_results(job_key, FileEntryCodec(located.table.metadata), [(each.number, each.sealed) for each in messages])
     access: TableAccess = pickle.loads(job_key.open(Role.SHARED, 0, first.sealed_access))

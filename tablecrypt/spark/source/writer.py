@@ -58,14 +58,14 @@ class EncryptedWriter(DataSourceArrowWriter):
         located = self._source.load()
         files = self._files(located, messages)
         planned = _access(self._ticket, self._sealed_access).metadata()
-        with removing_on_error(cast(EncryptingFileIO, located.table.io), files):
+        with removing_on_error(cast("EncryptingFileIO", located.table.io), files):
             check_unchanged(located.name, planned, located.table.metadata)
         commit_written(located, files, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Delete what the tasks wrote. Runs on the driver's machine."""
         located = self._source.load()
-        delete_files(cast(EncryptingFileIO, located.table.io), self._files(located, messages))
+        delete_files(cast("EncryptingFileIO", located.table.io), self._files(located, messages))
 
     def _files(self, located: LocatedTable, messages: list[WriterCommitMessage | None]) -> list[DataFile]:
         answers = [message.answer for message in messages if isinstance(message, SealedMessage) and message.answer is not None]

@@ -59,7 +59,7 @@ class Clients:
             },
         )
         catalog.create_namespace("db")
-        return cast(SqlCatalog, catalog)
+        return cast("SqlCatalog", catalog)
 
     def first_use(self) -> SqlCatalog:
         """A client that has seen nothing."""

@@ -108,7 +108,7 @@ class Scene:
     @property
     def metadata(self) -> dict[str, Any]:
         """The JSON of the current metadata file, as it was saved."""
-        return cast(dict[str, Any], json.loads(self.saved_files[path_of(self.pointer)]))
+        return cast("dict[str, Any]", json.loads(self.saved_files[path_of(self.pointer)]))
 
     def earlier_metadata(self) -> list[str]:
         """Where the metadata files of before lie, oldest first."""
@@ -244,7 +244,7 @@ def _files(table: Table) -> tuple[ReachableFile, ...]:
 
 def _opened(table: Table, file: ReachableFile) -> bytes:
     """A file's plaintext: what lies in it, or, for Parquet, the same rows in a plain file."""
-    io = cast(EncryptingFileIO, table.io)
+    io = cast("EncryptingFileIO", table.io)
     assert file.key is not None
     if file.kind != FileKind.DATA:
         with io.decrypting_input(file.location, file.key).open() as stream:

@@ -1,4 +1,4 @@
-"""A sealed manifest: what ORC encryption lacks, a MAC over every byte of some files, under a key of the provider.
+"""The integrity manifest: a MAC over every byte of some ORC files, which ORC's encryption lacks, under a key of the provider.
 
     {"format": "tablecrypt-orc-manifest", "version": 1,
      "key":   {"name": "integrity", "version": 0, "length": 16, "encrypted": "<base64>"},        the local key that MACs are made with
@@ -11,11 +11,11 @@
     whole's MAC  = HMAC-SHA256(MAC key, "manifest" | number of files, 8 bytes BE | files' MACs in the order of their names)
 
 A reader checks the whole manifest once, then each block when it fetches it: a projected read fetches what it needs and stays authentic,
-and nothing can be exchanged between a check and the read. Names are bound: one file does not pass for another of the same manifest.
+and nothing can be exchanged between the check and the read. Names are bound: one file does not pass for another of the same manifest.
 
-Whoever can open the manifest's key can also make manifests: give its key to those who write, and readers who are to check them.
+Anyone who can decrypt the manifest's key can also make manifests: give its key to those who write, and to readers who are to check.
 Raises TamperedFileError where bytes and manifest differ, KeyMismatchError where the provider's key fits none of its MACs, KeyNotFoundError
-for a file or key that is not there, FormatError for a manifest that is none.
+for a file or key that is not there, FormatError for anything that is not a manifest.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import binascii
 import hashlib
 import json
 import struct
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
 from tablecrypt.orc.keys import LOCAL_KEY_LENGTHS, KeyProvider, MasterKeyVersion
+from tablecrypt.orc.source import Source
 
 FORMAT: Final = "tablecrypt-orc-manifest"
 VERSION: Final = 1
@@ -219,3 +221,40 @@ def _hex(document: dict[str, Any], name: str) -> bytes:
         return bytes.fromhex(document.get(name) or "")
     except (ValueError, TypeError) as error:
         raise FormatError(f"{_WHERE}: {name!r} is not hexadecimal") from error
+
+
+CACHED_BLOCKS: Final = 64
+
+
+class SealedSource:
+    """Reads whole blocks, checks them, and keeps the last few: streams are read in pieces that do not end at blocks."""
+
+    def __init__(self, source: Source, entry: ManifestEntry) -> None:
+        if source.length != entry.length:
+            raise TamperedFileError(source.location, f"has {source.length} bytes, but its manifest says {entry.length}")
+        self.location = source.location
+        self.length = source.length
+        self._source = source
+        self._entry = entry
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        if length <= 0 or offset + length > self.length:
+            return self._source.read_at(offset, length)
+        first, last = offset // BLOCK_LENGTH, (offset + length - 1) // BLOCK_LENGTH
+        data = b"".join(self._block(number) for number in range(first, last + 1))
+        begin = offset - first * BLOCK_LENGTH
+        return data[begin : begin + length]
+
+    def _block(self, number: int) -> bytes:
+        if number in self._blocks:
+            self._blocks.move_to_end(number)
+            return self._blocks[number]
+        start = number * BLOCK_LENGTH
+        block = self._source.read_at(start, min(BLOCK_LENGTH, self.length - start))
+        if not bytes_eq(hashlib.sha256(block).digest(), self._entry.digest_of(number)):
+            raise TamperedFileError(self.location, f"bytes {start} to {start + len(block)} are not those that were sealed")
+        self._blocks[number] = block
+        if len(self._blocks) > CACHED_BLOCKS:
+            self._blocks.popitem(last=False)
+        return block

@@ -1,4 +1,4 @@
-"""Sealed manifests: every byte of a file is checked, whatever is read of it."""
+"""Integrity manifests: every byte of a file is checked, whatever is read of it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from tablecrypt.errors import (
     TablecryptError,
     TamperedFileError,
 )
-from tablecrypt.orc.manifest import BLOCK_LENGTH, FileDigest, Manifest
-from tablecrypt.orc.sealed_source import CACHED_BLOCKS, SealedSource
+from tablecrypt.orc.integrity_manifest import BLOCK_LENGTH, CACHED_BLOCKS, FileDigest, Manifest, SealedSource
 from tablecrypt.orc.source import FileSource
 from tests.support.orc_files import encrypted, local_keys, repeatable_keys, same_rows, sample_rows, vector, vector_keys
 
