@@ -77,7 +77,7 @@ def compact(
     Short files of TABLE, and files with many deleted rows, become files of the right size under fresh keys. Rows keep their ids. Older
     snapshots keep the old files until they are expired.
     """
-    from tablecrypt.maintenance.compact import compact as rewrite
+    from tablecrypt.maintenance import compact as rewrite
 
     with progress_shown(settings) as heard:
         done = rewrite(

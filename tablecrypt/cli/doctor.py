@@ -17,7 +17,8 @@ from tablecrypt.cli.verb import Verb
 from tablecrypt.errors import TablecryptError
 
 if TYPE_CHECKING:
-    from tablecrypt.maintenance.doctor import Check, CheckUp
+    from tablecrypt.maintenance import CheckUp
+    from tablecrypt.maintenance.doctor import Check
 
 _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
 
@@ -55,7 +56,7 @@ def doctor(context: click.Context, settings: Settings, table: str | None, key_id
 
 
 def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> CheckUp:
-    from tablecrypt.maintenance.doctor import doctor as check_up
+    from tablecrypt.maintenance import doctor as check_up
     from tablecrypt.maintenance.doctor import without_catalog
 
     try:

@@ -56,7 +56,7 @@ def inspect(settings: Settings, source: str, location: str | None, key_file: Pat
 
 
 def _table(settings: Settings, name: str) -> dict[str, Any]:
-    from tablecrypt.maintenance.table_layers import inspect as layers_of
+    from tablecrypt.maintenance import inspect as layers_of
 
     return layers_of(settings.table(name))
 

@@ -71,7 +71,7 @@ def migrate(
     on when called again. The report lists every place where plaintext may still be. Files outside TABLE's folder stay as they are, unless
     --delete-below names their folder.
     """
-    from tablecrypt.maintenance.migrate import migrate as encrypt_table
+    from tablecrypt.maintenance import migrate as encrypt_table
 
     if not dry_run and into is None:
         losses = "its history goes" if keep_plaintext else "its history goes and its plaintext files are deleted"

@@ -53,7 +53,7 @@ def orphans(
     What failed and cancelled writes left, and what expired snapshots held, in the folder of TABLE. --older-than must be longer ago than the
     longest write takes. Do not use it where the folder holds another table's files.
     """
-    from tablecrypt.maintenance.orphan_files import remove_orphan_files
+    from tablecrypt.maintenance import remove_orphan_files
 
     loaded = settings.table(table)
     result = replace(remove_orphan_files(loaded, older_than, delete_below=delete_below), dry_run=dry_run)

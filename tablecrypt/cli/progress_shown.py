@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tablecrypt.cli.settings import Settings
     from tablecrypt.kms.retry import Retry
-    from tablecrypt.maintenance.progress import Progress, ProgressListener
+    from tablecrypt.maintenance import Progress, ProgressListener
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _TENTHS: Final = 10

@@ -25,6 +25,6 @@ def prune_keys(settings: Settings, table: str, dry_run: bool, as_json: bool) -> 
     Iceberg Java never removes an entry of encryption-keys, so metadata of TABLE grows with every commit. What the entries opened does not
     become unreadable by that: older metadata files still hold them (shred).
     """
-    from tablecrypt.maintenance.prune_keys import prune_keys as prune
+    from tablecrypt.maintenance import prune_keys as prune
 
     show(prune(settings.table(table), dry_run=dry_run), as_json)

@@ -62,7 +62,7 @@ def reencrypt(
     in one snapshot. Row ids, statistics and the order of rows stay. An interrupted run goes on when called again. Older snapshots go on
     naming the old files until they are expired.
     """
-    from tablecrypt.maintenance.reencrypt import reencrypt as encrypt_anew
+    from tablecrypt.maintenance import reencrypt as encrypt_anew
 
     filtered = {} if where is None else {"where": where}
     with progress_shown(settings) as heard:

@@ -61,7 +61,7 @@ def relocate(
     and everything that re-seals is sealed anew. The original stays. Data files keep their keys (reencrypt). An interrupted run goes on when
     called again.
     """
-    from tablecrypt.maintenance.relocate import relocate as copy_table
+    from tablecrypt.maintenance import relocate as copy_table
 
     with progress_shown(settings) as heard:
         done = copy_table(

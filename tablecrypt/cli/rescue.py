@@ -34,7 +34,7 @@ def rescue(settings: Settings, table: str, metadata: tuple[str, ...], expire_los
     For TABLE whose metadata another tool wrote and dropped entries of encryption-keys. Looks in the metadata files that the table left
     behind, and in those given. It does not help against a lost master key, and does not ask whether a key is gone on purpose.
     """
-    from tablecrypt.maintenance.rescue import rescue as bring_back
+    from tablecrypt.maintenance import rescue as bring_back
 
     if expire_lost and not dry_run:
         confirm(f"Snapshots of {table} whose keys are nowhere will be removed. Go on?", yes)

@@ -16,8 +16,7 @@ from tablecrypt.cli.verb import Verb
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tablecrypt.maintenance.progress import ProgressListener
-    from tablecrypt.maintenance.rewrap import Rewrapped
+    from tablecrypt.maintenance import ProgressListener, Rewrapped
 
 
 @click.command(
@@ -53,7 +52,7 @@ def rewrap(
     For before an old version of TABLE's master key is disabled, and after its alias was moved to another key. The KEKs themselves stay, and
     so does everything under them. Older metadata files keep what the old version wrapped.
     """
-    from tablecrypt.maintenance.rewrap import rewrap as wrap_anew
+    from tablecrypt.maintenance import rewrap as wrap_anew
 
     def one(table: Table, heard: ProgressListener) -> Rewrapped:
         return wrap_anew(table, from_key_id, dry_run=dry_run, progress=heard)

@@ -16,8 +16,7 @@ from tablecrypt.cli.verb import Verb
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tablecrypt.maintenance.progress import ProgressListener
-    from tablecrypt.maintenance.rotate_kek import RotatedKek
+    from tablecrypt.maintenance import ProgressListener, RotatedKek
 
 
 @click.command(
@@ -52,7 +51,7 @@ def rotate_kek(
     read or written. Data keys stay as they are (reencrypt), older metadata files keep the old KEK (shred), and so does the master key its
     versions (rewrap).
     """
-    from tablecrypt.maintenance.rotate_kek import rotate_kek as rotate
+    from tablecrypt.maintenance import rotate_kek as rotate
 
     def one(table: Table, heard: ProgressListener) -> RotatedKek:
         return rotate(table, dry_run=dry_run, progress=heard)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from tablecrypt.cli.settings import Settings
-    from tablecrypt.maintenance.catalog_tables import CatalogResult
-    from tablecrypt.maintenance.progress import ProgressListener
+    from tablecrypt.maintenance import CatalogResult, ProgressListener
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,7 +95,8 @@ def run_on(
 def _on_each(
     settings: Settings, chosen: Chosen, operation: Callable[[Table, ProgressListener], Any], heard: ProgressListener
 ) -> CatalogResult[Any]:
-    from tablecrypt.maintenance.catalog_tables import named, on_tables
+    from tablecrypt.maintenance import on_tables
+    from tablecrypt.maintenance.catalog_tables import named
 
     def one(table: Table) -> Any:
         return operation(table, named(heard, ".".join(table.name())))

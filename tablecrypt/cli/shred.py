@@ -57,7 +57,7 @@ def shred(
     every metadata file that can still be read, and lets the KEK go that opened them. It cannot be undone. The report says what copies
     elsewhere would still open.
     """
-    from tablecrypt.maintenance.shred import shred as destroy
+    from tablecrypt.maintenance import shred as destroy
 
     if not snapshots and whole_table is None:
         raise ConfigurationError("name what to shred: --snapshot ID, or --whole-table NAME")

@@ -19,8 +19,7 @@ from tablecrypt.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tablecrypt.maintenance.progress import ProgressListener
-    from tablecrypt.maintenance.verify import Verification
+    from tablecrypt.maintenance import ProgressListener, Verification
 
 
 @click.command(
@@ -67,7 +66,7 @@ def verify(
     the report names every bad file, and of it the blocks or modules that failed.
     Nothing is changed.
     """
-    from tablecrypt.maintenance.verify import verify as authenticate
+    from tablecrypt.maintenance import verify as authenticate
 
     chosen = Chosen(table, include, exclude)
     if chosen.is_several and resume_from is not None:

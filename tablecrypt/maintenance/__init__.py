@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from tablecrypt.maintenance._key_rotation import PrunedKeys, Rewrapped, RotatedKek, prune_keys, rewrap, rotate_kek
+from tablecrypt.maintenance._orphan_files import OrphanFiles, remove_orphan_files
+from tablecrypt.maintenance._orphan_files import remove_orphan_files as orphans
+from tablecrypt.maintenance._reencrypt import Reencrypted, reencrypt
+from tablecrypt.maintenance._relocate import Relocated, relocate
+from tablecrypt.maintenance._rescue import Rescued, rescue
+from tablecrypt.maintenance._shred import Shredded, shred
 from tablecrypt.maintenance.audit import Audit, audit
 from tablecrypt.maintenance.catalog_tables import CatalogResult, on_tables
-from tablecrypt.maintenance.compact import compact
-from tablecrypt.maintenance.compaction import Compacted
+from tablecrypt.maintenance.compaction import Compacted, compact
 from tablecrypt.maintenance.doctor import CheckUp, doctor
 from tablecrypt.maintenance.migrate import Migrated, migrate
-from tablecrypt.maintenance.orphan_files import OrphanFiles, remove_orphan_files
-from tablecrypt.maintenance.orphan_files import remove_orphan_files as orphans
-from tablecrypt.maintenance.prune_keys import PrunedKeys, prune_keys
-from tablecrypt.maintenance.reencrypt import Reencrypted, reencrypt
-from tablecrypt.maintenance.relocate import Relocated, relocate
-from tablecrypt.maintenance.rescue import Rescued, rescue
-from tablecrypt.maintenance.rewrap import Rewrapped, rewrap
-from tablecrypt.maintenance.rotate_kek import RotatedKek, rotate_kek
-from tablecrypt.maintenance.shred import Shredded, shred
-from tablecrypt.maintenance.table_layers import inspect
+from tablecrypt.maintenance.progress import Progress, ProgressListener
+from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.maintenance.verify import Verification, verify
 
 __all__ = [
@@ -27,6 +25,8 @@ __all__ = [
     "Compacted",
     "Migrated",
     "OrphanFiles",
+    "Progress",
+    "ProgressListener",
     "PrunedKeys",
     "Reencrypted",
     "Relocated",

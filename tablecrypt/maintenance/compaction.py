@@ -1,4 +1,13 @@
-"""A compaction under way: its plan, what is rewritten so far, and the commits.
+"""Compaction: many short data files become few of the right size, and their deletes are applied. The rows stay what they are.
+
+    plan      scan tasks of one snapshot ─▶ groups of files of one partition (see compaction_plan.py)
+    rewrite   each group on a thread here or on an executor of a Spark cluster (see _compaction_group.py)
+    commit    new files in place of the old ones, one snapshot of operation "replace" (see table/rewritten_files.py)
+
+Rows that others add meanwhile are kept: the commit is tried again on top of theirs. A file that others removed while it was rewritten, or
+deleted rows of, is a conflict: nothing of that commit lands, and its new files are deleted.
+
+Time travel to earlier snapshots reads the old files until those snapshots expire.
 
 Whoever rewrites groups, a runner or another kind of job, hands their new files to `take`, and calls `finish` at the end or `abandon` when
 rewriting failed.
@@ -9,29 +18,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import ALWAYS_TRUE, Table
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance.arguments import check_branch, checked_filter
-from tablecrypt.maintenance.compaction_group import RewriteFacts, group_work, new_files, rewrite_group
-from tablecrypt.maintenance.compaction_plan import CompactionRules, FileGroup, plan_groups, spent_deletes
-from tablecrypt.maintenance.encrypted import encrypted, encrypted_metadata_of, newest, table_io
-from tablecrypt.maintenance.progress import Progress, ProgressListener
-from tablecrypt.maintenance.results import VerbResult
-from tablecrypt.maintenance.runner import Runner
+from tablecrypt.maintenance._compaction_group import RewriteFacts, group_work, new_files, rewrite_group
+from tablecrypt.maintenance._tables import check_branch, checked_filter, encrypted, encrypted_metadata_of, newest, table_io
+from tablecrypt.maintenance.compaction_plan import DELETE_RATIO, MIN_INPUT_FILES, CompactionRules, FileGroup, plan_groups, spent_deletes
+from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResult, unheard
+from tablecrypt.maintenance.runner import Runner, runner_for
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.parquet_properties import target_file_size as target_file_size_of
 from tablecrypt.table.plan import EncryptedFileScanTask
 from tablecrypt.table.read_restrictions import refuse_restricted
 from tablecrypt.table.rewritten_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.table_file_io import TableFileIO
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 VERB: Final = "compact"
 _NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
@@ -229,3 +242,52 @@ def _tasks(table: EncryptedTable, branch: str, row_filter: str | BooleanExpressi
 def _chosen(tasks: list[EncryptedFileScanTask], matching: list[EncryptedFileScanTask]) -> list[EncryptedFileScanTask]:
     paths = {task.file.file_path for task in matching}
     return [task for task in tasks if task.file.file_path in paths]
+
+
+@checked_arguments(but=("where",))
+def compact(
+    table: Table,
+    where: str | BooleanExpression | None = None,
+    *,
+    target_file_size: int | None = None,
+    min_input_files: int = MIN_INPUT_FILES,
+    delete_ratio: float = DELETE_RATIO,
+    rewrite_all: bool = False,
+    sort_by: Sequence[str] = (),
+    partial_progress: int | None = None,
+    branch: str = MAIN_BRANCH,
+    progress: ProgressListener = unheard,
+    dry_run: bool = False,
+    spark: SparkSession | None = None,
+    workers: int | None = None,
+) -> Compacted:
+    """Rewrite an encrypted table's short files, and those with many deletes, into files of the right size.
+
+    Args:
+        table: an encrypted table; its current state is loaded anew.
+        where: only files that may hold matching rows are looked at; by default all.
+        target_file_size: stored bytes of a new file; by default write.target-file-size-bytes.
+        min_input_files: how many files of a partition are worth rewriting because they are short.
+        delete_ratio: from which part of its rows on, marked as deleted, a file is rewritten for that alone.
+        rewrite_all: whether to rewrite every file that `where` leaves.
+        sort_by: columns to order the rows of each group by, ascending. A group is sorted in the memory of its worker.
+        partial_progress: commit after every so many groups; by default once, at the end.
+        branch: the branch whose files are rewritten.
+        progress: hears of the data files that are done.
+        dry_run: whether to plan only.
+        spark: a session whose executors do the work; by default threads of this process do.
+        workers: how many groups at once, without `spark`; by default one for each core.
+
+    Raises:
+        ConfigurationError: the table is not encrypted, or an argument cannot be used.
+        ValidationException: others removed files, or rows from them, while they were rewritten. Nothing was committed, and nothing is left.
+            With `partial_progress` it is in the result instead, and other groups are committed.
+        CommitFailedException: other writers were faster, again and again. Likewise.
+        TamperedFileError, KeyNotFoundError, KmsError: a file does not open. What was not committed before is deleted.
+    """
+    size = target_file_size_of(table.metadata.properties) if target_file_size is None else target_file_size
+    rules = CompactionRules(size, min_input_files, delete_ratio, rewrite_all)
+    compaction = Compaction.plan(table, where, branch, rules, sort_by, partial_progress)
+    if dry_run or not compaction.groups:
+        return compaction.result(dry_run)
+    return compaction.run(runner_for(compaction.table, spark, workers), progress)

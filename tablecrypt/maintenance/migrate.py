@@ -27,12 +27,10 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope, Place
-from tablecrypt.maintenance.arguments import check_new_name
-from tablecrypt.maintenance.encrypted import name_of, table_io
+from tablecrypt.maintenance._tables import check_new_name, name_of, table_io
 from tablecrypt.maintenance.migration import Migration, migration_journal
 from tablecrypt.maintenance.plaintext_left import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
-from tablecrypt.maintenance.progress import ProgressListener, unheard
-from tablecrypt.maintenance.results import VerbResult
+from tablecrypt.maintenance.progress import ProgressListener, VerbResult, unheard
 from tablecrypt.maintenance.runner import runner_for
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.encrypted_table import EncryptedTable

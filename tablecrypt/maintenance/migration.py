@@ -31,14 +31,13 @@ from pyiceberg.table.update import (
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
-from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
-from tablecrypt.maintenance.journal import Journal
+from tablecrypt.maintenance._journal import Journal, in_place_of, make_new_files
+from tablecrypt.maintenance._relocate_files import PathMap
+from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.migrate_file import MigrateWork, migrate_file, migrate_work
 from tablecrypt.maintenance.migrate_orc import RewriteOrcWork, rewrite_orc_file, rewrite_orc_work, rewritten_in_place_of
 from tablecrypt.maintenance.migration_snapshot import MigrationSnapshot, plain_snapshot_ids
-from tablecrypt.maintenance.new_files import in_place_of, make_new_files
 from tablecrypt.maintenance.progress import ProgressListener
-from tablecrypt.maintenance.relocate_paths import PathMap
 from tablecrypt.maintenance.runner import FileWork, Runner
 from tablecrypt.manifests.plain import plain_manifests
 from tablecrypt.manifests.records import EncryptedDataFile

@@ -8,21 +8,26 @@ no key; its plaintext files are found too, and have none either.
 Raises KmsError where the key service fails, ConfigurationError or MissingExtraError where it cannot be asked, KmsAccessDeniedError or
 KeyNotFoundError where it refuses every KEK: then nothing can be said about the files. A refusal of some keys, such as those of a disabled
 key version, is told like anything else that cannot be opened.
+
+`inspect` sums it up: keys, snapshots and files, layer by layer.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import (
     ConfigurationError,
@@ -35,6 +40,7 @@ from tablecrypt.errors import (
     TablecryptError,
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance._tables import encrypted, encrypted_metadata_of
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.table.content_files import is_deletion_vector, key_metadata_of
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
@@ -298,3 +304,46 @@ def _manager_io(io: FileIO) -> TableFileIO:
 def _stored(io: FileIO) -> FileIO:
     """The store as it is, for files that are plaintext."""
     return io.inner if isinstance(io, EncryptingFileIO) else io
+
+
+@checked_arguments()
+def inspect(table: Table) -> dict[str, Any]:
+    """Return the layers of an encrypted table, as JSON's types.
+
+    Raises:
+        ConfigurationError: the table is not encrypted.
+    """
+    metadata = encrypted_metadata_of(encrypted(table))
+    found = reachable_files(metadata, table.io)
+    sealed_under = Counter(kek for kek in found.keks_of_snapshots.values() if kek is not None)
+    kinds = Counter(file.kind for file in found.files.values())
+    sizes: Counter[FileKind] = Counter()
+    for file in found.files.values():
+        sizes[file.kind] += file.length or 0
+    return {
+        "table": ".".join(table.name()),
+        "metadata": table.metadata_location,
+        "format_version": metadata.format_version,
+        "master_key": metadata.properties.get("encryption.key-id"),
+        "keks": [
+            {
+                "key_id": kek.key_id,
+                "wrapped_by": kek.encrypted_by_id,
+                "timestamp_ms": kek.timestamp,
+                "snapshots": sealed_under[kek.key_id],
+            }
+            for kek in metadata.key_ring.keks
+        ],
+        "snapshots": [
+            {
+                "snapshot_id": snapshot.snapshot_id,
+                "timestamp_ms": snapshot.timestamp_ms,
+                "key_id": snapshot.key_id,
+                "kek": found.keks_of_snapshots.get(snapshot.snapshot_id),
+                "manifest_list": snapshot.manifest_list,
+            }
+            for snapshot in metadata.snapshots
+        ],
+        "files": [{"kind": kind.value, "files": kinds[kind], "bytes": sizes[kind]} for kind in FileKind if kinds[kind]],
+        "unopened": [{"location": each.location, "error": str(each.error)} for each in found.unopened],
+    }

@@ -20,8 +20,7 @@ from tablecrypt.table.parquet_properties import target_file_size as target_file_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tablecrypt.maintenance.compaction import Compacted
-    from tablecrypt.maintenance.progress import ProgressListener
+    from tablecrypt.maintenance import Compacted, ProgressListener
 
 
 def compact(

@@ -23,9 +23,9 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 
-from tablecrypt.maintenance.compaction import VERB, Compacted, Compaction
+from tablecrypt.maintenance import Compacted, Progress, ProgressListener
+from tablecrypt.maintenance.compaction import VERB, Compaction
 from tablecrypt.maintenance.compaction_plan import check_rows
-from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results, removing_on_error
 from tablecrypt.spark.layout import partition_texts

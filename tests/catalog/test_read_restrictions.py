@@ -19,8 +19,7 @@ from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedFiel
 from tablecrypt.cli.main import run
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.maintenance import compact, reencrypt, relocate
-from tablecrypt.maintenance.rotate_kek import rotate_kek
+from tablecrypt.maintenance import compact, reencrypt, relocate, rotate_kek
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.plaintext import CANARY

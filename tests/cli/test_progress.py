@@ -8,7 +8,7 @@ import pytest
 
 from tablecrypt.cli.progress_shown import progress_shown
 from tablecrypt.cli.settings import Settings
-from tablecrypt.maintenance.progress import Progress
+from tablecrypt.maintenance import Progress
 from tests.support.busy_kms import CLASS, BusyKeyManagementClient
 from tests.support.command import Done, run, run_terminal
 

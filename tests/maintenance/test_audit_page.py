@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tablecrypt.maintenance.audit import Audit, AuditedFile, AuditedKek, Coverage, Finding, FindingKind, TableAudit
+from tablecrypt.maintenance import Audit
+from tablecrypt.maintenance.audit import AuditedFile, AuditedKek, Coverage, Finding, FindingKind, TableAudit
 from tablecrypt.maintenance.audit.heads import Seal
 from tablecrypt.maintenance.report import html_page
 

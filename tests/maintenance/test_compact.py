@@ -16,9 +16,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.maintenance.compact import compact
+from tablecrypt.maintenance import Progress, compact
 from tablecrypt.maintenance.compaction import Compaction
-from tablecrypt.maintenance.progress import Progress
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.merge_on_read import MarkedRows
 from tests.support.aws import AwsServer

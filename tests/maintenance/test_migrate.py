@@ -16,9 +16,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
-from tablecrypt.maintenance import Migrated, migrate
-from tablecrypt.maintenance.journal import Journal
-from tablecrypt.maintenance.progress import Progress
+from tablecrypt.maintenance import Migrated, Progress, migrate
+from tablecrypt.maintenance._journal import Journal
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tests.support.aws import AwsServer

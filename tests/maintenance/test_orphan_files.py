@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import remove_orphan_files
-from tablecrypt.maintenance.stored_files import canonical
+from tablecrypt.maintenance._storage import canonical
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 
@@ -107,16 +107,16 @@ def test_what_expired_snapshots_alone_held_is_an_orphan(aws: AwsServer, tmp_path
 
 
 def test_files_of_a_commit_made_while_files_are_listed_stay(aws: AwsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tablecrypt.maintenance import orphan_files
+    from tablecrypt.maintenance import _orphan_files
 
     table = busy_table(f"file://{tmp_path}/warehouse", tmp_path, aws, "pyiceberg.io.pyarrow.PyArrowFileIO")
-    original: Callable[..., object] = orphan_files.stored_files
+    original: Callable[..., object] = _orphan_files.stored_files
 
     def listed_after_a_commit(*arguments: object) -> object:
         table.catalog.load_table("db.rows").append(rows(900))
         return original(*arguments)
 
-    monkeypatch.setattr(orphan_files, "stored_files", listed_after_a_commit)
+    monkeypatch.setattr(_orphan_files, "stored_files", listed_after_a_commit)
 
     assert not remove_orphan_files(table, LATER).found
 

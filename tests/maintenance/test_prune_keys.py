@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from tablecrypt.maintenance import prune_keys, rotate_kek
-from tablecrypt.maintenance.key_commit import added_keys
+from tablecrypt.maintenance._key_commit import added_keys
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.key_tables import keks, manifest_list_keys, metadata_of, state, table_with_history

@@ -15,8 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.maintenance import reencrypt
-from tablecrypt.maintenance.progress import Progress
+from tablecrypt.maintenance import Progress, reencrypt
 from tablecrypt.table.content_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog

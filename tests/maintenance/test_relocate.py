@@ -18,8 +18,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.maintenance import Relocated, relocate, verify
-from tablecrypt.maintenance.progress import Progress
+from tablecrypt.maintenance import Progress, Relocated, relocate, verify
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog

@@ -73,8 +73,7 @@ def test_position_deletes_are_about_the_copied_files(java_storage: AwsServer, wa
 
 
 def test_a_puffin_footer_that_cannot_be_changed_is_an_error_that_names_the_file() -> None:
-    from tablecrypt.maintenance.relocate_files import RewriteWork, _with_mapped_footer
-    from tablecrypt.maintenance.relocate_paths import PathMap
+    from tablecrypt.maintenance._relocate_files import PathMap, RewriteWork, _with_mapped_footer
 
     work = RewriteWork("s3://b/v.puffin", "PUFFIN", PathMap("s3://b/t", "s3://c/t"), 16)
     whole = b"PFA1" + b"blob" + b"PFA1" + b'{"blobs":[]}' + (12).to_bytes(4, "little") + bytes(4) + b"PFA1"

@@ -15,7 +15,7 @@ from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance import rescue, rewrap, rotate_kek
-from tablecrypt.maintenance.key_commit import removed_keys
+from tablecrypt.maintenance._key_commit import removed_keys
 from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.key_tables import keks, manifest_list_keys, metadata_of, rows, state, table_with_history

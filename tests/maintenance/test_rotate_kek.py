@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance import rotate_kek
-from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
-from tablecrypt.maintenance.rotate_kek import Rotator
+from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
+from tablecrypt.maintenance._key_rotation import Rotator
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history

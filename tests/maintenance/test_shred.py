@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance import remove_orphan_files, rescue, rewrap, shred
-from tablecrypt.maintenance.older_metadata import older_metadata
+from tablecrypt.maintenance._storage import older_metadata
 from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
@@ -191,10 +191,10 @@ def test_the_whole_table_goes_and_can_be_written_anew(table: Table) -> None:
 
 
 def test_what_comes_into_a_table_that_was_shredded_whole_stays(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tablecrypt.maintenance import _shred_files
     from tablecrypt.maintenance import shred as shred_verb
-    from tablecrypt.maintenance import shred_metadata
 
-    scrub, other = shred_metadata.scrub, table.catalog.load_table("db.t")
+    scrub, other = _shred_files.scrub, table.catalog.load_table("db.t")
     came_in: list[Table] = []
 
     def overtaken(*arguments: Any) -> object:
@@ -282,7 +282,7 @@ def test_deleted_rows_are_out_of_reach_once_the_head_that_deleted_them_is_replac
 def test_a_run_killed_after_a_head_was_replaced_takes_that_head_along(
     tmp_path: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tablecrypt.maintenance.shred import _Shredding
+    from tablecrypt.maintenance._shred import _Shredding
 
     table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
     table.append(rows(0))
@@ -399,17 +399,17 @@ def test_half_written_files_and_journals_with_a_dead_key_are_deleted_and_others_
 
 
 def test_what_cannot_be_written_over_is_deleted_and_leaves_the_log(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tablecrypt.maintenance import shred_metadata
+    from tablecrypt.maintenance import _shred_files
 
     victim = metadata_of(table).metadata_log[-1].metadata_file
-    rewrite = shred_metadata._rewrite
+    rewrite = _shred_files._rewrite
 
     def refusing(fresh: object, io: object, file: object) -> None:
         if file.location == victim:  # type: ignore[attr-defined]
             raise PermissionError("overwriting is not allowed here")
         rewrite(fresh, io, file)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(shred_metadata, "_rewrite", refusing)
+    monkeypatch.setattr(_shred_files, "_rewrite", refusing)
 
     result = shred(table, old_snapshots(table))
 
@@ -422,13 +422,13 @@ def test_what_cannot_be_written_over_is_deleted_and_leaves_the_log(table: Table,
 def test_what_can_be_neither_written_nor_deleted_is_told(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    from tablecrypt.maintenance import shred_metadata
+    from tablecrypt.maintenance import _shred_files
 
     def refuse(*arguments: object) -> None:
         raise PermissionError("read only")
 
     with monkeypatch.context() as refusing:
-        refusing.setattr(shred_metadata, "_rewrite", refuse)
+        refusing.setattr(_shred_files, "_rewrite", refuse)
         refusing.setattr(PyArrowFileIO, "delete", refuse)
         result = shred(table, old_snapshots(table))
     assert result.left
@@ -451,7 +451,7 @@ def test_a_live_snapshot_that_cannot_be_read_stops_it_before_anything_changes(ta
 
 
 def test_a_commit_that_lands_meanwhile_is_kept_and_its_keys_are_rotated_too(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tablecrypt.maintenance.shred import _Shredding
+    from tablecrypt.maintenance._shred import _Shredding
 
     doomed, find = old_snapshots(table), _Shredding.find
     other = table.catalog.load_table("db.t")

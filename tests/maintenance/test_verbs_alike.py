@@ -12,7 +12,8 @@ import pytest
 from pyiceberg.table import Table
 
 from tablecrypt import maintenance as m
-from tablecrypt.maintenance.progress import Counted, Progress, ProgressListener, unheard
+from tablecrypt.maintenance import Progress, ProgressListener
+from tablecrypt.maintenance.progress import Counted, unheard
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, rows, table_with_history

@@ -17,10 +17,8 @@ from pyiceberg.table import Table
 
 from tablecrypt import parquet
 from tablecrypt.errors import ConfigurationError, KmsUnavailableError
-from tablecrypt.maintenance import verify
-from tablecrypt.maintenance.progress import Progress
+from tablecrypt.maintenance import Progress, Verification, verify
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
-from tablecrypt.maintenance.verify import Verification
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog

@@ -20,9 +20,9 @@ from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, Nested
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance import Progress
 from tablecrypt.maintenance import compact as compact_anywhere
 from tablecrypt.maintenance.compaction import Compaction
-from tablecrypt.maintenance.progress import Progress
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer

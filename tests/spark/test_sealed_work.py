@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, KmsAccessDeniedError, TamperedFileError
-from tablecrypt.maintenance.progress import Progress
+from tablecrypt.maintenance import Progress
 from tablecrypt.spark.sealed_work import WorkItem, decode_items, encode_items
 
 OWN = frozenset({"tablecrypt"})

@@ -25,9 +25,9 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.audit.heads import Head, Seal
-from tablecrypt.maintenance.stored_files import StoredFile, canonical, stored_files
 
 Place = tuple[str, str, str]
 

@@ -31,12 +31,11 @@ from tablecrypt.errors import (
     MasterKeyRefusedError,
     TablecryptError,
 )
-from tablecrypt.maintenance.arguments import checked_moment
+from tablecrypt.maintenance._tables import checked_moment, name_of
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.audit.result import Audit, TableAudit
 from tablecrypt.maintenance.audit.table_audit import audit_table
 from tablecrypt.maintenance.catalog_tables import identifiers_of
-from tablecrypt.maintenance.encrypted import name_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
 from tablecrypt.table.plain_tables import plain_tables_opened
 

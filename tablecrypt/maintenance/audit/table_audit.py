@@ -16,6 +16,7 @@ from tablecrypt.errors import KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.maintenance._storage import canonical
 from tablecrypt.maintenance.audit import keys
 from tablecrypt.maintenance.audit.ends import wrong_ends
 from tablecrypt.maintenance.audit.findings import Finding, FindingKind
@@ -25,7 +26,6 @@ from tablecrypt.maintenance.audit.metadata_files import look_at_older
 from tablecrypt.maintenance.audit.result import AuditedFile, AuditedKek, Coverage, TableAudit, by_severity
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, reachable_files
-from tablecrypt.maintenance.stored_files import canonical
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_file_io import TableFileIO
 

@@ -24,12 +24,12 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import load_kms
+from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of
 from tablecrypt.maintenance.audit.run import PinsTables
 from tablecrypt.maintenance.doctor import storage
 from tablecrypt.maintenance.doctor.checks import Check, CheckState, CheckUp, failed, tried
 from tablecrypt.maintenance.doctor.keys import key_checks, opens
 from tablecrypt.maintenance.doctor.versions import version_checks
-from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of
 from tablecrypt.table.encrypted_table import EncryptedTable
 
 _CONFIGURATION: Final = "configuration"

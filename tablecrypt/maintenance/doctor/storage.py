@@ -15,8 +15,8 @@ from pyiceberg.io import FileIO
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile
+from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance.doctor.checks import Check, CheckState, tried
-from tablecrypt.maintenance.stored_files import stored_files
 
 AREA: Final = "storage"
 PROBE: Final = "tablecrypt-probe-"

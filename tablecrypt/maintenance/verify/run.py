@@ -21,11 +21,11 @@ from pyiceberg.table import Table
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.maintenance.encrypted import table_io
+from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
+from tablecrypt.maintenance._tables import table_io
 from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, runner_for
-from tablecrypt.maintenance.stored_files import StoredFile, canonical, stored_files
 from tablecrypt.maintenance.verify.look import LookAt, look_at_file
 from tablecrypt.maintenance.verify.problems import FileLook, Problem
 from tablecrypt.maintenance.verify.result import BadFile, Verification

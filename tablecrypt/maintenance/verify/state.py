@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance.stored_files import StoredFile
+from tablecrypt.maintenance._storage import StoredFile
 
 VERSION: Final = 1
 _INFO: Final = b"tablecrypt verify state 1"

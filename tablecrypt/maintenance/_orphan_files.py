@@ -28,10 +28,9 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tablecrypt.maintenance.arguments import checked_moment
-from tablecrypt.maintenance.encrypted import encrypted, name_of, newest, table_io
-from tablecrypt.maintenance.results import VerbResult
-from tablecrypt.maintenance.stored_files import StoredFile, canonical, stored_files
+from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
+from tablecrypt.maintenance._tables import checked_moment, encrypted, name_of, newest, table_io
+from tablecrypt.maintenance.progress import VerbResult
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata_file import read_named_metadata_file
 from tablecrypt.table.table_file_io import TableFileIO, deleting_io

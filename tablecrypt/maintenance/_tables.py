@@ -1,11 +1,12 @@
-"""Arguments that several verbs take, looked at before any work begins: a filter, a moment, a branch, a name for a new table.
+"""What every operation asks first: whether a table is encrypted, its keys, FileIO and name, and whether the arguments are allowed.
 
-Each raises ConfigurationError, which says what is allowed.
+Each check raises ConfigurationError, which says what is allowed.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from typing import cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
@@ -15,8 +16,45 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyparsing import ParseBaseException
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance.encrypted import name_of
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table_file_io import TableFileIO
+
+
+def encrypted(table: Table) -> EncryptedTable:
+    """Return a table as what it is.
+
+    Raises:
+        ConfigurationError: it is not encrypted.
+    """
+    if not isinstance(table, EncryptedTable):
+        raise ConfigurationError(f"{name_of(table)} is not an encrypted table")
+    return table
+
+
+def name_of(table: Table) -> str:
+    """Return how results and errors name a table."""
+    return ".".join(table.name())
+
+
+def encrypted_metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
+    """Return a table's metadata in the class that holds keys."""
+    return cast("EncryptedTableMetadata", table.metadata)
+
+
+def table_io(table: EncryptedTable) -> TableFileIO:
+    """Return a table's FileIO with its encryption manager."""
+    return cast("TableFileIO", table.io)
+
+
+def newest(table: Table) -> EncryptedTable:
+    """Load a table anew.
+
+    Raises:
+        ConfigurationError: it is not encrypted.
+    """
+    return encrypted(encrypted(table).catalog.load_table(table.name()))
 
 
 def checked_filter(table: Table, where: str | BooleanExpression) -> BooleanExpression:

@@ -37,7 +37,7 @@ from pyiceberg.utils.properties import property_as_int
 from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest
+from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, newest
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate

@@ -8,35 +8,74 @@
 
 Before 2, nothing has changed. After it, the table is as it will be, and each run finds and scrubs what still holds a KEK that the table has
 no more: a run that was killed is finished by the next one, called the same way.
+
+Heads of branches stand in the way where their manifests hold the DEKs of files that they deleted:
+
+    branch ─▶ head H, whose manifests name file A as deleted          A's DEK is in H, and H is live
+    branch ─▶ head H', the same rows, A named nowhere ─▶ parent H     now H can be shredded too
+
+H' says in its summary whose place it took, so that a run that was killed in between is finished by the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, TableUpdate
 
 from tablecrypt.arguments import checked_arguments, described
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tablecrypt.maintenance.encrypted import encrypted, encrypted_metadata_of, name_of, newest, table_io
-from tablecrypt.maintenance.key_commit import commit_keys, removed_keys
-from tablecrypt.maintenance.object_versions import object_versions
-from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata
-from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
-from tablecrypt.maintenance.results import VerbResult
-from tablecrypt.maintenance.rotate_kek import Rotator
-from tablecrypt.maintenance.shred_heads import put_in_place_of_heads, replaced_before
-from tablecrypt.maintenance.shred_inventory import Inventory, InventoryTaker
-from tablecrypt.maintenance.shred_metadata import Scrubbed, dead_keks, forget_in_log, holders, scrub
+from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
+from tablecrypt.maintenance._key_rotation import Rotator
+from tablecrypt.maintenance._shred_files import Inventory, InventoryTaker, Scrubbed, dead_keks, forget_in_log, holders, scrub
+from tablecrypt.maintenance._storage import OlderMetadata, object_versions, older_metadata
+from tablecrypt.maintenance._tables import encrypted, encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.progress import Counted, ProgressListener, VerbResult, unheard
 from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.manifest_cleaning import EncryptedManifestCleaning
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table_file_io import deleting_io
+
+logger = logging.getLogger(__name__)
+
+REPLACES: Final = "tablecrypt.replaces-snapshot-id"
+
+
+def replaced_before(table: EncryptedTable) -> frozenset[int]:
+    """Return the ids of the snapshots whose places heads of branches took, as far as no branch or tag points to them."""
+    metadata = encrypted_metadata_of(table)
+    pointed_to = {ref.snapshot_id for ref in metadata.refs.values()}
+    heads = (metadata.snapshot_by_id(snapshot_id) for snapshot_id in pointed_to)
+    marks = {str(head.summary[REPLACES]) for head in heads if head is not None and head.summary is not None and head.summary[REPLACES]}
+    present = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    return frozenset(int(mark) for mark in marks if mark.isdigit() and int(mark) in present - pointed_to)
+
+
+def put_in_place_of_heads(table: EncryptedTable, holding: Collection[int]) -> None:
+    """Put a snapshot of the same rows in the place of each head among these, but for those that a tag points to as well.
+
+    Raises CommitFailedException when others were faster again and again: some heads may be replaced.
+    """
+    tagged = {ref.snapshot_id for ref in table.metadata.refs.values() if ref.snapshot_ref_type == SnapshotRefType.TAG}
+    for branch, ref in list(table.metadata.refs.items()):
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and ref.snapshot_id in holding and ref.snapshot_id not in tagged:
+            _replace(table, branch, ref.snapshot_id)
+
+
+def _replace(table: EncryptedTable, branch: str, head: int) -> None:
+    transaction = table.transaction()
+    with transaction, transaction.update_snapshot({REPLACES: str(head)}, branch).producer(EncryptedManifestCleaning, Operation.REPLACE):
+        logger.info("%s: a snapshot of the same rows takes the place of %s on %s", ".".join(table.name()), head, branch)
+
 
 _ROUNDS: Final = 5
 

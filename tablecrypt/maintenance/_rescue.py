@@ -24,11 +24,10 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyChain, KeyRing
-from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
-from tablecrypt.maintenance.key_commit import added_keys, commit_keys, replaced_key
-from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata, read_older
-from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
-from tablecrypt.maintenance.results import VerbResult
+from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced_key
+from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
+from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.progress import Counted, ProgressListener, VerbResult, unheard
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 

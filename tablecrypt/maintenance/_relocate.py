@@ -29,17 +29,20 @@ from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.maintenance.arguments import check_new_name
-from tablecrypt.maintenance.encrypted import encrypted_metadata_of, name_of, newest, table_io
-from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
+from tablecrypt.maintenance._relocate_files import CopyWork, PathMap, RewriteWork, copy_file, rewrite_deletes
+from tablecrypt.maintenance._relocate_metadata import (
+    CopyIdentity,
+    ManifestCopier,
+    NewDeletes,
+    copied_metadata,
+    kept_snapshots,
+    only_snapshots,
+)
+from tablecrypt.maintenance._storage import canonical, stored_files
+from tablecrypt.maintenance._tables import check_new_name, encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResult, unheard
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
-from tablecrypt.maintenance.relocate_files import CopyWork, RewriteWork, copy_file, rewrite_deletes
-from tablecrypt.maintenance.relocate_manifests import ManifestCopier, NewDeletes
-from tablecrypt.maintenance.relocate_metadata import CopyIdentity, copied_metadata, kept_snapshots, only_snapshots
-from tablecrypt.maintenance.relocate_paths import PathMap
-from tablecrypt.maintenance.results import VerbResult
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_for
-from tablecrypt.maintenance.stored_files import canonical, stored_files
 from tablecrypt.manifests.manifest_list_reader import read_manifest_list
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata_file import read_metadata_file

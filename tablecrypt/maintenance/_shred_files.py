@@ -1,4 +1,13 @@
-"""Taking dead keys out of the files beside a table's current metadata that hold them.
+"""The files that a shredding is about: data files that go out of reach, and files beside the current metadata that hold dead keys.
+
+    entry of a doomed snapshot's manifests                                                          file is
+        also a live entry of a live snapshot's                                                      live: shared, and stays
+        else a deleted entry of a live snapshot's, which keeps the file's DEK as every entry does    still opened by that snapshot
+        else                                                                                        shredded
+
+Snapshots whose keys are gone already cannot be looked into: what they alone held is shredded, and its names are not known.
+
+Files that hold dead keys:
 
     older metadata.json      written over in place without them; live snapshots get the keys that the current metadata has for them.
                              Where the store refuses that, or half a file is all there is: deleted
@@ -15,25 +24,121 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, cast
 
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.serializers import Compressor
 from pyiceberg.table.update import TableUpdate
+from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, KmsError, PlaintextRefusedError
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.maintenance.encrypted import encrypted_metadata_of, table_io
-from tablecrypt.maintenance.key_commit import commit_keys
-from tablecrypt.maintenance.older_metadata import OlderMetadata, older_metadata
+from tablecrypt.maintenance._key_commit import commit_keys
+from tablecrypt.maintenance._storage import OlderMetadata, canonical, delete_checksums, older_metadata, stored_files
+from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.progress import Counted
-from tablecrypt.maintenance.stored_files import canonical, delete_checksums, stored_files
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile
 from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.metadata_file import decompressed
 from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.updates import ForgetMetadataFilesUpdate
+
+_OUT_OF_REACH: Final = (
+    AuthenticationError,
+    FormatError,
+    KeyIdChangedError,
+    KeyNotFoundError,
+    PlaintextRefusedError,
+    FileNotFoundError,
+)
+
+
+@dataclass
+class Inventory:
+    """What a shredding means for data and delete files.
+
+    Attributes:
+        shredded: files that nothing in the table opens any more.
+        live: files of doomed snapshots that live ones share.
+        still_opened: files of doomed snapshots whose DEKs stand in live snapshots' manifests, as deleted; with the ids of those snapshots.
+        unknown: ids of doomed snapshots that could not be looked into.
+    """
+
+    shredded: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
+    still_opened: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    unknown: tuple[int, ...] = ()
+
+
+class InventoryTaker:
+    """Reads the manifests of snapshots, each manifest once.
+
+    Args:
+        io: the table's.
+        counted: tells of the snapshots that were looked into.
+    """
+
+    def __init__(self, io: TableFileIO, counted: Counted) -> None:
+        self._io = io
+        self._counted = counted
+        self._entries: dict[str, list[ManifestEntry]] = {}
+
+    def take(self, doomed: Collection[EncryptedSnapshot], live: Collection[EncryptedSnapshot]) -> Inventory:
+        """Return what becomes of the files of doomed snapshots.
+
+        Args:
+            doomed: bound to the keys that may open them.
+            live: the snapshots that stay.
+
+        Raises:
+            AuthenticationError, KeyNotFoundError, FormatError: a live snapshot cannot be read.
+            KmsError: the KMS refused.
+        """
+        of_live: set[str] = set()
+        of_deleted: dict[str, set[int]] = {}
+        snapshots = self._counted.over([*live, *doomed])
+        for snapshot in islice(snapshots, len(live)):
+            for entry in self._entries_of(snapshot):
+                if entry.status != ManifestEntryStatus.DELETED:
+                    of_live.add(entry.data_file.file_path)
+                elif entry.data_file.key_metadata:
+                    of_deleted.setdefault(entry.data_file.file_path, set()).add(snapshot.snapshot_id)
+        of_doomed: dict[str, None] = {}
+        unknown: list[int] = []
+        for snapshot in snapshots:
+            try:
+                entries = self._entries_of(snapshot)
+            except _OUT_OF_REACH:
+                unknown.append(snapshot.snapshot_id)
+                continue
+            except KmsError as error:
+                # An old metadata file may hold a KEK as a version of the master key wrapped it that is gone since.
+                if error.retryable:
+                    raise
+                unknown.append(snapshot.snapshot_id)
+                continue
+            of_doomed.update({entry.data_file.file_path: None for entry in entries if entry.status != ManifestEntryStatus.DELETED})
+        return Inventory(
+            shredded=tuple(path for path in of_doomed if path not in of_live and path not in of_deleted),
+            live=tuple(path for path in of_doomed if path in of_live),
+            still_opened={path: tuple(sorted(of_deleted[path])) for path in of_doomed if path in of_deleted and path not in of_live},
+            unknown=tuple(unknown),
+        )
+
+    def _entries_of(self, snapshot: EncryptedSnapshot) -> list[ManifestEntry]:
+        manifests = snapshot.manifests(self._io)
+        missing = [manifest for manifest in manifests if manifest.manifest_path not in self._entries]
+        read = ExecutorFactory.get_or_create().map(self._read, missing)
+        self._entries.update({manifest.manifest_path: entries for manifest, entries in zip(missing, read, strict=True)})
+        return [entry for manifest in manifests for entry in self._entries[manifest.manifest_path]]
+
+    def _read(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        return EncryptedManifestFile.of(manifest).read(self._io).entries
+
 
 _KEYS: Final = "encryption-keys"
 _JOURNAL_FOLDER: Final = "/tablecrypt-"

@@ -1,0 +1,289 @@
+"""What a store holds for a table beside the files that its metadata names: files below a location, earlier versions of objects, and the
+metadata files that the table has left behind.
+
+PyIceberg's FileIO has no call for listing, so files are listed through the file systems that it uses itself:
+
+    PyArrowFileIO    local, S3, GCS, HDFS, Azure    pyarrow's FileSystem
+    FsspecFileIO     local, S3, GCS, Azure          fsspec's
+
+Raises ConfigurationError for another FileIO, and for a store that it does not know. What the store raises is passed on.
+
+Earlier versions are those of an S3 bucket that keeps them: what was deleted or replaced there is still stored.
+
+    bucket versioning     Enabled or Suspended: versions exist; never set: none do
+    needs                 s3:GetBucketVersioning and s3:ListBucketVersions, and boto3
+
+Raises MissingExtraError without boto3, OSError for what S3 refuses.
+
+Older metadata files, newest first:
+
+    metadata-log of the current metadata ─▶ each file's own log ─▶ …          a log names only so many files before its own
+    <location>/metadata/*.metadata.json, and below write.metadata.path        files that no log names any more, or none ever did
+
+Nothing authenticates such a file but what it says opens or does not. Files of another table-uuid are passed over.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow.fs as pafs
+from pyiceberg.io import (
+    AWS_ACCESS_KEY_ID,
+    AWS_PROFILE_NAME,
+    AWS_REGION,
+    AWS_SECRET_ACCESS_KEY,
+    AWS_SESSION_TOKEN,
+    S3_ACCESS_KEY_ID,
+    S3_ENDPOINT,
+    S3_PROFILE_NAME,
+    S3_REGION,
+    S3_SECRET_ACCESS_KEY,
+    S3_SESSION_TOKEN,
+    FileIO,
+)
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import TableProperties
+from pyiceberg.utils.properties import get_first_property_value
+
+from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
+from tablecrypt.files.deletion import store_of
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, read_named_metadata_file
+
+_LOCAL: Final = "file"
+_MODIFIED: Final = ("LastModified", "last_modified", "mtime", "updated")
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """One file: its location, its length in bytes, and when it was last written, with a time zone; None where the store does not say."""
+
+    location: str
+    size: int
+    modified: dt.datetime | None
+
+
+def stored_files(io: FileIO, location: str) -> Iterator[StoredFile]:
+    """Yield every file under a location, at any depth; none where there is no such folder.
+
+    Args:
+        io: the store's own FileIO, not one that encrypts.
+        location: without a slash at the end.
+    """
+    if isinstance(io, PyArrowFileIO):
+        yield from _of_pyarrow(io, location)
+    elif isinstance(io, FsspecFileIO):
+        yield from _of_fsspec(io, location)
+    else:
+        raise ConfigurationError(f"files under {location} cannot be listed through {type(io).__name__}")
+
+
+def canonical(location: str) -> tuple[str, str, str]:
+    """Return what is the same for all spellings of one location: s3a and s3, file:/a, file:///a and /a, a%20b and a b.
+
+    Where two files differ in their spelling alone, both count as known.
+    """
+    parts = urlsplit(location)
+    rest = location.partition(":")[2] if parts.scheme else location
+    path = rest.lstrip("/").removeprefix(parts.netloc).lstrip("/")
+    return store_of(parts.scheme), parts.netloc, unquote(path)
+
+
+def delete_checksums(io: FileIO, location: str) -> None:
+    """Delete the checksums that Hadoop keeps of a file on a local disk, in .<name>.crc beside it: the file is another one now, or gone.
+
+    Java would take them for those of the new content, and they tell something about the old one.
+    """
+    if store_of(urlsplit(location).scheme) != _LOCAL:
+        return
+    folder, _, name = location.rpartition("/")
+    with suppress(FileNotFoundError):
+        io.delete(f"{folder}/.{name}.crc")
+
+
+def _of_pyarrow(io: PyArrowFileIO, location: str) -> Iterator[StoredFile]:
+    scheme, netloc, path = PyArrowFileIO.parse_location(location)
+    try:
+        file_system = io.fs_by_scheme(scheme, netloc)
+    except ValueError as unknown:
+        raise ConfigurationError(f"files under {location} cannot be listed: {unknown}") from unknown
+    selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+    for info in file_system.get_file_info(selector):
+        if info.type == pafs.FileType.File:
+            yield StoredFile(location + _below(info.path, path), info.size, info.mtime)
+
+
+def _of_fsspec(io: FsspecFileIO, location: str) -> Iterator[StoredFile]:
+    scheme, separator, rest = location.partition("://")
+    file_system: Any = io.get_fs(scheme if separator else "file")
+    root = rest if separator else location
+    for path, info in file_system.find(root, detail=True).items():
+        if info.get("type") == "file":
+            yield StoredFile(location + _below(path, root), int(info.get("size") or 0), _modified(info))
+
+
+def _below(path: str, root: str) -> str:
+    """Return the part of a path that follows a root. Stores differ in whether they begin paths with a slash."""
+    path, root = path.lstrip("/"), root.strip("/")
+    if not path.startswith(f"{root}/"):
+        raise ConfigurationError(f"the store listed {path!r} below {root!r}")
+    return path[len(root) :]
+
+
+def _modified(info: dict[str, Any]) -> dt.datetime | None:
+    value = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
+    if isinstance(value, (int, float)):
+        return dt.datetime.fromtimestamp(value, dt.UTC)
+    if isinstance(value, str):
+        value = dt.datetime.fromisoformat(value)
+    if not isinstance(value, dt.datetime):
+        return None
+    return value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+
+
+_SCHEMES: Final = ("s3", "s3a", "s3n")
+
+
+@dataclass(frozen=True)
+class ObjectVersion:
+    """A version of an object that is not the latest one, or that a delete marker hides."""
+
+    location: str
+    version_id: str
+    size: int
+
+
+def object_versions(io: FileIO, location: str) -> Iterator[ObjectVersion]:
+    """Yield every earlier version of objects under a location; nothing for a store that is not S3.
+
+    Args:
+        io: its properties say how S3 is reached, as PyIceberg's own FileIOs read them.
+        location: a folder, without a slash at the end.
+
+    Raises:
+        MissingExtraError: boto3 is not installed.
+        OSError: S3 refused or failed.
+    """
+    parts = urlsplit(location)
+    if parts.scheme not in _SCHEMES:
+        return
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError as error:
+        raise MissingExtraError('versions of S3 objects are listed by boto3: pip install "tablecrypt[aws]"') from error
+    properties = dict(io.properties)
+    session = boto3.Session(profile_name=get_first_property_value(properties, S3_PROFILE_NAME, AWS_PROFILE_NAME))
+    s3 = session.client(
+        "s3",
+        endpoint_url=properties.get(S3_ENDPOINT),
+        region_name=get_first_property_value(properties, S3_REGION, AWS_REGION),
+        aws_access_key_id=get_first_property_value(properties, S3_ACCESS_KEY_ID, AWS_ACCESS_KEY_ID),
+        aws_secret_access_key=get_first_property_value(properties, S3_SECRET_ACCESS_KEY, AWS_SECRET_ACCESS_KEY),
+        aws_session_token=get_first_property_value(properties, S3_SESSION_TOKEN, AWS_SESSION_TOKEN),
+    )
+    try:
+        if "Status" not in s3.get_bucket_versioning(Bucket=parts.netloc):
+            return
+        pages = s3.get_paginator("list_object_versions").paginate(Bucket=parts.netloc, Prefix=f"{parts.path.strip('/')}/")
+        for page in pages:
+            for version in page.get("Versions", ()):
+                if not version["IsLatest"]:
+                    yield ObjectVersion(f"{parts.scheme}://{parts.netloc}/{version['Key']}", version["VersionId"], version["Size"])
+    except (BotoCoreError, ClientError) as error:
+        raise OSError(f"{location}: S3 does not list versions of objects: {error}") from error
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class OlderMetadata:
+    """One metadata file of the table.
+
+    Attributes:
+        location: where it is.
+        file: its bytes; None where they are not a metadata file's, as half a file that was being written.
+        metadata: what they say; None where they cannot be read, or are of a version without keys.
+        problem: why they cannot be read.
+        is_logged: whether a metadata-log names it, so that it was the table's once; a file that none names may be about to become that.
+    """
+
+    location: str
+    file: MetadataFile | None = None
+    metadata: EncryptedTableMetadata | None = None
+    problem: str = ""
+    is_logged: bool = False
+
+
+def older_metadata(table: EncryptedTable) -> Iterator[OlderMetadata]:
+    """Yield every metadata file of a table that is there, but for the current one.
+
+    What the store raises, other than that a file is not there, is passed on. ConfigurationError: its FileIO cannot list.
+    """
+    metadata = encrypted_metadata_of(table)
+    seen = {canonical(table.metadata_location)}
+    waiting = [entry.metadata_file for entry in reversed(metadata.metadata_log)]
+    listed = iter(_listed(table))
+    while True:
+        is_logged = bool(waiting)
+        location = waiting.pop(0) if waiting else next(listed, None)
+        if location is None:
+            return
+        if canonical(location) in seen:
+            continue
+        seen.add(canonical(location))
+        found = read_older(table, location)
+        if found is None:
+            continue
+        if found.metadata is not None:
+            waiting += [entry.metadata_file for entry in reversed(found.metadata.metadata_log)]
+        yield replace(found, is_logged=is_logged)
+
+
+def read_older(table: EncryptedTable, location: str, is_given: bool = False) -> OlderMetadata | None:
+    """Read one metadata file; None where there is none, or it is another table's.
+
+    Args:
+        table: the table.
+        location: of the file.
+        is_given: whether the caller names the file, in whatever folder and by whatever name, and not other metadata.
+    """
+    io = table_io(table)
+    try:
+        file = (
+            read_metadata_file(io.inner.new_input(location)) if is_given else read_named_metadata_file(io.inner, location, io.own_folders)
+        )
+    except FileNotFoundError:
+        logger.debug("%s is gone", location)
+        return None
+    except FormatError as error:
+        return OlderMetadata(location, problem=str(error))
+    try:
+        metadata = file.parse()
+    except (FormatError, ValueError) as error:
+        return OlderMetadata(location, file, problem=f"{type(error).__name__}: not readable as table metadata")
+    if metadata.table_uuid != table.metadata.table_uuid:
+        logger.debug("%s is the metadata of another table", location)
+        return None
+    return OlderMetadata(location, file, metadata if isinstance(metadata, EncryptedTableMetadata) else None)
+
+
+def _listed(table: EncryptedTable) -> list[str]:
+    folders = {f"{table.location().rstrip('/')}/metadata"}
+    if (elsewhere := table.properties.get(TableProperties.WRITE_METADATA_PATH)) is not None:
+        folders.add(elsewhere.rstrip("/"))
+    inner = table_io(table).inner
+    found = {file.location for folder in folders for file in stored_files(inner, folder) if file.location.endswith(TABLE_METADATA_SUFFIXES)}
+    return sorted(found, key=lambda location: location.rpartition("/")[2], reverse=True)
