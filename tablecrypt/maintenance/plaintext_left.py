@@ -1,6 +1,7 @@
 """What a table was before it was encrypted, as far as it is still stored: found through its last plain metadata, deleted, and listed.
 
-    deleted   data and delete files, then manifests, then manifest lists, so that a run that is killed finds the rest again
+    deleted   data and delete files, then manifests, then manifest lists, so that a run that is killed finds the rest again; nothing at all
+              while a list or manifest cannot be read, since deleting it would lose the way to the files that it names
     listed    files under the table's location that the encrypted table does not name, but for those that begin as ciphertext; metadata
               files of the plain table, which say its schema and the partitions that its snapshots changed; earlier versions of objects in
               a bucket that keeps them
@@ -27,7 +28,7 @@ from tablecrypt.maintenance._orphan_files import known_locations
 from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, stored_files
 from tablecrypt.maintenance._tables import table_io
 from tablecrypt.maintenance.audit.heads import Seal, read_heads
-from tablecrypt.maintenance.reachable import FileKind, reachable_files
+from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import read_named_metadata_file
@@ -81,8 +82,13 @@ def plaintext_of(metadata: TableMetadata, io: FileIO, scope: DeletionScope) -> P
         metadata: of the plain table.
         io: the store's own.
         scope: below which folders files may be deleted.
+
+    Raises:
+        FormatError, OSError: a manifest list or manifest is stored and cannot be read, so that the files it names are not known.
     """
-    files = sorted(reachable_files(metadata, io).files.values(), key=lambda file: _LAST_DELETED.get(file.kind, 0))
+    reachable = reachable_files(metadata, io)
+    _refuse_unreadable(reachable.unopened)
+    files = sorted(reachable.files.values(), key=lambda file: _LAST_DELETED.get(file.kind, 0))
     statistics = [each.statistics_path for each in (*metadata.statistics, *metadata.partition_statistics)]
     locations = dict.fromkeys((*statistics, *(file.location for file in files)))
     refused = {location: reason for location in locations if (reason := scope.reason_against(location)) is not None}
@@ -132,6 +138,17 @@ def plaintext_left(table: EncryptedTable, refused: Mapping[str, str]) -> Iterato
             yield PlaintextLeft(version.location, version.size, f"version {version.version_id} of an object that was deleted or replaced")
     except (MissingExtraError, OSError) as error:
         yield PlaintextLeft(location, 0, f"whether the bucket keeps earlier versions of objects could not be found out: {error}")
+
+
+def _refuse_unreadable(unopened: Iterable[Unopened]) -> None:
+    """One that is gone hides nothing: an earlier run deleted what it named before it."""
+    for each in unopened:
+        if isinstance(each.error, (OSError, FormatError)) and not isinstance(each.error, FileNotFoundError):
+            kind = OSError if isinstance(each.error, OSError) else FormatError
+            raise kind(
+                f"{each.location}: the plain table's {each.kind.value} cannot be read, so that the plaintext files it names are not known; "
+                f"none was deleted. Run migrate again when it is readable, or keep the plain files: keep_plaintext=True. ({each.error})"
+            ) from each.error
 
 
 def _delete(io: TableFileIO, location: str) -> int:

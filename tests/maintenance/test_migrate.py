@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.maintenance import Migrated, Progress, migrate
 from tablecrypt.maintenance._journal import Journal
 from tablecrypt.table.content_files import key_metadata_of
@@ -23,6 +24,7 @@ from tablecrypt.table.encrypted_table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
+from tests.support.plaintext import findings
 
 pytestmark = pytest.mark.slow
 
@@ -218,6 +220,38 @@ def test_plaintext_can_be_kept_for_a_while_and_deleted_later(unwatched_warehouse
     assert_nothing_plain(table)
 
 
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def looped(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize("unreadable", [cut, looped])
+@pytest.mark.parametrize("kind", ["manifest list", "manifest"])
+def test_nothing_plain_is_deleted_while_what_names_it_cannot_be_read(
+    unwatched_warehouse: Path, aws: AwsServer, kind: str, unreadable: Callable[[Path], None]
+) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
+    plain = plain_table(catalog)
+    oldest = plain.snapshots()[0]
+    location = oldest.manifest_list if kind == "manifest list" else oldest.manifests(plain.io)[0].manifest_path
+    migrate(plain, MASTER_KEY, keep_plaintext=True)
+    table = catalog.load_table("db.rows")
+    before, path = stored(table), Path(location.removeprefix("file://"))
+    content = path.read_bytes()
+    unreadable(path)
+    with pytest.raises((FormatError, OSError), match=f"{path.name}: the plain table's {kind} cannot be read"):
+        migrate(table, MASTER_KEY)
+    path.unlink()
+    path.write_bytes(content)
+    assert stored(table) == before
+    assert migrate(table, MASTER_KEY).deleted > 10
+    assert_nothing_plain(table)
+
+
 @pytest.mark.parametrize("format_version", ["1", "2"])
 def test_into_a_new_table_beside_the_plain_one(unwatched_warehouse: Path, aws: AwsServer, format_version: str) -> None:
     catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
@@ -319,7 +353,9 @@ def test_a_run_killed_at_any_step_is_finished_by_the_next(warehouse: Path, aws: 
         assert contents(table) == before
         for each in final.left:
             if each.what == "a file that the table does not name":
-                Path(each.location.removeprefix("file://")).unlink()
+                path = Path(each.location.removeprefix("file://"))
+                assert not list(findings(each.location, path.read_bytes())), "an interrupted attempt writes ciphertext and metadata"
+                path.unlink()
         assert_nothing_plain(table)
         catalog.purge_table("db.rows")
         return result, steps

@@ -48,14 +48,7 @@ class AwsServer:
     @property
     def s3_properties(self) -> dict[str, str]:
         """What a PyIceberg FileIO needs to reach this server's S3."""
-        return {
-            "s3.endpoint": self.endpoint,
-            "s3.access-key-id": CREDENTIALS["AWS_ACCESS_KEY_ID"],
-            "s3.secret-access-key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-            "s3.session-token": CREDENTIALS["AWS_SESSION_TOKEN"],
-            "s3.region": REGION,
-            "s3.force-virtual-addressing": "false",
-        }
+        return s3_properties(self.endpoint)
 
     def kms_key_id(self, alias: str) -> str:
         """The key id behind one of the golden aliases, e.g. "alias/orders"."""
@@ -79,6 +72,18 @@ class AwsServer:
 
     def stop(self) -> None:
         self._server.stop()
+
+
+def s3_properties(endpoint: str) -> dict[str, str]:
+    """What a PyIceberg FileIO needs to reach moto's S3 at an address."""
+    return {
+        "s3.endpoint": endpoint,
+        "s3.access-key-id": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        "s3.session-token": CREDENTIALS["AWS_SESSION_TOKEN"],
+        "s3.region": REGION,
+        "s3.force-virtual-addressing": "false",
+    }
 
 
 def _install_golden_keys() -> dict[str, str]:

@@ -22,6 +22,7 @@ from tablecrypt.table.metadata_file import write_metadata_file
 from tests.support.catalogs import MASTER_KEY
 from tests.support.fault_scene import Scene
 from tests.support.key_tables import SCHEMA, metadata_of, rows, table_with_history
+from tests.support.plaintext import findings
 
 Views = dict[str, Any]
 
@@ -95,9 +96,10 @@ def _relocate(scene: Scene) -> None:
 def _migrate(scene: Scene) -> None:
     result = migrate(scene.table(), MASTER_KEY)
     for each in result.left:
-        # What an attempt that was interrupted wrote and nothing names: the result lists it for its caller to delete.
-        if each.what == "a file that the table does not name" and each.location.startswith("file://"):
-            Path(each.location.removeprefix("file://")).unlink()
+        # What an attempt that was interrupted wrote and nothing names: the result lists it for its caller to delete. It holds no row.
+        path = Path(each.location.removeprefix("file://"))
+        if each.what == "a file that the table does not name" and path.exists() and not any(findings(str(path), path.read_bytes())):
+            path.unlink()
 
 
 def _purge(scene: Scene) -> None:

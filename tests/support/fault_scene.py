@@ -22,6 +22,7 @@ from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.kill_points import MORTAL_IO
 from tests.support.plaintext import Finding, FolderStore, findings
+from tests.support.s3_server import S3Server
 
 Rows = tuple[tuple[int | None, str | None], ...]
 
@@ -32,6 +33,10 @@ class Storage(Protocol):
     @property
     def warehouse(self) -> str:
         """Its address as a catalog's property."""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What a FileIO needs to reach it."""
 
     def save(self) -> None:
         """Remember every file."""
@@ -55,6 +60,10 @@ class FolderStorage:
     def warehouse(self) -> str:
         return f"file://{self._live}"
 
+    @property
+    def properties(self) -> dict[str, str]:
+        return {}
+
     def save(self) -> None:
         shutil.rmtree(self._saved, ignore_errors=True)
         shutil.copytree(self._live, self._saved)
@@ -69,10 +78,11 @@ class FolderStorage:
 
 
 class BucketStorage:
-    """A bucket of the S3 service that tests run on."""
+    """A new bucket of an S3 service."""
 
-    def __init__(self, aws: AwsServer, bucket: str) -> None:
-        self._s3, self._bucket = aws.s3, aws.bucket(bucket)
+    def __init__(self, server: S3Server, bucket: str) -> None:
+        self._s3, self._bucket = server.s3, server.bucket(bucket)
+        self.properties = server.s3_properties
         self._saved: dict[str, tuple[str, bytes]] = {}
 
     @property
@@ -120,7 +130,7 @@ class Scene:
                 "py-io-impl": MORTAL_IO,
                 "encryption.kms.cache-ttl-ms": "0",
                 **self._aws.kms_properties,
-                **self._aws.s3_properties,
+                **self.storage.properties,
             },
         )
         assert isinstance(catalog, EncryptedSqlCatalog)
