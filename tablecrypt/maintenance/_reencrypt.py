@@ -48,7 +48,7 @@ from tablecrypt.maintenance.progress import ProgressListener, VerbResult, unhear
 from tablecrypt.maintenance.runner import FileDone, FileWork, runner_for
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.rewrite import reencrypt as reencrypt_modules
+from tablecrypt.parquet.writing import reencrypt as reencrypt_modules
 from tablecrypt.table.content_files import is_deletion_vector, key_metadata_of
 from tablecrypt.table.data_keys import FreshKeys
 from tablecrypt.table.encrypted_table import EncryptedTable

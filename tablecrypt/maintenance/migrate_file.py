@@ -20,7 +20,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.rewrite import encrypt
+from tablecrypt.parquet.writing import encrypt
 from tablecrypt.table.data_keys import FreshKeys
 from tablecrypt.table.failed_write import deleting_on_error
 

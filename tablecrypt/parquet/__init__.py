@@ -4,9 +4,8 @@ from tablecrypt.parquet.crypto_factory import EncryptionConfiguration, Propertie
 from tablecrypt.parquet.inspection import FileInspection, inspect
 from tablecrypt.parquet.keys import FileKeys, KeyRetriever
 from tablecrypt.parquet.reading import dataset, read_schema, read_table
-from tablecrypt.parquet.rewrite import decrypt, encrypt, reencrypt
 from tablecrypt.parquet.verification import Verification, verify
-from tablecrypt.parquet.writing import EncryptedParquetWriter, write_table
+from tablecrypt.parquet.writing import EncryptedParquetWriter, decrypt, encrypt, reencrypt, write_table
 
 __all__ = [
     "EncryptedParquetWriter",

@@ -1,4 +1,31 @@
-"""The modules of a column chunk beside its pages: column index, offset index, bloom filter.
+"""The modules of a column chunk, opened but neither decompressed nor decoded: its pages, its indexes and its bloom filter.
+
+    in the clear   PageHeader (Thrift, of any length) | body                       (compressed_page_size bytes)
+    sealed         header as a module | body as a module, or in AES_GCM_CTR_V1 as a CTR frame (compressed_page_size with all its overhead)
+
+A header is kept as the bytes it is. Only two of its fields change when a page is sealed or opened, and are replaced in place: the size of
+the body and its checksum, which the format computes over what is stored. A checksum in the source is checked before it is replaced.
+
+The chunk is read in pieces of PIECE_LENGTH bytes, or a page where that is longer.
+
+A chunk opened whole has its pages as a plaintext file has them:
+
+    sealed    header module | body module   | header module | body module
+    opened    header | body | header | body | zeros, up to the length of the sealed chunk
+
+Each body is opened at the place where it is wanted, and so written once: behind a header as long as it was sealed. In the clear a header
+has another size and checksum, which now and then take another number of bytes; then the body is moved.
+
+For a check of whole files pages are authenticated at the speed of the cipher, and nothing of them is kept:
+
+The length of each module stands before it and its place gives its AAD, so no header has to be parsed, and every module is decrypted into
+the same memory. What a reader checks besides, that a header says the length and the checksum of its body, is between bytes of one writer
+that are all authentic. For AES_GCM_V1 only: in AES_GCM_CTR_V1 bodies are no modules.
+
+A module that does not authenticate does not end the check: the length before it says where the next one is. A length that cannot be does,
+as TamperedFileError.
+
+Beside the pages:
 
     index          sealed: one module           in the clear: Thrift
     bloom filter   sealed: header module | bitset module    in the clear: BloomFilterHeader (Thrift) | bitset (numBytes of the header)
@@ -7,23 +34,304 @@ They are opened, not interpreted: an index is its Thrift bytes, a bloom filter i
 
 Raises TamperedFileError or FormatError, naming the module.
 
-Specification: Apache Parquet, "Parquet Modular Encryption", section 5.1; "Parquet Bloom Filter"; "Page Index".
+Specification: Apache Parquet, "Parquet Modular Encryption", section 5.1; parquet.thrift, PageHeader; "Parquet Bloom Filter"; "Page Index".
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tablecrypt.errors import FormatError, TamperedFileError
+import pyarrow as pa
+
+from tablecrypt.errors import FormatError, KeyMismatchError, TamperedFileError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, Span
-from tablecrypt.parquet.modules import LENGTH_BYTES, ModuleCipher, ModuleType, sealed_length
-from tablecrypt.parquet.structures import FLAT, BloomFilterHeader
+from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, sealed_length
+from tablecrypt.parquet.storage import Source
+from tablecrypt.parquet.thrift import FLAT, BloomFilterHeader, PageHeader, PageType
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+PIECE_LENGTH: Final = 8 * 1024 * 1024
+
+_HEADER_GUESS: Final = 256
+_KNOWN_TYPES: Final = (PageType.DATA, PageType.DICTIONARY, PageType.DATA_V2)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHeader:
+    """A PageHeader as bytes, and where in them the fields are that sealing changes.
+
+    Attributes:
+        page_type: one of PageType.
+        body_length: compressed_page_size: bytes of the body as stored, with its encryption.
+        crc: over the body as stored; None without one.
+    """
+
+    encoded: bytes
+    page_type: int
+    body_length: int
+    crc: int | None
+    _length_at: thrift_reader.Located
+    _crc_at: thrift_reader.Located | None
+
+    @classmethod
+    def decode_at(cls, data: bytes) -> StoredHeader:
+        """Read the header that `data` begins with. CutShortError when `data` ends in it."""
+        found, end = thrift_reader.locate_fields(data)
+        for field_id in (PageHeader.TYPE, PageHeader.COMPRESSED_PAGE_SIZE, PageHeader.CRC):
+            if field_id in found and found[field_id].kind != thrift.I32:
+                raise FormatError(f"field {field_id} of a page header is no 32-bit number")
+        if PageHeader.TYPE not in found or PageHeader.COMPRESSED_PAGE_SIZE not in found:
+            raise FormatError("a page header has no type or no size")
+        page_type = thrift_reader.decode_integer(data, found[PageHeader.TYPE])
+        length_at, crc_at = found[PageHeader.COMPRESSED_PAGE_SIZE], found.get(PageHeader.CRC)
+        length = thrift_reader.decode_integer(data, length_at)
+        if page_type not in _KNOWN_TYPES or length < 0:
+            raise FormatError(f"a page of type {page_type} and {length} bytes is none that modular encryption knows")
+        crc = None if crc_at is None else thrift_reader.decode_integer(data, crc_at)
+        return cls(data[:end], page_type, length, crc, length_at, crc_at)
+
+    def of_body(self, stored: Buffer) -> bytes:
+        """The same header for a page whose body is stored as these bytes."""
+        out = bytearray(self.encoded)
+        replaced = [(self._length_at, memoryview(stored).nbytes)]
+        if self._crc_at is not None:
+            replaced.append((self._crc_at, _checksum(stored)))
+        # From the back, so that a number of another length moves none of the places to come.
+        for at, value in sorted(replaced, key=lambda pair: pair[0].start, reverse=True):
+            number = bytearray()
+            thrift.write_integer(number, value)
+            out[at.start : at.end] = number
+        return bytes(out)
+
+
+Room = Callable[[StoredHeader], memoryview]
+"""Gives the memory into which the body of the page with this header is opened: at least as long as the body was sealed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page, opened.
+
+    Attributes:
+        header: as its writer made it for the stored body.
+        body: compressed as it was, without encryption.
+        number: of a data page, from 0 in the chunk; 0 for the dictionary.
+        header_span, body_span: the bytes in the file, with their encryption.
+    """
+
+    header: StoredHeader
+    body: Buffer
+    is_dictionary: bool
+    number: int
+    header_span: Span
+    body_span: Span
+
+    @property
+    def header_type(self) -> ModuleType:
+        return ModuleType.DICTIONARY_PAGE_HEADER if self.is_dictionary else ModuleType.DATA_PAGE_HEADER
+
+    @property
+    def body_type(self) -> ModuleType:
+        return ModuleType.DICTIONARY_PAGE if self.is_dictionary else ModuleType.DATA_PAGE
+
+
+def read_pages(chunk: Chunk, room: Room | None = None) -> Iterator[Page]:
+    """Yield the pages of a chunk, each when it is authenticated (in AES_GCM_CTR_V1: its header).
+
+    Args:
+        chunk: sealed or in the clear.
+        room: says into which memory a sealed body is opened. None: each into its own.
+    """
+    cipher = chunk.cipher
+    window = Window(chunk.source, chunk.pages)
+    number = 0
+    while window.left:
+        page = _read_plain(window, chunk, number) if cipher is None else _read_sealed(window, chunk, cipher, number, room)
+        yield page
+        number += not page.is_dictionary
+
+
+class Window:
+    """A span of the file, read front to back."""
+
+    def __init__(self, source: Source, span: Span) -> None:
+        self._source = source
+        self._end = span.end
+        self.position = span.start
+        self._piece = memoryview(b"")
+        self._piece_start = span.start
+
+    @property
+    def left(self) -> int:
+        return self._end - self.position
+
+    def peek(self, length: int) -> memoryview:
+        """The next `length` bytes, or as many as are left."""
+        length = min(length, self.left)
+        offset = self.position - self._piece_start
+        if offset + length > self._piece.nbytes:
+            self._piece_start, offset = self.position, 0
+            self._piece = self._source.read_at(self.position, min(max(length, PIECE_LENGTH), self.left))
+        return self._piece[offset : offset + length]
+
+    def take(self, length: int) -> tuple[memoryview, Span]:
+        """The next `length` bytes, of which so many must be left."""
+        taken, span = self.peek(length), Span(self.position, length)
+        self.position += length
+        return taken, span
+
+
+def _read_plain(window: Window, chunk: Chunk, number: int) -> Page:
+    what = f"a page header of {chunk.place}, at byte {window.position}"
+    with described(chunk.location, what):
+        header = _find_header(window)
+        is_dictionary = header.page_type == PageType.DICTIONARY
+        if is_dictionary and window.position != chunk.pages.start:
+            raise FormatError("a dictionary can only be the first page of a column chunk")
+        _, header_span = window.take(len(header.encoded))
+        if header.body_length > window.left:
+            raise FormatError(f"its page has {header.body_length} bytes, where {window.left} are left in the column chunk")
+    body, body_span = window.take(header.body_length)
+    page = Page(header, body, is_dictionary, number, header_span, body_span)
+    _check_crc(page, body, chunk)
+    return page
+
+
+def _find_header(window: Window) -> StoredHeader:
+    """Read a header of unknown length, looking at more and more bytes of the chunk."""
+    length = _HEADER_GUESS
+    while True:
+        try:
+            return StoredHeader.decode_at(bytes(window.peek(length)))
+        except thrift_reader.CutShortError:
+            if length >= window.left:
+                raise
+        length *= 16
+
+
+def _read_sealed(window: Window, chunk: Chunk, cipher: ModuleCipher, number: int, room: Room | None) -> Page:
+    location, place = chunk.location, chunk.place
+    is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
+    header_type = ModuleType.DICTIONARY_PAGE_HEADER if is_dictionary else ModuleType.DATA_PAGE_HEADER
+    what = place.describe(header_type, number)
+    framed, header_span = window.take(sealed_length(window.peek(LENGTH_BYTES), window.left, what, location))
+    opened = bytes(cipher.open(place.suffix(header_type, number), framed, what))
+    with described(location, what):
+        header = StoredHeader.decode_at(opened)
+        if (header.page_type == PageType.DICTIONARY) != is_dictionary:
+            raise FormatError(f"it is of a page of type {header.page_type}")
+    body_type = ModuleType.DICTIONARY_PAGE if is_dictionary else ModuleType.DATA_PAGE
+    what = place.describe(body_type, number)
+    least = CTR_OVERHEAD if cipher.ctr else GCM_OVERHEAD
+    length = sealed_length(window.peek(LENGTH_BYTES), window.left, what, location, least)
+    if length != header.body_length:
+        raise TamperedFileError(location, f"{what} has {length} bytes, where its header says {header.body_length}{_hint(header)}")
+    framed, body_span = window.take(length)
+    suffix = place.suffix(body_type, number)
+    # Nothing authenticates the name of the algorithm: a GCM file renamed to CTR would be read without authentication. Its first page tells.
+    if cipher.ctr and header_span.start == chunk.pages.start and cipher.authenticates(suffix, framed):
+        raise TamperedFileError(location, f"{what} is sealed with AES_GCM_V1, though the file says AES_GCM_CTR_V1")
+    body = cipher.open_page(suffix, framed, what) if room is None else cipher.open_page_into(suffix, framed, what, room(header))
+    page = Page(header, body, is_dictionary, number, header_span, body_span)
+    _check_crc(page, framed, chunk)
+    return page
+
+
+def _hint(header: StoredHeader) -> str:
+    """Why a page of version 2 may not be a module: parquet-java writes part of it in the clear, where nothing authenticates it."""
+    if header.page_type != PageType.DATA_V2:
+        return ""
+    return "; pages of version 2 whose levels are left in the clear, as parquet-java writes them, are refused"
+
+
+def _checksum(stored: Buffer) -> int:
+    """CRC-32 as the format's signed number."""
+    crc = zlib.crc32(stored)
+    return crc - 2**32 if crc >= 2**31 else crc
+
+
+def _check_crc(page: Page, stored: Buffer, chunk: Chunk) -> None:
+    if page.header.crc is not None and _checksum(stored) != page.header.crc:
+        raise TamperedFileError(
+            chunk.location, f"{chunk.place.describe(page.body_type, page.number)} does not have the checksum that its header says"
+        )
+
+
+def open_chunk(chunk: Chunk) -> memoryview:
+    """Return the opened pages of a chunk, and zeros up to the length of its span in the file."""
+    opened = _OpenedPages(chunk)
+    for page in read_pages(chunk, opened.room):
+        opened.add(page)
+    return opened.finish()
+
+
+class _OpenedPages:
+    """Pages in the clear, one after the other. They are never longer than the sealed ones, so the memory holds them."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._is_sealed = chunk.cipher is not None
+        # Arrow's pool gives memory that it used before, which costs less than fresh memory of the system.
+        self._memory = memoryview(pa.allocate_buffer(chunk.pages.length)).cast("B")
+        self._end = 0
+
+    def room(self, sealed: StoredHeader) -> memoryview:
+        """Where the body of the next page is opened."""
+        return self._memory[self._end + len(sealed.encoded) :]
+
+    def add(self, page: Page) -> None:
+        body = memoryview(page.body)
+        header = page.header.of_body(body)
+        start = self._end + len(header)
+        end = start + body.nbytes
+        is_in_place = self._is_sealed and len(header) == len(page.header.encoded)
+        if not is_in_place:
+            self._memory[start:end] = body
+        self._memory[self._end : start] = header
+        self._end = end
+
+    def finish(self) -> memoryview:
+        self._memory[self._end :] = bytes(self._memory.nbytes - self._end)
+        return self._memory
+
+
+_DICTIONARY: Final = (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_PAGE)
+_DATA: Final = (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE)
+
+
+def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[tuple[ModuleType, TamperedFileError | KeyMismatchError | None]]:
+    """Yield the type of each module of a chunk's pages, and what is wrong with it if it does not authenticate.
+
+    Args:
+        chunk: sealed with AES_GCM_V1.
+        cipher: the chunk's.
+    """
+    window, place = Window(chunk.source, chunk.pages), chunk.place
+    scratch = memoryview(bytearray())
+    number = 0
+    while window.left:
+        is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
+        for module_type in _DICTIONARY if is_dictionary else _DATA:
+            what = place.describe(module_type, number)
+            length = sealed_length(window.peek(LENGTH_BYTES), window.left, what, chunk.location)
+            framed = window.peek(length)
+            window.position += length
+            if len(scratch) < length - GCM_OVERHEAD:
+                scratch = memoryview(bytearray(length - GCM_OVERHEAD))
+            try:
+                cipher.open_into(place.suffix(module_type, number), framed, what, scratch)
+            except (TamperedFileError, KeyMismatchError) as error:
+                yield module_type, error
+            else:
+                yield module_type, None
+        number += not is_dictionary
+
 
 _LONGEST_BLOOM_FILTER_HEADER: Final = 64
 
@@ -58,7 +366,7 @@ def read_bloom_filter(chunk: Chunk) -> BloomFilter | None:
     if span is None:
         return None
     cipher = chunk.cipher
-    found = _read_plain(chunk, span) if cipher is None else _read_sealed(chunk, cipher, span)
+    found = _read_plain_filter(chunk, span) if cipher is None else _read_encrypted_filter(chunk, cipher, span)
     if chunk.bloom_filter_has_length and found.bitset_span.end != span.end:
         raise TamperedFileError(
             chunk.location, f"the bloom filter of {chunk.place} ends at byte {found.bitset_span.end}, where the footer says {span.end}"
@@ -72,14 +380,14 @@ def bloom_filter_spans(chunk: Chunk, metadata: thrift.Struct) -> tuple[Span, Spa
     if span is None:
         return None
     if not chunk.is_encrypted:
-        found = _read_plain(chunk, span)
+        found = _read_plain_filter(chunk, span)
         return found.header_span, found.bitset_span
     _, header = _take(chunk, span, ModuleType.BLOOM_FILTER_HEADER)
     _, bitset = _take(chunk, Span(header.end, span.length - header.length), ModuleType.BLOOM_FILTER_BITSET)
     return header, bitset
 
 
-def _read_plain(chunk: Chunk, span: Span) -> BloomFilter:
+def _read_plain_filter(chunk: Chunk, span: Span) -> BloomFilter:
     data = bytes(chunk.source.read_at(span.start, min(span.length, _LONGEST_BLOOM_FILTER_HEADER)))
     with described(chunk.location, chunk.place.describe(ModuleType.BLOOM_FILTER_HEADER)):
         header, header_length = thrift_reader.decode_at(data, FLAT)
@@ -87,7 +395,7 @@ def _read_plain(chunk: Chunk, span: Span) -> BloomFilter:
     return BloomFilter(data[:header_length], chunk.source.read_at(bitset.start, bitset.length), Span(span.start, header_length), bitset)
 
 
-def _read_sealed(chunk: Chunk, cipher: ModuleCipher, span: Span) -> BloomFilter:
+def _read_encrypted_filter(chunk: Chunk, cipher: ModuleCipher, span: Span) -> BloomFilter:
     sealed_header, header_span = _take(chunk, span, ModuleType.BLOOM_FILTER_HEADER)
     what = chunk.place.describe(ModuleType.BLOOM_FILTER_HEADER)
     opened = cipher.open(chunk.place.suffix(ModuleType.BLOOM_FILTER_HEADER), sealed_header, what)

@@ -23,9 +23,15 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.parquet.external_key_material import ExternalKeyMaterial, files_with_external_keys
-from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
-from tablecrypt.parquet.key_wrapping import DEFAULT_LIFETIME_S, KeyWrapper
+from tablecrypt.parquet.key_material import (
+    DEFAULT_LIFETIME_S,
+    ExternalKeyMaterial,
+    KeyMaterial,
+    KeyWrapper,
+    files_with_external_keys,
+    reference_in,
+    reference_to,
+)
 from tablecrypt.parquet.keys import AES_GCM_V1, FileKeys
 
 FOOTER_KEY: Final = "parquet.encryption.footer.key"

@@ -19,15 +19,13 @@ from typing import Any, Final
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError
-from tablecrypt.parquet.chunk_modules import bloom_filter_spans
+from tablecrypt.parquet.chunk_modules import Window, bloom_filter_spans, read_pages
 from tablecrypt.parquet.footer import StoredFooter, read_footer
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, FileCiphers, FileLayout, Span
 from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, SIGNATURE_LENGTH, ModuleType, sealed_length
-from tablecrypt.parquet.pages import Window, read_pages
 from tablecrypt.parquet.storage import open_source
-from tablecrypt.parquet.structures import ColumnChunk
-from tablecrypt.parquet.thrift import Struct
+from tablecrypt.parquet.thrift import ColumnChunk, Struct
 
 FOOTER_KEY: Final = "footer"
 """What the footer key is called here. Other keys are called by the dotted path of their column."""

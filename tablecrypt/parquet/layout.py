@@ -1,6 +1,6 @@
 """The layout of a Parquet file: which column chunks there are, where their modules lie, and under which key.
 
-    FileLayout ── RowGroupLayout ── Chunk ─┬─ pages      one span, walked by tablecrypt.parquet.pages
+    FileLayout ── RowGroupLayout ── Chunk ─┬─ pages      one span, walked by tablecrypt.parquet.chunk_modules
                                            ├─ column index, offset index, bloom filter: a span or an offset each
                                            └─ cipher     None: the chunk is in the clear
 
@@ -10,10 +10,15 @@ for, so that a reader of other columns needs no key for it.
 
 All offsets are bytes from the start of the file; those outside of it are refused before anything is read.
 
-Raises TamperedFileError, KeyMismatchError, FormatError, KeyNotFoundError, and PlaintextRefusedError for a column in the clear where
-`strict` keys forbid it.
+A column's path are the names from a top-level column down to a leaf, and each leaf has a chunk in every row group:
 
-Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 and 5.3.
+    schema    root (2 children) | a | l (1) | list (1) | element        a node after its parent, depth first
+    paths     ("a",), ("l", "list", "element")
+
+Raises TamperedFileError, KeyMismatchError, FormatError, KeyNotFoundError, and PlaintextRefusedError for a column in the clear where
+`strict` keys forbid it. FormatError also for a schema that is no tree, and for names that are not UTF-8.
+
+Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 and 5.3; parquet.thrift, SchemaElement and path_in_schema.
 """
 
 from __future__ import annotations
@@ -23,14 +28,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import thrift_reader
-from tablecrypt.parquet.column_paths import decode_path, leaf_paths
-from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described
-from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
+from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described, read_footer
+from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys, required_keys
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType, Place, sealed_length
 from tablecrypt.parquet.storage import Source
-from tablecrypt.parquet.structures import (
+from tablecrypt.parquet.thrift import (
     COLUMN_CHUNK_SHAPE,
     FLAT,
     ColumnChunk,
@@ -39,8 +43,43 @@ from tablecrypt.parquet.structures import (
     EncryptionWithColumnKey,
     FileMetaData,
     RowGroup,
+    SchemaElement,
+    Struct,
 )
-from tablecrypt.parquet.thrift import Struct
+
+
+def decode_path(stored: bytes) -> tuple[str, ...]:
+    """Read a path_in_schema, a list as it is stored."""
+    return tuple(_name(part) for part in thrift_reader.decode_binaries(stored))
+
+
+def leaf_paths(elements: list[Struct]) -> list[tuple[str, ...]]:
+    """The paths of the leaf columns in a schema (SchemaElements), in their order: as many as each row group has column chunks."""
+    paths: list[tuple[str, ...]] = []
+    # The groups that are not complete: the name of each, and how many children are still to come. The root has no part in paths.
+    groups: list[tuple[str, int]] = []
+    for element in elements:
+        name = _name(element.binary(SchemaElement.NAME))
+        children = element.optional_integer(SchemaElement.NUM_CHILDREN) or 0
+        if not groups and paths:
+            raise FormatError("it has nodes outside of its root")
+        if children > 0:
+            groups.append((name, children))
+            continue
+        paths.append((*(group for group, _ in groups[1:]), name))
+        while groups:
+            group, left = groups.pop()
+            if left > 1:
+                groups.append((group, left - 1))
+                break
+    return paths
+
+
+def _name(encoded: bytes) -> str:
+    try:
+        return encoded.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FormatError("a column's name is not UTF-8") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +352,31 @@ class FileLayout:
     def _row_group(self, group: Struct, number: int) -> RowGroupLayout:
         ordinal = group.optional_integer(RowGroup.ORDINAL) if self.footer.algorithm is not None else None
         return RowGroupLayout(group.structs_apart(RowGroup.COLUMNS), number if ordinal is None else ordinal, self)
+
+
+def plain_layout(source: Source) -> FileLayout:
+    """Open a plaintext file. ConfigurationError for an encrypted one."""
+    footer = read_footer(source)
+    if footer.algorithm is not None:
+        raise ConfigurationError(f"{source.location}: is encrypted already; reencrypt it, or decrypt it first")
+    return FileLayout(source, footer, None)
+
+
+def encrypted_layout(source: Source, keys: FileKeys) -> FileLayout:
+    """Open an encrypted file, its footer authenticated. PlaintextRefusedError for a plaintext one."""
+    keys = required_keys(keys)
+    if keys.of_a_table:
+        _check_length(source, keys)
+    footer = read_footer(source, of_a_table=keys.of_a_table)
+    layout = FileLayout(source, footer, FileCiphers(footer, keys))
+    # Keys of the caller's are shown to be this file's first: otherwise their length says nothing about it.
+    _check_length(source, keys)
+    return layout
+
+
+def _check_length(source: Source, keys: FileKeys) -> None:
+    if keys.file_length is not None and source.length != keys.file_length:
+        raise TamperedFileError(source.location, f"has {source.length} bytes, but its key metadata says {keys.file_length}")
 
 
 def _own_key(crypto: Struct) -> Struct | None:

@@ -10,7 +10,7 @@ asks for beyond that chunk is zeros. Projection and row-group pruning are the re
 The view has no page indexes and no bloom filters. A column whose key is not there is locked: its chunks cannot be read, and raise the error
 that says so. Of columns that were not asked for, the footer holds what it held, for a reader to step over: there is no chunk of them.
 
-Raises what tablecrypt.parquet.pages raises; KeyNotFoundError or KmsAccessDeniedError for a locked column.
+Raises what tablecrypt.parquet.chunk_modules raises; KeyNotFoundError or KmsAccessDeniedError for a locked column.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from typing import Final
 
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.parquet import thrift
+from tablecrypt.parquet.chunk_modules import open_chunk
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end
 from tablecrypt.parquet.layout import Chunk, FileLayout, RowGroupLayout, Span
-from tablecrypt.parquet.lent import lend
-from tablecrypt.parquet.opened_chunk import open_chunk
-from tablecrypt.parquet.structures import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
-from tablecrypt.parquet.thrift import Struct
+from tablecrypt.parquet.storage import lend
+from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
 
 _FOOTER_GUESS: Final = 64 * 1024
 """A reader that fetches so much of the end at once, to have the footer with it, meets zeros before the footer and no chunk."""

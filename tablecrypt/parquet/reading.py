@@ -32,12 +32,10 @@ from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, 
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.footer import PLAIN_MAGIC, plain_end
 from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.layout import FileLayout
-from tablecrypt.parquet.lent import await_return
+from tablecrypt.parquet.layout import FileLayout, encrypted_layout
 from tablecrypt.parquet.plaintext_view import PlaintextView
-from tablecrypt.parquet.rewrite import encrypted_layout
-from tablecrypt.parquet.storage import Source, open_source, source_of
-from tablecrypt.parquet.structures import FileMetaData
+from tablecrypt.parquet.storage import Source, await_return, open_source, source_of
+from tablecrypt.parquet.thrift import FileMetaData
 from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
 
 

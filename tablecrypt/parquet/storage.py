@@ -3,18 +3,26 @@
 A Source gives exactly the bytes that are asked for, or says that the file ends early. A Sink counts what it was given; a path gets its file
 only when all of it is written, so that a failure leaves what was there before.
 
+Buffers that pyarrow still holds when a read is done are waited for. Arrow's own threads let go of a view, and of the bytes that it
+gave them, some moments after the rows are there. They need the interpreter for that, and when one of them asks for an interpreter that is
+ending, the process aborts. So its end waits until all is back.
+
 Raises TamperedFileError for a file that is shorter than it was. What the store itself raises passes through.
 """
 
 from __future__ import annotations
 
+import atexit
 import io
+import itertools
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 from pyarrow import fs
@@ -173,3 +181,30 @@ def _length_of(file: Any) -> int:
     file.seek(0, io.SEEK_END)
     length: int = file.tell()
     return length
+
+
+_PATIENCE_S: Final = 1.0
+"""For what a caller holds on to, as for a scan that was not finished, no wait is long enough."""
+
+_lent: Final[WeakValueDictionary[int, Any]] = WeakValueDictionary()
+_numbers: Final = itertools.count()
+
+
+def lend(data: Buffer) -> memoryview:
+    """Return the bytes as something whose end is noticed."""
+    view = memoryview(data)
+    await_return(view)
+    return view
+
+
+def await_return(lent: object) -> None:
+    """Have the end of the process wait until nobody holds the object."""
+    _lent[next(_numbers)] = lent
+
+
+@atexit.register
+def wait_until_returned(patience_s: float = _PATIENCE_S) -> None:
+    """Return when nothing is lent, or after so many seconds."""
+    deadline = time.monotonic() + patience_s
+    while _lent and time.monotonic() < deadline:
+        time.sleep(0.001)

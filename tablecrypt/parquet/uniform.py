@@ -37,9 +37,8 @@ from pyarrow import fs
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
-from tablecrypt.parquet.checked_end import EndThenFile, foreign_end, read_checked_end
-from tablecrypt.parquet.footer import TAIL_LENGTH
-from tablecrypt.parquet.lent import await_return
+from tablecrypt.parquet.footer import TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end
+from tablecrypt.parquet.storage import await_return
 
 MAGIC: Final = b"PARE"
 PLAINTEXT_MAGIC: Final = b"PAR1"

@@ -6,6 +6,11 @@ authenticated by design is not hidden in a success: columns in the clear and bod
 
 Not checked are values: a page that authenticates is what its writer sealed, whatever it decodes to.
 
+Every byte of a file has one owner:
+
+    bytes     0 ─ 4 ──────────── 100 ── 110 ─────── 200
+    owners    magic   pages      (gap)    footer            → "bytes 100 to 110 belong to nothing"
+
 Raises TamperedFileError, KeyMismatchError, PlaintextRefusedError for a plaintext file, KeyNotFoundError when a key of any column is
 missing.
 """
@@ -13,23 +18,43 @@ missing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError, KeyMismatchError, TamperedFileError
-from tablecrypt.parquet.chunk_modules import read_bloom_filter, read_index
+from tablecrypt.parquet.chunk_modules import authenticate_pages, read_bloom_filter, read_index, read_pages
 from tablecrypt.parquet.footer import MAGIC_LENGTH
 from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.layout import Chunk, FileLayout, Span
+from tablecrypt.parquet.layout import Chunk, FileLayout, Span, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType
-from tablecrypt.parquet.page_check import authenticate_pages
-from tablecrypt.parquet.pages import read_pages
-from tablecrypt.parquet.rewrite import encrypted_layout
-from tablecrypt.parquet.spans import OwnedSpan, faults
 from tablecrypt.parquet.storage import open_source
-from tablecrypt.parquet.structures import ColumnChunk
+from tablecrypt.parquet.thrift import ColumnChunk
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedSpan:
+    """Bytes from `start` to `end`, and what they are."""
+
+    start: int
+    end: int
+    owner: str
+
+
+def faults(spans: Iterable[OwnedSpan], length: int) -> Iterator[str]:
+    """Say where the spans leave bytes of a file of that length without an owner, or give them two."""
+    reached, before = 0, "the start of the file"
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        if span.start > reached:
+            yield f"bytes {reached} to {span.start} belong to nothing: they are between {before} and {span.owner}"
+        if span.start < reached:
+            yield f"bytes {span.start} to {min(span.end, reached)} belong to {span.owner} and to {before}"
+        if span.end > reached:
+            reached, before = span.end, span.owner
+    if reached < length:
+        yield f"bytes {reached} to {length}, the end of the file, belong to nothing"
+
 
 _SHOWN_FAULTS: Final = 10
 

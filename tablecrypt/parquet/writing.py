@@ -1,12 +1,21 @@
-"""Writing Arrow tables into encrypted Parquet files, in every mode, with bloom filters and page indexes if they are asked for.
+"""Writing encrypted Parquet files: Arrow tables in every mode, and files that exist, again under keys or in the clear.
 
     rows → pyarrow makes a plaintext file of one row group, in memory → its modules are sealed and go to the sink
 
 No plaintext reaches storage, and no more of it is in memory than one row group. pyarrow's options mean what they mean there; bloom filters,
 which pyarrow does not write into encrypted files, are sealed as all else.
 
-Raises ConfigurationError for options that encryption excludes or keys that cannot be used, and what pyarrow raises for rows that it cannot
-write.
+A file that exists is written again module by module (tablecrypt.parquet.module_writer):
+
+    encrypt     plaintext → encrypted
+    decrypt     encrypted → plaintext; of a file that `encrypt` made from one of pyarrow's, the same bytes as before
+    reencrypt   encrypted → encrypted under other keys, another algorithm or AAD prefix
+
+A sink that is a path is written only when all went well; in a file object an error leaves a part that no reader takes for a Parquet file.
+
+Raises ConfigurationError for options that encryption excludes, for keys that cannot be used, and for what encryption has no room for.
+For a file that is read: TamperedFileError, KeyMismatchError where a key opens nothing of it, PlaintextRefusedError, FormatError and
+KeyNotFoundError. What pyarrow raises for rows that it cannot write passes through.
 
 Specification: Apache Parquet, "Parquet Modular Encryption".
 """
@@ -24,10 +33,82 @@ import pyarrow.parquet as pq
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.parquet.keys import FileKeys, required_keys
-from tablecrypt.parquet.module_writer import ModularWriter
-from tablecrypt.parquet.rewrite import plain_layout
-from tablecrypt.parquet.sealing import Sealing
-from tablecrypt.parquet.storage import open_sink, open_source
+from tablecrypt.parquet.layout import FileLayout, encrypted_layout, plain_layout
+from tablecrypt.parquet.module_writer import ModularWriter, Sealing
+from tablecrypt.parquet.storage import Sink, open_sink, open_source
+
+Random = Callable[[int], bytes]
+
+
+@checked_arguments(but=("keys",))
+def encrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = None, random: Random = secrets.token_bytes) -> int:
+    """Write a plaintext Parquet file encrypted. Returns how many bytes the encrypted file has.
+
+    Args:
+        source: a path, URI, buffer or seekable binary file with plaintext Parquet.
+        sink: a path, URI or binary file that is open for writing.
+        keys: what to encrypt with; give each file keys or an AAD prefix of its own.
+        location: names the source in errors.
+        random: gives nonces and the random part of the AAD.
+
+    Raises:
+        ConfigurationError: there are no keys or they name columns that the file lacks, it is encrypted already, or has too many pages.
+        FormatError: it is no Parquet file that can be encrypted.
+    """
+    sealed_with = required_keys(keys)
+    with open_source(source, location) as opened, open_sink(sink) as out:
+        return rewrite(plain_layout(opened), out, sealed_with, random)
+
+
+@checked_arguments(but=("keys",))
+def decrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = None) -> int:
+    """Write an encrypted Parquet file in the clear. Returns how many bytes the plaintext file has. All its keys are needed.
+
+    Every module is authenticated before it is written, but for pages' bodies in AES_GCM_CTR_V1 and columns in the clear. Arguments and
+    errors as for `reencrypt`.
+    """
+    with open_source(source, location) as opened, open_sink(sink) as out:
+        return rewrite(encrypted_layout(opened, keys), out, None, secrets.token_bytes)
+
+
+@checked_arguments(
+    but=(
+        "old",
+        "new",
+    )
+)
+def reencrypt(
+    source: Any, sink: Any, old: FileKeys, new: FileKeys, *, location: str | None = None, random: Random = secrets.token_bytes
+) -> int:
+    """Write an encrypted Parquet file under other keys, another algorithm or AAD prefix. Returns how many bytes the new file has.
+
+    Args:
+        source: a path, URI, buffer or seekable binary file.
+        sink: a path, URI or binary file that is open for writing.
+        old: keys of the source: those of all its columns.
+        new: keys of the new file.
+        location: names the source in errors.
+        random: gives nonces and the random part of the AAD.
+
+    Raises:
+        TamperedFileError: a module does not authenticate, or the file is not what its footer says.
+        KeyMismatchError: one of the old keys opens no module: it does not fit, or the file was changed.
+        FormatError: the source is empty, or no Parquet file.
+        PlaintextRefusedError: the source is plaintext.
+        KeyNotFoundError: a key of the source is missing.
+        ConfigurationError: there are no new keys, or they name columns that the file does not have.
+    """
+    sealed_with = required_keys(new)
+    with open_source(source, location) as opened, open_sink(sink) as out:
+        return rewrite(encrypted_layout(opened, old), out, sealed_with, random)
+
+
+def rewrite(layout: FileLayout, sink: Sink, keys: FileKeys | None, random: Random) -> int:
+    """Write the file again with these keys, or in the clear without. Returns the length in bytes."""
+    writer = ModularWriter(sink, Sealing(keys, layout.location, random))
+    writer.add(layout)
+    return writer.finish()
+
 
 ROW_GROUP_SIZE: Final = 1024 * 1024
 """Rows in a row group, where the caller does not say: as many as pyarrow puts there."""

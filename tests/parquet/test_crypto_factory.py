@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.parquet import FileKeys, PropertiesDrivenCryptoFactory, read_table, verify, write_table
-from tablecrypt.parquet.external_key_material import ExternalKeyMaterial
-from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
+from tablecrypt.parquet.key_material import ExternalKeyMaterial, KeyMaterial, reference_in, reference_to
 from tests.support.aws import AwsServer
 from tests.support.parquet_java import InMemoryKms
 from tests.support.plaintext import CANARY

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, KeyMismatchError, TablecryptError, TamperedFileError
 from tablecrypt.parquet import FileKeys, decrypt, encrypt, inspect, read_table, thrift, verify
+from tablecrypt.parquet.chunk_modules import StoredHeader
 from tablecrypt.parquet.footer import Algorithm
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, ModuleCipher
-from tablecrypt.parquet.pages import StoredHeader
-from tablecrypt.parquet.structures import FileCryptoMetaData
-from tablecrypt.parquet.thrift import Struct
+from tablecrypt.parquet.thrift import FileCryptoMetaData, Struct
 from tests.support.modular_files import FOOTER_KEY, MODES, PARTLY_PLAIN, encrypted, every_module, plain_file, sample_table
 from tests.support.mutations import arbitrary, mutations
 from tests.support.parsers import seeds_of

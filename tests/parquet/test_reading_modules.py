@@ -22,12 +22,11 @@ from tablecrypt.errors import (
     TamperedFileError,
 )
 from tablecrypt.parquet import FileKeys, dataset, decrypt, footer, inspect, read_schema, read_table, thrift
-from tablecrypt.parquet.layout import FileLayout
+from tablecrypt.parquet.layout import FileLayout, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.plaintext_view import PlaintextView
-from tablecrypt.parquet.rewrite import encrypted_layout
 from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.structures import ColumnChunk, FileMetaData, SchemaElement
+from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, SchemaElement
 from tests.support.modular_files import (
     FOOTER_KEY,
     GCM_MODES,

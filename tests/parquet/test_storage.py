@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from threading import Event, Thread
 
 import pyarrow as pa
 import pytest
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.parquet import FileKeys, encrypt, read_table
-from tablecrypt.parquet.storage import open_sink, open_source
+from tablecrypt.parquet.storage import lend, open_sink, open_source, wait_until_returned
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, plain_file, sample_table
 
 DATA = bytes(range(256)) * 4
@@ -124,3 +125,25 @@ def test_what_is_no_file_is_refused() -> None:
         pass
     with pytest.raises(ConfigurationError, match=r"no write\(\)"), open_sink(object()):
         pass
+
+
+def test_the_end_waits_until_other_threads_let_go() -> None:
+    holder = [lend(b"rows")]
+    ending = Event()
+
+    def let_go() -> None:
+        ending.wait()
+        holder.clear()
+
+    thread = Thread(target=let_go)
+    thread.start()
+    ending.set()
+    wait_until_returned(patience_s=600)
+    assert holder == []
+    thread.join()
+
+
+def test_what_a_caller_holds_on_to_does_not_keep_a_process() -> None:
+    held = lend(b"rows")
+    wait_until_returned(patience_s=0)
+    assert held == b"rows"

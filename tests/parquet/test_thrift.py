@@ -11,8 +11,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.structures import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
-from tablecrypt.parquet.thrift import Shape, Struct
+from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE, Shape, Struct
 from tablecrypt.parquet.thrift_reader import MAX_DEPTH, CutShortError, decode, decode_binaries, decode_padded, unpadded
 from tests.support.mutations import arbitrary
 from tests.support.parsers import seeds_of

@@ -11,12 +11,11 @@ import pytest
 from tablecrypt.errors import KeyNotFoundError, TamperedFileError
 from tablecrypt.parquet import FileKeys, inspect, read_table, thrift, thrift_reader, verify
 from tablecrypt.parquet.footer import write_footer
+from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
-from tablecrypt.parquet.rewrite import encrypted_layout
-from tablecrypt.parquet.spans import OwnedSpan, faults
 from tablecrypt.parquet.storage import Sink, open_source
-from tablecrypt.parquet.structures import COLUMN_CHUNK_SHAPE, ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
-from tablecrypt.parquet.thrift import Struct
+from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.verification import OwnedSpan, faults
 from tests.support import uniform_files
 from tests.support.modular_files import (
     AAD_PREFIX,

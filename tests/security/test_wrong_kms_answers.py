@@ -19,7 +19,7 @@ from tablecrypt.kms.resilient import ResilientKeyManagementClient
 from tablecrypt.maintenance import migrate, relocate, rewrap, rotate_kek
 from tablecrypt.orc.hadoop_kms_keys import create_key
 from tablecrypt.orc.keys import KmsKeys, MasterKeyVersion, WrappedMasterKey
-from tablecrypt.parquet.key_wrapping import KeyWrapper
+from tablecrypt.parquet.key_material import KeyWrapper
 from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, rows, state

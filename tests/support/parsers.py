@@ -47,9 +47,9 @@ from tablecrypt.orc.reader import open_view
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
 from tablecrypt.parquet import FileKeys, inspect, verify
+from tablecrypt.parquet.chunk_modules import StoredHeader
 from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
-from tablecrypt.parquet.pages import StoredHeader
-from tablecrypt.parquet.structures import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
+from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
 from tablecrypt.parquet.thrift_reader import decode
 from tablecrypt.spark.positions import decode_positions, encode_positions
 from tablecrypt.spark.sealed_work import WorkItem, decode_items, encode_items

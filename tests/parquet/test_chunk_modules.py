@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.parquet.layout import FileLayout
-from tablecrypt.parquet.opened_chunk import open_chunk
-from tablecrypt.parquet.rewrite import encrypted_layout, plain_layout
+from tablecrypt.parquet.chunk_modules import open_chunk
+from tablecrypt.parquet.layout import FileLayout, encrypted_layout, plain_layout
 from tablecrypt.parquet.storage import source_of
 from tests.support.modular_files import GCM_MODES, MODES, PARTLY_PLAIN, Mode, encrypted, every_module, plain_file, sample_table
 
