@@ -27,7 +27,7 @@ from pyiceberg.types import LongType, NestedField
 from tablecrypt import load_catalog
 from tablecrypt.kms.key_file import create_key_file
 from tablecrypt.maintenance import audit
-from tablecrypt.maintenance.audit.heads import THREADS
+from tablecrypt.maintenance._audit.file_signatures import THREADS
 
 AIM_SECONDS: Final = 10
 SCHEMA: Final = Schema(NestedField(1, "part", LongType()), NestedField(2, "id", LongType()))

@@ -18,8 +18,7 @@ from tablecrypt.cli.verb import Verb
 from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from tablecrypt.maintenance import Audit
-    from tablecrypt.maintenance.audit import TableAudit
+    from tablecrypt.maintenance import Audit, TableAudit
 
 
 @click.command(
@@ -65,8 +64,8 @@ def audit(
 
     Of data files only the first bytes are read; verify authenticates them whole. Nothing is changed.
     """
+    from tablecrypt.maintenance import Severity
     from tablecrypt.maintenance import audit as look_through
-    from tablecrypt.maintenance.audit import Severity
 
     if table is not None and (include or exclude):
         raise ConfigurationError(f"{table} is one table: --include and --exclude choose among all of the catalog")

@@ -17,8 +17,7 @@ from tablecrypt.cli.verb import Verb
 from tablecrypt.errors import TablecryptError
 
 if TYPE_CHECKING:
-    from tablecrypt.maintenance import CheckUp
-    from tablecrypt.maintenance.doctor import Check
+    from tablecrypt.maintenance import Check, CheckUp
 
 _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
 
@@ -57,7 +56,7 @@ def doctor(context: click.Context, settings: Settings, table: str | None, key_id
 
 def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> CheckUp:
     from tablecrypt.maintenance import doctor as check_up
-    from tablecrypt.maintenance.doctor import without_catalog
+    from tablecrypt.maintenance._doctor import without_catalog
 
     try:
         catalog = settings.catalog()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tablecrypt.maintenance._audit import Audit, Finding, FindingKind, Severity, TableAudit, audit
+from tablecrypt.maintenance._doctor import Check, CheckState, CheckUp, doctor
 from tablecrypt.maintenance._key_rotation import PrunedKeys, Rewrapped, RotatedKek, prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._orphan_files import OrphanFiles, remove_orphan_files
 from tablecrypt.maintenance._orphan_files import remove_orphan_files as orphans
@@ -9,20 +11,23 @@ from tablecrypt.maintenance._reencrypt import Reencrypted, reencrypt
 from tablecrypt.maintenance._relocate import Relocated, relocate
 from tablecrypt.maintenance._rescue import Rescued, rescue
 from tablecrypt.maintenance._shred import Shredded, shred
-from tablecrypt.maintenance.audit import Audit, audit
+from tablecrypt.maintenance._verify import BadFile, Verification, verify
 from tablecrypt.maintenance.catalog_tables import CatalogResult, on_tables
 from tablecrypt.maintenance.compaction import Compacted, compact
-from tablecrypt.maintenance.doctor import CheckUp, doctor
 from tablecrypt.maintenance.migrate import Migrated, migrate
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
-from tablecrypt.maintenance.verify import Verification, verify
 
 __all__ = [
     "Audit",
+    "BadFile",
     "CatalogResult",
+    "Check",
+    "CheckState",
     "CheckUp",
     "Compacted",
+    "Finding",
+    "FindingKind",
     "Migrated",
     "OrphanFiles",
     "Progress",
@@ -33,7 +38,9 @@ __all__ = [
     "Rescued",
     "Rewrapped",
     "RotatedKek",
+    "Severity",
     "Shredded",
+    "TableAudit",
     "Verification",
     "audit",
     "compact",

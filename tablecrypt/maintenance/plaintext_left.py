@@ -24,10 +24,10 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt import properties as names
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.files.deletion import DeletionScope
+from tablecrypt.maintenance._audit.file_signatures import Seal, read_heads
 from tablecrypt.maintenance._orphan_files import known_locations
 from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, stored_files
 from tablecrypt.maintenance._tables import table_io
-from tablecrypt.maintenance.audit.heads import Seal, read_heads
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata

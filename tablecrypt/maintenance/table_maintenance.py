@@ -16,6 +16,8 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 from pyiceberg.table import Table
 from pyiceberg.table.maintenance import MaintenanceTable
 
+from tablecrypt.maintenance._audit import audit
+from tablecrypt.maintenance._doctor import CheckUp, doctor
 from tablecrypt.maintenance._key_rotation import prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._orphan_files import remove_orphan_files
 from tablecrypt.maintenance._reencrypt import reencrypt
@@ -23,11 +25,9 @@ from tablecrypt.maintenance._relocate import relocate
 from tablecrypt.maintenance._rescue import rescue
 from tablecrypt.maintenance._shred import shred
 from tablecrypt.maintenance._tables import name_of
-from tablecrypt.maintenance.audit import audit
+from tablecrypt.maintenance._verify import verify
 from tablecrypt.maintenance.compaction import compact
-from tablecrypt.maintenance.doctor import CheckUp, doctor
 from tablecrypt.maintenance.reachable import inspect
-from tablecrypt.maintenance.verify import verify
 from tablecrypt.table.encrypted_table import EncryptedMaintenance
 
 P = ParamSpec("P")

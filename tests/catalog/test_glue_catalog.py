@@ -21,8 +21,7 @@ from pyiceberg.types import DoubleType
 
 import tablecrypt_catalog
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MissingExtraError, TamperedFileError
-from tablecrypt.maintenance import audit
-from tablecrypt.maintenance.audit.findings import FindingKind
+from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog.glue import EncryptedGlueCatalog

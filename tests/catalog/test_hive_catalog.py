@@ -20,8 +20,7 @@ from pyiceberg.types import DoubleType, StringType
 from thrift.transport.TTransport import TTransportException
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TamperedFileError
-from tablecrypt.maintenance import audit
-from tablecrypt.maintenance.audit.findings import FindingKind
+from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog

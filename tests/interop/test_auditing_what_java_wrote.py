@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tablecrypt.maintenance import audit, verify
-from tablecrypt.maintenance.audit import Severity
+from tablecrypt.maintenance import Severity, audit, verify
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load

@@ -20,10 +20,9 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.kms.key_file import create_key_file
-from tablecrypt.maintenance import Audit, Progress, audit, migrate, reencrypt, rotate_kek, verify
-from tablecrypt.maintenance.audit import Finding, FindingKind, Severity
-from tablecrypt.maintenance.audit.keys import file_key_findings
-from tablecrypt.maintenance.audit.metadata_files import look_at_older
+from tablecrypt.maintenance import Audit, Finding, FindingKind, Progress, Severity, audit, migrate, reencrypt, rotate_kek, verify
+from tablecrypt.maintenance._audit.folder import look_at_older
+from tablecrypt.maintenance._audit.keys import file_key_findings
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedInMemoryCatalog, EncryptedSqlCatalog
 from tablecrypt_catalog.encrypted import EncryptionMixin

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tablecrypt.maintenance import Audit
-from tablecrypt.maintenance.audit import AuditedFile, AuditedKek, Coverage, Finding, FindingKind, TableAudit
-from tablecrypt.maintenance.audit.heads import Seal
+from tablecrypt.maintenance import Audit, Finding, FindingKind, TableAudit
+from tablecrypt.maintenance._audit import AuditedFile, AuditedKek, Coverage
+from tablecrypt.maintenance._audit.file_signatures import Seal
 from tablecrypt.maintenance.report import html_page
 
 NOW = dt.datetime(2026, 5, 4, 3, 2, tzinfo=dt.UTC)

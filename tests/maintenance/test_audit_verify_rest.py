@@ -7,8 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tablecrypt.maintenance import audit, verify
-from tablecrypt.maintenance.audit import FindingKind
+from tablecrypt.maintenance import FindingKind, audit, verify
 from tests.support.aws import AwsServer
 from tests.support.maintained_table import folder_of, maintained_table, rows
 from tests.support.plaintext_scan import unwatch

@@ -13,8 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, LongType, NestedField
 
 from tablecrypt.errors import TamperedFileError
-from tablecrypt.maintenance import audit, compact, reencrypt, verify
-from tablecrypt.maintenance.audit.findings import FindingKind
+from tablecrypt.maintenance import FindingKind, audit, compact, reencrypt, verify
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.maintained_table import path_of, put_back

@@ -12,8 +12,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-from tablecrypt.maintenance.audit.findings import FindingKind
-from tablecrypt.maintenance.audit.result import AuditedFile, AuditedKek, TableAudit
+from tablecrypt.maintenance._audit.findings import AuditedFile, AuditedKek, FindingKind, TableAudit
 from tablecrypt.maintenance.report.markup import age, short, text
 
 WIDTH: Final = 1000

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tablecrypt.maintenance.audit.findings import Severity
-from tablecrypt.maintenance.audit.result import Audit, TableAudit
+from tablecrypt.maintenance._audit.findings import Audit, Severity, TableAudit
 from tablecrypt.maintenance.report import sections
 from tablecrypt.maintenance.report.key_tree import key_tree
 from tablecrypt.maintenance.report.markup import chip, count, text

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
-from tablecrypt.maintenance.audit.findings import Finding, FindingKind
-from tablecrypt.maintenance.audit.result import AuditedFile, Coverage, TableAudit, by_severity
+from tablecrypt.maintenance._audit.findings import AuditedFile, Coverage, Finding, FindingKind, TableAudit, by_severity
 from tablecrypt.maintenance.report.markup import age, chip, count, short, size, text
 
 SHOWN_PARTITIONS: Final = 60

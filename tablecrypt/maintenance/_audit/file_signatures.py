@@ -1,4 +1,4 @@
-"""How a file begins, and what that says about whether it is encrypted. Only the first bytes are read, of many files at once.
+"""How a file begins and ends, and what that says about whether it is encrypted. Only its ends are read, of many files at once.
 
     AGS1                    an AES-GCM stream
     PARE                    Parquet Modular Encryption with encrypted footer
@@ -9,6 +9,10 @@
 Parquet Modular Encryption with a plaintext footer begins with PAR1 too. It counts as plaintext: its statistics are.
 
 Who reads this far knows nothing of whether the rest authenticates: that is what verifying is for.
+
+The end of an encrypted Parquet file holds its plaintext file crypto metadata, which claims an algorithm and an AAD prefix.
+Nothing authenticates that claim, and a file that says AES_GCM_CTR_V1 asks its readers to take pages that nobody vouches for. The check is
+the readers' own (parquet/checked_end.py); of each file the last 64 KiB are read, of many files at once.
 """
 
 from __future__ import annotations
@@ -19,11 +23,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from tablecrypt.crypto import ags1
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.parquet import uniform
+from tablecrypt.parquet.uniform import check_end
 
 THREADS: Final = 32
 """Reading heads waits for the store almost all the time."""
@@ -97,3 +105,26 @@ def read_heads(io: FileIO, locations: Iterable[str], counted: Counted | None = N
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-heads") as pool:
         return dict(zip(wanted if counted is None else counted.over(wanted), pool.map(read, wanted), strict=True))
+
+
+def wrong_ends(io: FileIO, files: Iterable[tuple[str, StandardKeyMetadata]]) -> dict[str, str]:
+    """Return what is wrong with the ends of files, by location; files that end as they should are left out.
+
+    Args:
+        io: the store's own FileIO.
+        files: locations of encrypted Parquet files, each with its key metadata. Those that are missing or may not be read are passed over.
+    """
+
+    def look(file: tuple[str, StandardKeyMetadata]) -> tuple[str, str | None]:
+        location, key_metadata = file
+        try:
+            with io.new_input(location).open() as stream:
+                check_end(stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r"), key_metadata, location)
+        except (TamperedFileError, PlaintextRefusedError) as refused:
+            return location, refused.what
+        except (FileNotFoundError, PermissionError):
+            return location, None
+        return location, None
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-ends") as pool:
+        return {location: what for location, what in pool.map(look, files) if what is not None}

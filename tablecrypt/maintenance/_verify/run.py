@@ -8,14 +8,37 @@ The report goes on after a bad file, and says everything that is wrong. Below a 
 found, so its report is not the whole truth until that file is restored: it says so by naming the file.
 
 What verifying cannot see: metadata.json, which nothing authenticates (pins compare it), and whether the rows make sense.
+
+What an interrupted run had verified already is in a state file, whose lines only the holder of the files' keys can have written:
+
+    {"tablecrypt": "verify", "version": 1, "table-uuid": "…"}
+    {"location": "…", "length": …, "modified": "…", "parts": …, "full": true, "mac": "<hexadecimal>"}       one for each good file
+
+    mac     = HMAC-SHA256(MAC key, JSON of [table uuid, location, length, modified, parts, full])
+    MAC key = HKDF-SHA256(the file's DEK, salt = its AAD prefix, info = "tablecrypt verify state 1"), 32 bytes
+
+A line is believed when its MAC is right under the key that the file has *now*, and the store gives the file the same length and time of
+last writing as then. So who can write the state file cannot have a bad file passed over, and a file under a new key is verified anew. It is
+for going on after an interruption, soon: who can rewrite a file in the store and set its time back afterwards hides the change from a run
+that resumes. A run that reaches its end removes the file.
+
+A line that was cut when the process was killed, or is not one of these, is passed over. Raises ConfigurationError for a file that is not of
+this kind, or of another table.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pyiceberg.table import Table
 
 from tablecrypt.arguments import checked_arguments
@@ -23,17 +46,189 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance._tables import table_io
+from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look_at_file
 from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, runner_for
-from tablecrypt.maintenance.verify.look import LookAt, look_at_file
-from tablecrypt.maintenance.verify.problems import FileLook, Problem
-from tablecrypt.maintenance.verify.result import BadFile, Verification
-from tablecrypt.maintenance.verify.state import NothingRemembered, VerifiedFiles, VerifyState
 from tablecrypt.table.encrypted_table import EncryptedTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """A file that is not what its writer left, with every part of it that failed."""
+
+    location: str
+    kind: FileKind
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was verified.
+
+    Attributes:
+        table: the table's name.
+        full: whether every byte was, or heads, lengths and footers alone.
+        snapshots: how many snapshots the metadata has.
+        files: how many files they lead to.
+        resumed: how many of these the interrupted run had verified.
+        bytes: length of all files that were looked at now.
+        parts: blocks and modules that authenticated, those of the interrupted run included.
+        bad: every file that failed.
+    """
+
+    table: str
+    full: bool
+    snapshots: int
+    files: int
+    resumed: int
+    bytes: int
+    parts: int
+    bad: tuple[BadFile, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether everything authenticated. Of a table without files nothing did: see `is_empty`."""
+        return not self.bad
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no file to verify."""
+        return self.files == 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON's types."""
+        bad = [
+            {"location": file.location, "kind": file.kind.value, "problems": [vars(problem) for problem in file.problems]}
+            for file in self.bad
+        ]
+        counts = {name: value for name, value in vars(self).items() if name != "bad"}
+        return {**counts, "good": self.is_good, "empty": self.is_empty, "bad": bad}
+
+
+VERSION: Final = 1
+_INFO: Final = b"tablecrypt verify state 1"
+_MODE: Final = 0o600
+
+
+@dataclass(frozen=True)
+class _Line:
+    location: str
+    length: int
+    modified: str
+    parts: int
+    full: bool
+
+    def mac(self, table_uuid: str, key: StandardKeyMetadata) -> HMAC:
+        mac_key = HKDF(SHA256(), 32, salt=key.aad_prefix, info=_INFO).derive(key.encryption_key.reveal())
+        mac = HMAC(mac_key, SHA256())
+        mac.update(json.dumps([table_uuid, self.location, self.length, self.modified, self.parts, self.full]).encode())
+        return mac
+
+
+class VerifiedFiles(Protocol):
+    """Remembers good files from one run to the next."""
+
+    def parts_of(self, stored: StoredFile, key: StandardKeyMetadata, full: bool) -> int | None:
+        """How many parts of a file authenticated in the run before; None where it has to be looked at."""
+
+    def remember(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, parts: int) -> None:
+        """Note that a file was good, as it was in the store before it was read."""
+
+    def finished(self) -> None:
+        """Forget everything: the run came to its end."""
+
+
+class NothingRemembered:
+    """For a run that cannot be resumed."""
+
+    def parts_of(self, stored: StoredFile, key: StandardKeyMetadata, full: bool) -> int | None:
+        """None: every file is looked at."""
+        return None
+
+    def remember(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, parts: int) -> None:
+        """Nothing."""
+
+    def finished(self) -> None:
+        """Nothing."""
+
+
+class VerifyState:
+    """The state file at `path` of one table's run; made with mode 0600 where there is none."""
+
+    def __init__(self, path: Path, table_uuid: str) -> None:
+        self._path = path
+        self._uuid = table_uuid
+        self._lines: dict[str, tuple[_Line, bytes]] = {}
+        if path.exists():
+            self._read()
+        else:
+            self._append({"tablecrypt": "verify", "version": VERSION, "table-uuid": table_uuid})
+
+    def parts_of(self, stored: StoredFile, key: StandardKeyMetadata, full: bool) -> int | None:
+        """How many parts of a file authenticated in the run before; None where it has to be looked at."""
+        remembered = self._lines.get(stored.location)
+        if remembered is None or stored.modified is None:
+            return None
+        line, mac = remembered
+        if line != _Line(stored.location, stored.size, stored.modified.isoformat(), line.parts, full):
+            return None
+        try:
+            line.mac(self._uuid, key).verify(mac)
+        except InvalidSignature:
+            return None
+        return line.parts
+
+    def remember(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, parts: int) -> None:
+        """Note that a file was good. Nothing is noted where the store does not say when a file was written."""
+        if stored.modified is None:
+            return
+        line = _Line(stored.location, stored.size, stored.modified.isoformat(), parts, full)
+        self._append({**vars(line), "mac": line.mac(self._uuid, key).finalize().hex()})
+
+    def finished(self) -> None:
+        """Remove the file."""
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> None:
+        content = self._path.read_bytes()
+        lines = list(_objects(content))
+        header = lines[0] if lines else {}
+        if header.get("tablecrypt") != "verify" or header.get("version") != VERSION:
+            raise ConfigurationError(f"{self._path} is not a state file of verify: name one that is not there yet")
+        if header.get("table-uuid") != self._uuid:
+            raise ConfigurationError(f"{self._path} is the state of verifying another table: name one that is not there yet")
+        for fields in lines[1:]:
+            self._take(fields)
+        if not content.endswith(b"\n"):
+            with self._path.open("ab") as file:
+                file.write(b"\n")
+
+    def _take(self, fields: dict[str, Any]) -> None:
+        try:
+            mac = bytes.fromhex(fields.pop("mac"))
+            line = _Line(**fields)
+        except (KeyError, TypeError, ValueError):
+            return
+        self._lines[line.location] = line, mac
+
+    def _append(self, fields: dict[str, Any]) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
+        with os.fdopen(descriptor, "ab") as file:
+            file.write(json.dumps(fields).encode() + b"\n")
+
+
+def _objects(content: bytes) -> Iterator[dict[str, Any]]:
+    for line in content.splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            value = None
+        yield value if isinstance(value, dict) else {}
+
 
 _METADATA_KINDS = (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
 

@@ -24,12 +24,22 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import load_kms
+from tablecrypt.maintenance._audit.table_audit import PinsTables
+from tablecrypt.maintenance._doctor.checks import (
+    STORAGE,
+    Check,
+    CheckState,
+    CheckUp,
+    failed,
+    key_checks,
+    opens,
+    tried,
+    try_to_list,
+    try_to_read,
+    try_to_write,
+    version_checks,
+)
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of
-from tablecrypt.maintenance.audit.run import PinsTables
-from tablecrypt.maintenance.doctor import storage
-from tablecrypt.maintenance.doctor.checks import Check, CheckState, CheckUp, failed, tried
-from tablecrypt.maintenance.doctor.keys import key_checks, opens
-from tablecrypt.maintenance.doctor.versions import version_checks
 from tablecrypt.table.encrypted_table import EncryptedTable
 
 _CONFIGURATION: Final = "configuration"
@@ -81,7 +91,7 @@ def _checks(catalog: Catalog, name: str | None, key_ids: tuple[str, ...], read_o
         yield from _storage_checks(table, read_only)
     if not loaded:
         why, advice = ("no table was named", "name one") if name is None else ("the table could not be loaded", "")
-        yield Check(storage.AREA, "list, read, write, delete", CheckState.NOTED, f"not tried: {why}", advice)
+        yield Check(STORAGE, "list, read, write, delete", CheckState.NOTED, f"not tried: {why}", advice)
     yield from _pin_checks(catalog, properties)
     yield from version_checks()
 
@@ -158,13 +168,13 @@ def _storage_checks(table: Table, read_only: bool) -> Iterator[Check]:
     io = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
     folder = table.metadata_location.rpartition("/")[0]
     data = table.properties.get("write.data.path", f"{table.location()}/data").rstrip("/")
-    yield storage.listed(io, folder)
-    yield storage.read(io, table.metadata_location)
+    yield try_to_list(io, folder)
+    yield try_to_read(io, table.metadata_location)
     if read_only:
-        yield Check(storage.AREA, "write and delete", CheckState.NOTED, "not tried: only looking was asked for")
+        yield Check(STORAGE, "write and delete", CheckState.NOTED, "not tried: only looking was asked for")
         return
     for place in (folder, data):
-        yield from storage.probed(io, place)
+        yield from try_to_write(io, place)
 
 
 def _pin_checks(catalog: Catalog, properties: Mapping[str, str]) -> Iterator[Check]:

@@ -17,7 +17,7 @@ from typing import Final
 from tablecrypt.errors import FormatError, KeyNotFoundError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import is_ahead
-from tablecrypt.maintenance.audit.findings import Finding, FindingKind
+from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.reachable import ReachableFile
 from tablecrypt.table.metadata import EncryptedTableMetadata
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tablecrypt.maintenance.audit.findings import Finding, FindingKind, Severity
-from tablecrypt.maintenance.audit.result import Audit, AuditedFile, AuditedKek, Coverage, TableAudit
-from tablecrypt.maintenance.audit.run import audit
+from tablecrypt.maintenance._audit.findings import Audit, AuditedFile, AuditedKek, Coverage, Finding, FindingKind, Severity, TableAudit
+from tablecrypt.maintenance._audit.table_audit import audit
 
 __all__ = ["Audit", "AuditedFile", "AuditedKek", "Coverage", "Finding", "FindingKind", "Severity", "TableAudit", "audit"]

@@ -1,0 +1,211 @@
+"""Authenticating one file of a table, wherever it runs: what is wrong with it, part by part. `look_at_file` is the function that a
+Runner carries to the files.
+
+    PARQUET data and delete files     Parquet Modular Encryption, module by module
+    everything else                   AGS1, block by block
+
+A file that is missing or cannot be what it should be is a finding, as a bad block is. Any other error of the store stops the run: it says
+nothing about the file.
+
+AGS1 (layout: tablecrypt.crypto.ags1), naming every bad block and not only the first:
+
+A reader stops at the first block that does not authenticate and stays stopped. Here the bytes are thrown away, so a bad block is noted and
+the next one is tried: which blocks are bad says what happened to the file. Memory: a few sealed blocks and one of plaintext.
+
+What the store raises passes through.
+
+Parquet, with one key for all of it and nothing in the clear:
+
+    short look    length, both magics, footer
+    full look     those, and every module: page headers, pages, dictionaries, indexes, bloom filters; every byte belongs to something
+
+What the store raises passes through.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.io import InputStream
+from pyiceberg.manifest import FileFormat
+
+from tablecrypt import parquet
+from tablecrypt.crypto import ags1
+from tablecrypt.crypto.aes_gcm import OVERHEAD, AesGcm
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import AuthenticationError, FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance.runner import FileDone
+from tablecrypt.parquet.uniform import UniformParquetFile
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One part of a file that is not what its writer left.
+
+    Attributes:
+        part: "length", "header", "block 3", "footer", or a Parquet module by the name that the specification gives it.
+        message: what failed.
+    """
+
+    part: str
+    message: str
+
+
+@dataclass(frozen=True)
+class FileLook:
+    """What a look at one file came to. Holds no key, and can be pickled.
+
+    Attributes:
+        length: bytes that were authenticated or, in a short look, bytes of the file.
+        parts: how many blocks or modules authenticated.
+        problems: empty for a good file.
+    """
+
+    length: int
+    parts: int
+    problems: tuple[Problem, ...] = ()
+
+
+FETCHED_BLOCKS: Final = 4
+"""Blocks that are read from the store at once."""
+
+
+def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool = True) -> FileLook:
+    """Authenticate a file.
+
+    Args:
+        raw: the stored bytes. The caller closes it.
+        key_metadata: the file's DEK, AAD prefix and, where its writer recorded it, the length to hold the store's against.
+        location: names the file in messages.
+        full: every block; else the header and the length alone.
+    """
+    raw.seek(0, os.SEEK_END)
+    stored = raw.tell()
+    problems = [*_length_problems(stored, key_metadata), *_header_problems(_read(raw, 0, min(stored, ags1.HEADER_LENGTH)), location)]
+    if not full:
+        return FileLook(stored, 0, tuple(problems))
+    blocks = _blocks(stored)
+    bad = list(_bad_blocks(raw, key_metadata, blocks))
+    return FileLook(stored, len(blocks) - len(bad), (*problems, *bad))
+
+
+def _length_problems(stored: int, key_metadata: StandardKeyMetadata) -> Iterator[Problem]:
+    trusted = key_metadata.file_length
+    if trusted is not None and trusted != stored:
+        yield Problem("length", f"has {stored} bytes in the store, but {trusted} according to its key metadata")
+    try:
+        ags1.plaintext_length(stored)
+    except FormatError as impossible:
+        yield Problem("length", str(impossible))
+
+
+def _header_problems(header: bytes, location: str) -> Iterator[Problem]:
+    try:
+        ags1.check_header(header, location)
+    except (TamperedFileError, PlaintextRefusedError) as refused:
+        yield Problem("header", refused.what)
+    except FormatError as refused:
+        yield Problem("header", str(refused))
+
+
+def _blocks(stored: int) -> list[int]:
+    """Sealed lengths of the blocks that a file of so many bytes can hold: all full but the last, which may be too short to be one."""
+    full, rest = divmod(max(0, stored - ags1.HEADER_LENGTH), ags1.SEALED_BLOCK_LENGTH)
+    return [ags1.SEALED_BLOCK_LENGTH] * full + ([rest] if rest else [])
+
+
+def _bad_blocks(raw: InputStream, key_metadata: StandardKeyMetadata, blocks: list[int]) -> Iterator[Problem]:
+    cipher = AesGcm(key_metadata.encryption_key)
+    scratch = memoryview(bytearray(max(blocks, default=0)))
+    for first in range(0, len(blocks), FETCHED_BLOCKS):
+        lengths = blocks[first : first + FETCHED_BLOCKS]
+        window = memoryview(_read(raw, ags1.block_offset(first), sum(lengths)))
+        for block, length in enumerate(lengths, start=first):
+            sealed, window = window[:length], window[length:]
+            problem = _block_problem(cipher, sealed, ags1.block_aad(key_metadata.aad_prefix, block), scratch)
+            if problem is not None:
+                yield Problem(f"block {block}", problem)
+
+
+def _block_problem(cipher: AesGcm, sealed: memoryview, aad: bytes, scratch: memoryview) -> str | None:
+    if len(sealed) < OVERHEAD:
+        return f"{len(sealed)} bytes are too few for a block"
+    try:
+        cipher.decrypt_into(sealed, aad, scratch[: len(sealed) - OVERHEAD])
+    except AuthenticationError as refused:
+        return str(refused)
+    return None
+
+
+def _read(raw: InputStream, offset: int, length: int) -> bytes:
+    """Read from the store, which may give less at once than was asked for; fewer bytes only where the file ends."""
+    raw.seek(offset)
+    pieces: list[bytes] = []
+    while length > 0 and (piece := raw.read(length)):
+        pieces.append(piece)
+        length -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def verify_parquet(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool = True) -> FileLook:
+    """Authenticate a file.
+
+    Args:
+        raw: the stored bytes. The caller closes it.
+        key_metadata: the file's DEK, AAD prefix and length.
+        location: names the file in messages.
+        full: every module; else the length, the magics and the footer alone.
+    """
+    raw.seek(0, os.SEEK_END)
+    stored = raw.tell()
+    raw.seek(0)
+    try:
+        parts = _all_modules(raw, key_metadata, location) if full else _footer(raw, key_metadata, location)
+    except (TamperedFileError, PlaintextRefusedError) as refused:
+        return FileLook(stored, 0, (Problem("modules" if full else "footer", refused.what),))
+    except FormatError as refused:
+        return FileLook(stored, 0, (Problem("format", str(refused)),))
+    return FileLook(stored, parts)
+
+
+def _footer(raw: InputStream, key_metadata: StandardKeyMetadata, location: str) -> int:
+    UniformParquetFile(raw, key_metadata, location).footer()
+    return 1
+
+
+def _all_modules(raw: InputStream, key_metadata: StandardKeyMetadata, location: str) -> int:
+    verified = parquet.verify(raw, parquet.FileKeys.of_table_file(key_metadata), location=location)
+    if not verified.complete:
+        clear = ", ".join(verified.columns_in_the_clear) or f"{verified.unauthenticated_pages} pages"
+        raise TamperedFileError(location, f"is encrypted by {verified.algorithm} in parts only: {clear} cannot be authenticated")
+    return sum(verified.modules.values())
+
+
+@dataclass(frozen=True)
+class LookAt:
+    """Which file, what it holds, and whether to look at every byte. Its key travels apart."""
+
+    location: str
+    file_format: str
+    is_content: bool
+    full: bool
+
+
+def look_at_file(io: EncryptingFileIO, work: LookAt, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[FileLook]:
+    """Authenticate one file with its key, `keys[0]`, and tell everything that is wrong with it."""
+    if work.is_content and work.file_format == FileFormat.ORC.value:
+        problem = Problem(
+            "format", "an ORC file: encrypted Iceberg tables hold Parquet and Avro data files, and nothing here reads this one"
+        )
+        return FileDone(FileLook(0, 0, (problem,)))
+    is_parquet = work.is_content and work.file_format == FileFormat.PARQUET.value
+    check = verify_parquet if is_parquet else verify_ags1
+    try:
+        with io.raw_input(work.location).open() as raw:
+            return FileDone(check(raw, keys[0], work.location, work.full))
+    except FileNotFoundError:
+        return FileDone(FileLook(0, 0, (Problem("file", "is missing"),)))
