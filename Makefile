@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 DAFT_VENV := .venv-daft
+PYICEBERG_VENV := .venv-pyiceberg
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
@@ -14,7 +15,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotat
 	--custom-compile-command 'make lock' pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast campaign lint bench fuzz daft mutation lock wheel sbom clean
+.PHONY: help setup demo demo-spark test test-fast test-pyiceberg campaign lint bench fuzz daft mutation lock wheel sbom clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -26,6 +27,7 @@ help:
 	@echo "make lint       ruff, mypy and the import contracts"
 	@echo "make bench      the benchmarks"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
+	@echo "make test-pyiceberg VERSION=0.12.1   the tests without Java against another release of PyIceberg, in $(PYICEBERG_VENV)"
 	@echo "make daft       the tests with Daft, which wants another pyarrow and gets $(DAFT_VENV)"
 	@echo "make mutation   changes of crypto/, keys/, AGS1, pins and commit rules that no test notices (an hour or two)"
 	@echo "make lock       resolve requirements/ again from pyproject.toml"
@@ -56,6 +58,16 @@ test: lint
 
 test-fast: setup
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not slow and not java and not campaign"
+
+# What a release changed of the names that we use without its promise comes first, as a table.
+test-pyiceberg: setup
+	@test -n "$(VERSION)" || { echo "which release? make test-pyiceberg VERSION=0.12.1"; exit 2; }
+	@test -x $(PYICEBERG_VENV)/bin/python || $(PYTHON) -m venv $(PYICEBERG_VENV)
+	$(PYICEBERG_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.txt
+	$(PYICEBERG_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps pyiceberg==$(VERSION)
+	$(PYICEBERG_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
+	$(PYICEBERG_VENV)/bin/python -m tests.support.pyiceberg_surface --changes
+	$(PYICEBERG_VENV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup -m "not java and not slow and not campaign"
 
 campaign: setup
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m campaign
@@ -105,5 +117,5 @@ sbom: setup
 	$(BIN)/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/tablecrypt.cdx.json
 
 clean:
-	rm -rf $(VENV) $(DAFT_VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
+	rm -rf $(VENV) $(DAFT_VENV) $(PYICEBERG_VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
