@@ -11,12 +11,11 @@ import atheris
 from harness import fuzz
 
 with atheris.instrument_imports(include=["tablecrypt"]):
+    from tablecrypt.hadoop_kms.access import read_allow_list, token_hash
+    from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
+    from tablecrypt.hadoop_kms.protocol import HadoopKms, RateLimit
+    from tablecrypt.hadoop_kms.requests import Request, sent_iv
     from tablecrypt.kms.memory import MemoryKeyManagementClient
-    from tablecrypt.orc.hadoop_kms_access import read_allow_list, token_hash
-    from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile, create_key
-    from tablecrypt.orc.hadoop_kms_limits import RateLimit
-    from tablecrypt.orc.hadoop_kms_protocol import HadoopKms
-    from tablecrypt.orc.hadoop_kms_requests import Request, sent_iv
 
 TOKEN = "a-token-of-the-fuzzer"
 METHODS = ("GET", "POST", "OPTIONS")

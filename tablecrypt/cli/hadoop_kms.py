@@ -54,13 +54,11 @@ def hadoop_kms(
     client gets the local keys of single files. A denied key is an error for the client, and not ORC's silent masks, unless the allow list
     says masks.
     """
+    from tablecrypt.hadoop_kms.access import AllowListFile
+    from tablecrypt.hadoop_kms.master_keys import MasterKeyFile
+    from tablecrypt.hadoop_kms.protocol import HadoopKms, RateLimit
+    from tablecrypt.hadoop_kms.server import HadoopKmsServer, ServerSettings
     from tablecrypt.kms.factory import load_kms
-    from tablecrypt.orc.hadoop_kms_access import AllowListFile
-    from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile
-    from tablecrypt.orc.hadoop_kms_limits import RateLimit
-    from tablecrypt.orc.hadoop_kms_protocol import HadoopKms
-    from tablecrypt.orc.hadoop_kms_server import HadoopKmsServer
-    from tablecrypt.orc.hadoop_kms_tls import ServerSettings
 
     kms = load_kms(settings.kms_properties())
     keys = MasterKeyFile(key_file, kms)

@@ -38,8 +38,8 @@ def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: st
     NAME is what the option orc.encrypt says. The key is random and stands in the file under a key of the key service, so the file is of no
     use without that; but without the file, every ORC file under its keys is lost: keep copies. Older versions stay in it for their files.
     """
+    from tablecrypt.hadoop_kms.master_keys import create_key, roll_key
     from tablecrypt.kms.factory import load_kms
-    from tablecrypt.orc.hadoop_kms_keys import create_key, roll_key
 
     now_ms = time.time_ns() // 1_000_000
     kms = load_kms(settings.kms_properties())

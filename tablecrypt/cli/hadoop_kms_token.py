@@ -31,7 +31,7 @@ def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
     Prints the token's hash, which belongs into the allow list: [users.NAME] token-sha256 = ["..."]. Who has the token is that user: it
     stands in Spark's settings, so use it over TLS, and client certificates where many people can see those.
     """
-    from tablecrypt.orc.hadoop_kms_access import new_token, token_hash
+    from tablecrypt.hadoop_kms.access import new_token, token_hash
 
     token = new_token()
     try:

@@ -17,12 +17,12 @@ import pytest
 
 from tablecrypt.cli.main import run
 from tablecrypt.errors import ConfigurationError, KmsAccessDeniedError
+from tablecrypt.hadoop_kms import HadoopKmsKeys
+from tablecrypt.hadoop_kms.access import new_token, token_hash
+from tablecrypt.hadoop_kms.master_keys import MasterKeyFile
 from tablecrypt.kms.factory import load_kms
 from tablecrypt.kms.key_file import create_key_file
 from tablecrypt.kms.retry import RetryPolicy
-from tablecrypt.orc.hadoop_kms_access import new_token, token_hash
-from tablecrypt.orc.hadoop_kms_client import HadoopKmsKeys
-from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile
 from tests.support.aws import AwsServer
 from tests.support.certificates import Authority
 

@@ -12,9 +12,9 @@ import pytest
 
 from tablecrypt import orc
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, PlaintextRefusedError
+from tablecrypt.hadoop_kms import HadoopKmsKeys
 from tablecrypt.kms.factory import load_kms
 from tablecrypt.kms.retry import RetryPolicy
-from tablecrypt.orc.hadoop_kms_client import HadoopKmsKeys
 from tablecrypt.orc.hive_jar import main, write_hive_jar
 from tests.support.aws import AwsServer
 from tests.support.hadoop_kms import Bridge

@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 
 from tablecrypt import load_kms, maintenance
 from tablecrypt.errors import ConfigurationError, MasterKeyRefusedError
+from tablecrypt.hadoop_kms import HadoopKmsKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.orc.hadoop_kms_client import HadoopKmsKeys
 from tablecrypt.orc.keys import KmsKeys, KmsMasterKeys, MasterKeyVersion, WrappedMasterKey
 from tablecrypt.parquet import PropertiesDrivenCryptoFactory, read_table, write_table
 from tablecrypt.spark.kms_access import kms_properties

@@ -12,12 +12,12 @@ from pyiceberg.table import Table
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KmsAccessDeniedError, KmsError, TablecryptError
+from tablecrypt.hadoop_kms.master_keys import create_key
 from tablecrypt.kms.aws import AwsKeyManagementClient
 from tablecrypt.kms.factory import load_kms, shared_kms
 from tablecrypt.kms.new_blobs import generate_key, wrap_key
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
 from tablecrypt.maintenance import migrate, relocate, rewrap, rotate_kek
-from tablecrypt.orc.hadoop_kms_keys import create_key
 from tablecrypt.orc.keys import KmsKeys, MasterKeyVersion, WrappedMasterKey
 from tablecrypt.parquet.key_material import KeyWrapper
 from tests.support.aws import ACCOUNT, REGION, AwsServer

@@ -12,10 +12,10 @@ import pytest
 
 from tablecrypt import orc
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, KmsUnavailableError
+from tablecrypt.hadoop_kms import HadoopKmsKeys
+from tablecrypt.hadoop_kms.master_keys import roll_key
 from tablecrypt.kms.factory import load_kms
 from tablecrypt.kms.retry import RetryPolicy
-from tablecrypt.orc.hadoop_kms_client import HadoopKmsKeys
-from tablecrypt.orc.hadoop_kms_keys import roll_key
 from tests.support.aws import AwsServer
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.hadoop_kms import Bridge

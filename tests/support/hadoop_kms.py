@@ -9,12 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tablecrypt.hadoop_kms.access import new_token, read_allow_list, token_hash
+from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
+from tablecrypt.hadoop_kms.protocol import HadoopKms, RateLimit
+from tablecrypt.hadoop_kms.server import HadoopKmsServer, ServerSettings
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.orc.hadoop_kms_access import new_token, read_allow_list, token_hash
-from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile, create_key
-from tablecrypt.orc.hadoop_kms_limits import RateLimit
-from tablecrypt.orc.hadoop_kms_protocol import HadoopKms
-from tablecrypt.orc.hadoop_kms_server import HadoopKmsServer, ServerSettings
 
 CREATED: Final = 1_767_225_600_000
 

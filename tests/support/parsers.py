@@ -33,6 +33,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import TablecryptError
 from tablecrypt.files.ags1_reader import Ags1InputStream
+from tablecrypt.hadoop_kms.access import read_allow_list
+from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.kms.key_file import read_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
@@ -40,8 +42,6 @@ from tablecrypt.kms.sealed_key import open_key, seal_key
 from tablecrypt.manifests.manifest_list_reader import parse_manifest_list
 from tablecrypt.manifests.manifest_reader import parse_manifest
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.orc.hadoop_kms_access import read_allow_list
-from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile, create_key
 from tablecrypt.orc.integrity_manifest import Manifest
 from tablecrypt.orc.reader import open_view
 from tablecrypt.orc.source import FileSource

@@ -1,4 +1,4 @@
-"""What the bridge answers, request by request, without a socket."""
+"""What the Hadoop KMS answers, request by request, without a socket."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError, KmsUnavailableError
+from tablecrypt.hadoop_kms.access import AllowList, AllowListFile, Proofs, new_token, read_allow_list, token_hash
+from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key, roll_key
+from tablecrypt.hadoop_kms.protocol import Answer, HadoopKms, RateLimit
+from tablecrypt.hadoop_kms.requests import AUTHORIZATION, ILLEGAL_STATE, SECURITY, Request, sent_iv
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.orc.hadoop_kms_access import AllowList, AllowListFile, Proofs, new_token, read_allow_list, token_hash
-from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile, create_key, roll_key
-from tablecrypt.orc.hadoop_kms_limits import RateLimit
-from tablecrypt.orc.hadoop_kms_protocol import Answer, HadoopKms
-from tablecrypt.orc.hadoop_kms_requests import AUTHORIZATION, ILLEGAL_STATE, SECURITY, Request, sent_iv
 from tablecrypt.orc.keys import MasterKeyVersion
 
 MASTER = "orc-master"
@@ -278,7 +277,7 @@ def test_an_allow_list_is_parsed_when_its_bytes_change_and_not_for_each_request(
         parsed += 1
         return real(text)
 
-    monkeypatch.setattr("tablecrypt.orc.hadoop_kms_access.tomllib.loads", loads)
+    monkeypatch.setattr("tablecrypt.hadoop_kms.access.tomllib.loads", loads)
     path.write_text(ALLOW)
     listed = AllowListFile(path)
     first = [listed.read() for _ in range(50)]

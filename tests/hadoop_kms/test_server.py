@@ -1,4 +1,4 @@
-"""The bridge over real sockets: TLS, bounds of time and size, what is logged, and how it stops."""
+"""The Hadoop KMS over real sockets: TLS, bounds of time and size, what is logged, and how it stops."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.hadoop_kms.requests import sent_iv
+from tablecrypt.hadoop_kms.server import ServerSettings, tls_context
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.orc.hadoop_kms_requests import sent_iv
-from tablecrypt.orc.hadoop_kms_tls import ServerSettings, tls_context
 from tests.support.certificates import Authority
 from tests.support.hadoop_kms import Bridge
 

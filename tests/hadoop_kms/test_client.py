@@ -1,4 +1,4 @@
-"""The client of a Hadoop KMS: against our own bridge, and against servers that answer badly."""
+"""The client of a Hadoop KMS: against our own server, and against servers that answer badly."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tablecrypt.errors import (
     KmsUnavailableError,
     TablecryptError,
 )
+from tablecrypt.hadoop_kms import HadoopKmsKeys
+from tablecrypt.hadoop_kms.master_keys import roll_key
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.retry import RetryPolicy
-from tablecrypt.orc.hadoop_kms_client import HadoopKmsKeys
-from tablecrypt.orc.hadoop_kms_keys import roll_key
 from tablecrypt.orc.keys import KeyProvider, KeyProviderKind, MasterKeyVersion
 from tests.kms.services.http_service import Answer, HttpService, Request
 from tests.support.certificates import Authority

@@ -1,12 +1,12 @@
-"""Master keys in a Hadoop KMS (Apache Ranger KMS, Cloudera's, or `tablecrypt hadoop-kms`), asked over its REST protocol.
+"""Master keys in a Hadoop KMS (Apache Ranger KMS, Cloudera's, or `tablecrypt hadoop-kms`), used through its REST protocol.
 
     current_version      GET  <url>/v1/key/<name>/_metadata                         → versions, length in bits
     decrypt_local_key    POST <url>/v1/keyversion/<name>%40<n>/_eek?eek_op=decrypt  {"name", "iv", "material"} → {"material"}
-    create_local_key     the same with fresh random bytes: opening and sealing are one operation (tablecrypt/orc/keys.py)
+    create_local_key     the same with fresh random bytes: encrypting and decrypting are one operation (tablecrypt/orc/keys.py)
 
     iv = the first 16 bytes of the encrypted local key, each complemented: the KMS complements them again before it uses them.
 
-Files are those that Hive and Spark write with the same KMS, and they open ours. Every call of `decrypt_local_key` is a request: one for
+The files are those that Hive and Spark write with the same KMS, and they read ours. Every call of `decrypt_local_key` is a request: one for
 each encrypted column of a file. Where several hosts are named, the next is asked when one is unavailable.
 
 Raises: KmsAccessDeniedError for 401 and 403, KeyNotFoundError for a key that the KMS does not know, KmsUnavailableError when no host
@@ -27,11 +27,11 @@ import requests
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, KmsError, KmsUnavailableError
+from tablecrypt.hadoop_kms.requests import decode_base64, sent_iv
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.per_process import PerProcess
 from tablecrypt.kms.retry import RetryPolicy
 from tablecrypt.kms.wire_logs import key_call, silence_in_key_calls
-from tablecrypt.orc.hadoop_kms_requests import decode_base64, sent_iv
 from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length
 from tablecrypt.properties import KMS_RETRY_BUDGET_MS
 

@@ -1,17 +1,17 @@
-"""The bridge's sockets: HTTP/1.1 over TLS, one request per connection, everything bounded.
+"""The Hadoop KMS's sockets: HTTP/1.1 over TLS, one request per connection, everything bounded.
 
     accept ─► a free worker (at most `workers`; the next connection waits in the listen queue)
                 └─► TLS handshake ─► request line and headers ─► body ─► HadoopKms.answer ─► answer ─► close
                     └───────────── within `seconds` for all of it ────────┘    └ within `seconds` ┘
 
-The deadline for a request is one, so that a client which sends a byte now and then is dropped like a silent one. The KMS may take its own
-time (`encryption.kms.retry-budget-ms`), and the answer has a deadline anew. Keep-alive is not offered: a worker belongs to a client for a
-bounded time. Whatever fails once a request was read is answered, since ORC takes a dropped connection for a missing right.
+There is one deadline for a request, so a client that sends a byte now and then is dropped like a silent one. The KMS may take its own
+time (`encryption.kms.retry-budget-ms`), and the answer has a deadline of its own. Keep-alive is not offered: a worker belongs to a client
+for a bounded time. A failure after a request was read is answered, because ORC takes a dropped connection for a missing right.
 
-Without a certificate the server binds to loopback addresses alone, since answers hold local keys. With `client_ca` TLS asks for a client
-certificate; one that does not verify ends the handshake, none at all is left to the allow list, where a token may do instead.
+Without a certificate the server binds only to loopback addresses, because answers hold local keys. With `client_ca` TLS asks for a client
+certificate; one that does not verify ends the handshake, and a client without one must show the allow list a token.
 
-Each request is a line of the logger tablecrypt.orc.hadoop_kms: who, from where, what, which key, the status, and the reason of a refusal.
+Each request is a line of the logger tablecrypt.hadoop_kms: user, address, operation, key, status, and the reason of a refusal.
 Paths, which may hold tokens, queries, bodies and answers are never logged.
 
 Raises ConfigurationError for an address, certificate or number that cannot be used.
@@ -20,23 +20,153 @@ Raises ConfigurationError for an address, certificate or number that cannot be u
 from __future__ import annotations
 
 import io
+import ipaddress
 import logging
 import socket
 import ssl
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from socketserver import BaseRequestHandler, TCPServer
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.orc.hadoop_kms_protocol import Answer, HadoopKms, refused
-from tablecrypt.orc.hadoop_kms_requests import ILLEGAL_STATE, Request
-from tablecrypt.orc.hadoop_kms_sockets import BoundedReader, TimedWriter, remaining
-from tablecrypt.orc.hadoop_kms_tls import ServerSettings, address_family, check_loopback, common_name, tls_context
+from tablecrypt.hadoop_kms.protocol import Answer, HadoopKms, refused
+from tablecrypt.hadoop_kms.requests import ILLEGAL_STATE, Request
 
-_log: Final = logging.getLogger("tablecrypt.orc.hadoop_kms")
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Where to listen, as whom, and within which bounds.
+
+    Attributes:
+        host, port: where to listen; port 0 takes a free one.
+        certificate, private_key: PEM files of the server's certificate chain and its key; both or none.
+        client_ca: PEM file of the authority whose client certificates prove a user.
+        workers: connections that are served at the same time.
+        seconds: time for a request to arrive whole, the TLS handshake included, and again for its answer to leave.
+        most_bytes: the most of a body; headers may take as much again.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 9600
+    certificate: Path | None = None
+    private_key: Path | None = None
+    client_ca: Path | None = None
+    workers: int = 32
+    seconds: float = 15.0
+    most_bytes: int = 32 * 1024
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.certificate is None else "https"
+
+
+def common_name(connection: socket.socket) -> str | None:
+    """The common name of the client's verified certificate."""
+    if not isinstance(connection, ssl.SSLSocket):
+        return None
+    certificate: Any = connection.getpeercert() or {}
+    names = [value for part in certificate.get("subject", ()) for kind, value in part if kind == "commonName"]
+    return names[0] if len(names) == 1 else None
+
+
+def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
+    """Return how the server speaks TLS; None where it need not, on loopback without a certificate."""
+    if (settings.certificate is None) != (settings.private_key is None):
+        raise ConfigurationError("the certificate and its private key go together: one of them is missing")
+    if settings.certificate is None:
+        if settings.client_ca is not None:
+            raise ConfigurationError("client certificates need TLS: give the server a certificate too")
+        check_loopback(settings, "without TLS keys would cross the network: give a certificate")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.certificate, settings.private_key, password=_no_password)
+        if settings.client_ca is not None:
+            context.load_verify_locations(settings.client_ca)
+            context.verify_mode = ssl.CERT_OPTIONAL
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"the certificate, its private key or the client CA cannot be loaded: {error}") from error
+    return context
+
+
+def _no_password() -> str:
+    # Without this OpenSSL would ask at the terminal.
+    raise ValueError("the private key is encrypted, and there is no one to ask for its password")
+
+
+def _addresses(settings: ServerSettings) -> list[Any]:
+    try:
+        return socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ConfigurationError(f"{settings.host!r} is no address of this machine: {error.strerror}") from error
+
+
+def address_family(settings: ServerSettings) -> int:
+    """Return the family (IPv4, IPv6) of the address to listen on."""
+    return int(_addresses(settings)[0][0])
+
+
+def check_loopback(settings: ServerSettings, why: str) -> None:
+    """Raise ConfigurationError, which says `why`, unless every address that the host means is a loopback address."""
+    if not all(ipaddress.ip_address(address[4][0].partition("%")[0]).is_loopback for address in _addresses(settings)):
+        raise ConfigurationError(f"{settings.host} is not a loopback address, and {why}")
+
+
+class BoundedReader(io.RawIOBase):
+    """Reads from a socket until a deadline and for so many bytes; what is beyond either is an OSError."""
+
+    def __init__(self, connection: socket.socket, deadline: float, most_bytes: int) -> None:
+        self._connection = connection
+        self._deadline = deadline
+        self._left = most_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer)[: self._left]
+        if not view:
+            raise ConnectionAbortedError("the client sent too much")
+        self._connection.settimeout(remaining(self._deadline))
+        received = self._connection.recv_into(view)
+        self._left -= received
+        return received
+
+
+class TimedWriter(io.BufferedIOBase):
+    """Writes to a socket, each time within so many seconds."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Buffer) -> int:
+        self._connection.settimeout(self._seconds)
+        self._connection.sendall(content)
+        return memoryview(content).nbytes
+
+
+def remaining(deadline: float) -> float:
+    """Return the seconds until `deadline`, a moment of time.monotonic. Raises TimeoutError when it has come."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the connection's time is over")
+    return left
+
+
+_log: Final = logging.getLogger("tablecrypt.hadoop_kms")
 _LISTEN_QUEUE: Final = 128
 _POLL_SECONDS: Final = 0.1
 

@@ -1,4 +1,4 @@
-"""The file of ORC master keys: only the KMS opens it, entries stay in their place, versions only grow."""
+"""The file of ORC master keys: only the KMS decrypts it, entries stay in their place, versions only grow."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, KmsUnavailableError, TablecryptError
+from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key, roll_key
 from tablecrypt.kms.client import GeneratedKey
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.orc.hadoop_kms_keys import MasterKeyFile, create_key, roll_key
 from tablecrypt.orc.keys import LocalKeys, MasterKeyVersion
 
 pytestmark = pytest.mark.slow

@@ -1,18 +1,18 @@
-"""Who may use which ORC key of the Hadoop KMS bridge: the allow list, and how a request proves whose it is.
+"""Access to the ORC keys of the Hadoop KMS: the allow list, and how a request proves which user it comes from.
 
     [users.etl]
     keys = ["pii", "cards"]             may encrypt and decrypt under these
     token-sha256 = ["9f86d081884c..."]  proof: a token in the provider's path, .../token/<token>/kms
-    certificates = ["etl.example.org"]  proof: a client certificate with this common name, of the server's client CA
+    certificates = ["etl.example.org"]  proof: a client certificate with this common name, issued by the server's client CA
 
     [users.analyst]
     keys = ["cards"]
     masks = ["pii"]                     denied, and a read goes on with ORC's masks instead of failing
     token-sha256 = ["60303ae22b99..."]
 
-What is not listed is denied. A user without proof can be named by the client alone, and so only where the server was told to believe
-names. The file holds hashes of tokens, which are long and random, and no secret. It is read at each request, so a line taken out counts at
-once, and parsed only when its bytes have changed: a flood of requests costs no parsing, not of a file that is no list either.
+What is not listed is denied. A user without a proof is known only by the name that the client gives, and only where the server was told to
+believe names. The file holds hashes of tokens, which are long and random, and no secret. It is read at each request, so a removed line
+counts at once, and parsed only when its bytes have changed: a flood of requests causes no parsing, even of a file that is not a valid list.
 
 Raises: ConfigurationError when the file cannot be read or understood, or gives one proof to two users.
 """

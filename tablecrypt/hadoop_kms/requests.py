@@ -3,9 +3,9 @@
     /kms/v1/<collection>/<name>/<what>?<query>             names are percent-encoded
     /token/<token>/kms/v1/...                              the same, with the caller's proof before it
 
-An encrypted local key comes as JSON {"name", "iv", "material"} in either alphabet of base64. Hadoop's client sends the bytes complemented
-that ORC took as the IV: iv = ~(first 16 bytes of the encrypted local key). Other IVs, which HDFS would send, are refused: what is served is
-the opening of local keys, not AES-CTR under the master key.
+An encrypted local key comes as JSON {"name", "iv", "material"} in either alphabet of base64. Hadoop's client sends the complement of the
+bytes that ORC took as the IV: iv = ~(first 16 bytes of the encrypted local key). Other IVs, which HDFS would send, are refused: this server
+decrypts local keys, and does not offer AES-CTR under the master key.
 
 Raises Refusal, which names the Java exception that Hadoop's client throws for it.
 """
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
-from tablecrypt.orc.hadoop_kms_keys import KEY_NAME
+from tablecrypt.hadoop_kms.master_keys import KEY_NAME
 
 _VERSION_NAME: Final = re.compile(rf"({KEY_NAME.pattern})@([0-9]{{1,9}})")
 _IV_LENGTH: Final = 16

@@ -1,4 +1,4 @@
-"""What the bridge answers: the part of Hadoop's KMS REST protocol that ORC uses, as a function from request to answer without a socket.
+"""What the Hadoop KMS answers: the part of the REST protocol that ORC uses, as a function from request to answer without a socket.
 
     OPTIONS  anything                                          Hadoop's login; always 200, so that the client goes on to its request
     GET      /kms/v1/keys/names                                ["pii", ...]: those that the caller may use
@@ -10,13 +10,13 @@
     GET      /kms/v1/key/pii/_eek?eek_op=generate&num_keys=n   n encrypted local keys
     POST     /kms/v1/keyversion/pii@1/_eek?eek_op=decrypt      {"name", "iv", "material"} → {"name", "versionName": "EK", "material"}
 
-How requests are written and what is refused of them at once: tablecrypt/orc/hadoop_kms_requests.py. Who may ask for what:
-tablecrypt/orc/hadoop_kms_access.py. No master key is created, changed or given out here.
+requests.py says how requests are written and which are refused at once, access.py who may ask for what. No master key is created, changed
+or given out here. Each user pays a token of a bucket for each request; the bucket refills at a fixed rate.
 
 A refusal is Hadoop's {"RemoteException": {"javaClassName", ...}}, from which the client makes the exception of that class. ORC takes any
-IOException while it opens a key for a missing right and goes on with masks, silently. So refusals are unchecked exceptions
-(SecurityException, IllegalStateException, ...), which stop a read, but for keys that the allow list gives the caller as `masks`: these are
-refused with Hadoop's AuthorizationException, an IOException.
+IOException raised while it decrypts a key for a missing right and goes on with masks, silently. So refusals are unchecked exceptions
+(SecurityException, IllegalStateException, ...), which stop a read, except for keys that the allow list gives the caller as `masks`: these
+are refused with Hadoop's AuthorizationException, an IOException.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from __future__ import annotations
 import base64
 import json
 import re
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, Protocol
 
 from tablecrypt.errors import FormatError, KeyNotFoundError, KmsUnavailableError, TablecryptError
-from tablecrypt.orc.hadoop_kms_access import AllowList, Proofs, Verdict
-from tablecrypt.orc.hadoop_kms_keys import KeyDescription
-from tablecrypt.orc.hadoop_kms_limits import RateLimit
-from tablecrypt.orc.hadoop_kms_requests import (
+from tablecrypt.hadoop_kms.access import AllowList, Proofs, Verdict
+from tablecrypt.hadoop_kms.master_keys import KeyDescription
+from tablecrypt.hadoop_kms.requests import (
     AUTHORIZATION,
     ILLEGAL_ARGUMENT,
     ILLEGAL_STATE,
@@ -46,6 +48,32 @@ from tablecrypt.orc.hadoop_kms_requests import (
     understand,
 )
 from tablecrypt.orc.keys import KeyProvider, MasterKeyVersion
+
+_MOST_NAMES: Final = 10_000
+
+
+class RateLimit:
+    """Safe to use from many threads. `clock` returns seconds that never run backwards."""
+
+    def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._burst = float(burst)
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def allows(self, name: str) -> bool:
+        """Take a token from the name's bucket; False when there is none."""
+        with self._lock:
+            now = self._clock()
+            tokens, filled_at = self._buckets.pop(name, (self._burst, now))
+            tokens = min(self._burst, tokens + (now - filled_at) * self._per_second)
+            allowed = tokens >= 1
+            self._buckets[name] = (tokens - 1 if allowed else tokens, now)
+            if len(self._buckets) > _MOST_NAMES:
+                self._buckets.popitem(last=False)
+            return allowed
+
 
 _USER_NAME: Final = r"[A-Za-z0-9._@/-]{1,128}"
 _COOKIE: Final = re.compile(rf'hadoop\.auth="?u=({_USER_NAME})&')

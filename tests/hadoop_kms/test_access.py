@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.orc.hadoop_kms_access import AllowList, Proofs, Verdict, new_token, read_allow_list, token_hash
+from tablecrypt.hadoop_kms.access import AllowList, Proofs, Verdict, new_token, read_allow_list, token_hash
 
 pytestmark = pytest.mark.slow
 

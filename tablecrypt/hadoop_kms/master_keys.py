@@ -1,4 +1,4 @@
-"""The master keys that ORC's key providers know by name and version, in a file that only a KMS can open.
+"""The key file of the Hadoop KMS: ORC's master keys by name and version, encrypted under keys that only a key service can unwrap.
 
     {"format": "tablecrypt-orc-keys", "version": 1,
      "keys": {"pii": [{"created": 1767225600000, "length": 16, "master-key": "alias/orc", "wrapped-key": "...", "sealed": "..."}, ...]}}
@@ -6,14 +6,14 @@
               └─ what orc.encrypt calls the key
 
     KMS master key, named by "master-key"
-      └─ wraps  a random 32-byte key            "wrapped-key": what the KMS client returned
-          └─ seals  the ORC master key          "sealed" = nonce (12) | ciphertext (16 or 32) | tag (16), AES-GCM
+      └─ wraps     a random 32-byte key         "wrapped-key": what the KMS client returned
+          └─ encrypts  the ORC master key       "sealed" = nonce (12) | ciphertext (16 or 32) | tag (16), AES-GCM
                                                 AAD = "tablecrypt-orc-key:" name "@" version ":" length, in UTF-8
 
-ORC needs the master key's bytes, since local keys are derived from them (tablecrypt/orc/keys.py); a cloud's KMS gives none of its own out.
-So they are random bytes under a key of the KMS. The AAD binds them to their name and version: whoever can write the file can remove keys
-or put an older file back, but cannot pass one key off as another. Both blobs are URL-safe base64. The file holds nothing that opens
-without the KMS. It is read at each call, so a new version is used at once; unwrapped keys are remembered by the KMS client alone, for
+ORC needs the master key's bytes, because local keys are derived from them (tablecrypt/orc/keys.py); a cloud's KMS never gives out its own.
+So they are random bytes under a key of the KMS. The AAD binds them to their name and version: anyone who can write the file can remove keys
+or put an older file back, but cannot pass one key off as another. Both blobs are URL-safe base64. Nothing in the file can be decrypted
+without the KMS. It is read at each call, so a new version is used at once; only the KMS client keeps unwrapped keys, for
 `encryption.kms.cache-ttl-ms`.
 
 Raises: ConfigurationError when the file cannot be read or changed as asked, FormatError for other content, KeyNotFoundError for a name
