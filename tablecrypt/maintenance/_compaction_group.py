@@ -34,9 +34,9 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_properties import with_target_file_size
-from tablecrypt.table.plan import EncryptedFileScanTask
-from tablecrypt.table.prefetch import prefetched
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.scan import prefetched
 from tablecrypt.table.write import write_data_files
 
 _LANES: Final = 2

@@ -55,7 +55,7 @@ from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.failed_write import deleting_on_error
 from tablecrypt.table.file_swap import EncryptedFileSwap
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.plan import ScanPlanner
+from tablecrypt.table.planning import ScanPlanner
 from tablecrypt.table.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance.runner import FileDone
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
+from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.deletes import position_delete_columns
-from tablecrypt.table.opened_file import opened_file
 
 _LOCATION: Final = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?/*(?P<rest>.*)", re.DOTALL)
 _HASH_LENGTH: Final = 12

@@ -47,8 +47,8 @@ from tablecrypt.manifests.manifest_reader import OpenedManifest
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import REFERENCED_DATA_FILE, EncryptedDataFile
 from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS, MANIFEST_FILE_POSITIONS, MANIFEST_LIST_SCHEMA
-from tablecrypt.table.delete_index import FILE_PATH_FIELD_ID
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.planning import FILE_PATH_FIELD_ID
 from tablecrypt.table.table_file_io import TableFileIO
 
 

@@ -38,7 +38,7 @@ from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_properties import target_file_size as target_file_size_of
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.read_restrictions import refuse_restricted
 from tablecrypt.table.rewritten_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.table_file_io import TableFileIO

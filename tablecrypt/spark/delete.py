@@ -28,12 +28,12 @@ from tablecrypt.spark.row_change import RowChange, is_merge_on_read, numbered, s
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
 from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.table.delete_filter import certain
 from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.filters import certain
 from tablecrypt.table.lineage import ROW_ID
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.read_restrictions import refuse_restricted
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.reader import TaskReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

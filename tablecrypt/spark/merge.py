@@ -51,8 +51,8 @@ from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.spark.types import schema_for_spark, schema_for_table
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID
-from tablecrypt.table.plan import EncryptedFileScanTask
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.reader import TaskReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 
 

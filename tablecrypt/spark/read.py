@@ -32,8 +32,8 @@ from tablecrypt.spark.sizing import Sizing
 from tablecrypt.spark.tables import TableAccess
 from tablecrypt.spark.types import schema_for_spark
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.prefetch import prefetched
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.scan import prefetched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

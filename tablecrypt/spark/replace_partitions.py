@@ -11,8 +11,7 @@ from pyiceberg.table import ALWAYS_TRUE
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.row_change import RowChange
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.delete_index import partition_values
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask, partition_values
 
 
 def check_can_replace_partitions(located: LocatedTable, branch: str) -> None:

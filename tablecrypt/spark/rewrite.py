@@ -23,11 +23,11 @@ from tablecrypt.spark.positions import decode_positions, encode_positions
 from tablecrypt.spark.sealed_tasks import JobTicket, Role
 from tablecrypt.spark.sizing import Sizing
 from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.table.deleted_positions import DeletedPositions
+from tablecrypt.table.deletion_vectors import DeletedPositions
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
-from tablecrypt.table.plan import EncryptedFileScanTask
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.reader import TaskReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

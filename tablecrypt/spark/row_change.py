@@ -28,13 +28,13 @@ from pyroaring import BitMap64
 
 from tablecrypt.spark.positions import FileNumber
 from tablecrypt.table.content_files import is_deletion_vector
-from tablecrypt.table.deletion_vector_writer import DeletionVector, write_deletion_vectors
+from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import ROW_ID
 from tablecrypt.table.merge_on_read import MarkedRows
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedRowDelta
-from tablecrypt.table.task_reader import TaskReader
 from tablecrypt.table.transaction import EncryptedTransaction
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tablecrypt.spark.balance import balanced, partition_count
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

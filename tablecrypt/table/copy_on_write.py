@@ -11,7 +11,7 @@ from typing import cast
 
 from pyiceberg.manifest import DataFile
 
-from tablecrypt.table.delete_filter import DeleteFilter
+from tablecrypt.table.filters import DeleteFilter
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_file_io import TableFileIO
 from tablecrypt.table.write import write_data_files

@@ -40,8 +40,7 @@ from tablecrypt.manifests.schemas import (
     STATUS_FIELD_ID,
     entry_write_schema,
 )
-from tablecrypt.table.file_parts import FilePart
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 
 _STATISTICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 

@@ -30,10 +30,10 @@ from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
 from tablecrypt.table._pyiceberg.producers import WholeSnapshotSeam
-from tablecrypt.table.delete_index import DeleteIndex, only_path, sequence_number_of
 from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.deletion_vector_writer import DeletionVector, write_deletion_vectors
+from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
 from tablecrypt.table.foreign_engines import location_provider
+from tablecrypt.table.planning import DeleteIndex, only_path, sequence_number_of
 from tablecrypt.table.snapshots import EncryptedProducer
 
 

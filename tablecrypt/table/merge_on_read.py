@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.content_files import is_deletion_vector
-from tablecrypt.table.deletion_vector_writer import DeletionVector, write_deletion_vectors
+from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_file_io import TableFileIO

@@ -25,7 +25,7 @@ from pyiceberg.table.update import UpdatesAndRequirements
 
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.content_files import refuse_plaintext
-from tablecrypt.table.plan import EncryptedFileScanTask, ScanPlanner
+from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
 from tablecrypt.table.snapshots import EncryptedOverwrite, ObsoleteDeletes
 
 

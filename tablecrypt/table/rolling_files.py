@@ -23,8 +23,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionKey
 
 from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
-from tablecrypt.table.delete_index import partition_values
 from tablecrypt.table.partitions import rows_by_partition
+from tablecrypt.table.planning import partition_values
 
 ROW_GROUP_BYTES: Final = 24 * 1024 * 1024
 OPEN_FILES: Final = 16

@@ -35,13 +35,11 @@ from tablecrypt.table._pyiceberg.transactions import CreateTransactionSeam, Tran
 from tablecrypt.table.add_files import encrypted_files_to_data_files
 from tablecrypt.table.commit_rules import check_properties_keep_key_id, check_table_properties
 from tablecrypt.table.copy_on_write import rewrite_without
-from tablecrypt.table.delete_filter import certain
 from tablecrypt.table.delete_modes import RowDelete, upsert_mode
 from tablecrypt.table.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
+from tablecrypt.table.filters import certain, partitions_filter, with_nanoseconds
 from tablecrypt.table.merge_on_read import mark_deleted
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.nanoseconds import with_nanoseconds
-from tablecrypt.table.partition_filter import partitions_filter
 from tablecrypt.table.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedUpdateSnapshot

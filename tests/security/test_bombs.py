@@ -30,7 +30,7 @@ from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
 from tablecrypt.parquet import thrift_reader
 from tablecrypt.parquet.thrift import FILE_META_DATA_SHAPE
-from tablecrypt.table.deletion_vector import MAGIC, parse_deletion_vector
+from tablecrypt.table.deletion_vectors import MAGIC, parse_deletion_vector
 from tablecrypt.table.metadata_file import MetadataFile, decompressed
 from tests.support.peak_memory import measured
 

@@ -53,9 +53,9 @@ from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
 from tablecrypt.parquet.thrift_reader import decode
 from tablecrypt.spark.positions import decode_positions, encode_positions
 from tablecrypt.spark.sealed_work import WorkItem, decode_items, encode_items
-from tablecrypt.table.avro_data import AvroDataFile
 from tablecrypt.table.canonical_metadata import metadata_hash
-from tablecrypt.table.deletion_vector import parse_deletion_vector
+from tablecrypt.table.data_file_reader import AvroDataFile
+from tablecrypt.table.deletion_vectors import parse_deletion_vector
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import MetadataFile, decompressed

@@ -32,7 +32,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
-from tablecrypt.table.deletion_vector import MAGIC
+from tablecrypt.table.deletion_vectors import MAGIC
 from tablecrypt.table.write import write_data_files
 from tests.support.manifests import SNAPSHOT_ID, new_key, seal, write_manifest
 

@@ -42,10 +42,10 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.table.avro_data import AvroDataFile
+from tablecrypt.table.data_file_reader import AvroDataFile
 from tablecrypt.table.lineage import with_lineage
-from tablecrypt.table.plan import EncryptedFileScanTask
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.reader import TaskReader
 from tests.support.mutations import arbitrary
 from tests.support.parsers import seeds_of
 from tests.support.plaintext import CANARY

@@ -20,10 +20,9 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, UUIDT
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.manifests import EncryptedDataFile
-from tablecrypt.table.deleted_positions import DeletedPositions
-from tablecrypt.table.deletion_vector import MAGIC, parse_deletion_vector
-from tablecrypt.table.plan import EncryptedFileScanTask
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.deletion_vectors import MAGIC, DeletedPositions, parse_deletion_vector
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.reader import TaskReader
 from tests.support.mutations import arbitrary
 from tests.support.parsers import seeds_of
 from tests.support.plaintext import CANARY

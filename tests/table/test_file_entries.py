@@ -24,7 +24,7 @@ from tablecrypt.spark.executor_job import opened_results
 from tablecrypt.spark.positions import encode_positions
 from tablecrypt.spark.sealed_tasks import JobKey, Role
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tests.support.mutations import arbitrary
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "at", TimestampType()))

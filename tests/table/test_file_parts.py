@@ -18,10 +18,9 @@ from pyiceberg.types import LongType, NestedField, StringType
 from tablecrypt.errors import FormatError
 from tablecrypt.manifests import EncryptedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.file_parts import FilePart, parts_of
 from tablecrypt.table.lineage import with_lineage
-from tablecrypt.table.plan import EncryptedFileScanTask
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.planning import EncryptedFileScanTask, FilePart, parts_of
+from tablecrypt.table.reader import TaskReader
 from tests.support.catalogs import CANARY
 from tests.support.table_files import TableFiles
 

@@ -19,8 +19,7 @@ from pyroaring import BitMap64
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.deletion_vector import parse_deletion_vector
-from tablecrypt.table.deletion_vector_writer import encode_deletion_vector
+from tablecrypt.table.deletion_vectors import encode_deletion_vector, parse_deletion_vector
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.catalogs import CANARY
 from tests.support.compare import assert_same_rows

@@ -17,7 +17,7 @@ from tablecrypt.errors import FormatError, PlaintextRefusedError, TablecryptErro
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests import EncryptedDataFile
 from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.reader import TaskReader
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.plaintext import CANARY
 

@@ -44,8 +44,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.table import write
 from tablecrypt.table.lineage import with_lineage
-from tablecrypt.table.plan import EncryptedFileScanTask
-from tablecrypt.table.task_reader import TaskReader
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.write import write_data_files
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY

@@ -31,7 +31,7 @@ from tablecrypt.spark.jvm.row_filter import asks_for_stored_columns
 from tablecrypt.spark.jvm.schema import unread_type
 from tablecrypt.spark.planned_read import PlannedRead
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.read_restrictions import restrictions_of
 
 if TYPE_CHECKING:

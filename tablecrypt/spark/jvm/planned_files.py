@@ -27,7 +27,7 @@ from pyroaring import BitMap
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.table.deleted_positions import DeletedPositions
+from tablecrypt.table.deletion_vectors import DeletedPositions
 
 KEY_LENGTH: Final = 32
 _COUNT: Final = struct.Struct(">i")

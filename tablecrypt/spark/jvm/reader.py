@@ -52,7 +52,7 @@ from tablecrypt.spark.jvm.unserved import UnservedError, check_messages, serve_u
 from tablecrypt.spark.planned_read import PlannedRead
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -4,7 +4,8 @@
 
 Where nothing needs the position of a row in its file, the filter is handed to Arrow with the read. Deletes and _row_id need positions:
 then every row of the row groups that the filter leaves is read, and the filter follows the deletes. A filter that NaN can pass leaves
-all of them (see row_group_pruning.py).
+all of them: Parquet's smallest and greatest values leave NaN out. Where both are 1.0, Arrow concludes that all values are, and so that
+none of them is NaN or differs from 1.0, and the scan would lose rows. Nor can Arrow compare a uuid with the statistics of its column.
 
 Columns, defaults, promotions and renames are resolved by PyIceberg's own projection, through field ids.
 
@@ -20,30 +21,46 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, BoundIsNaN, BoundNotEqualTo, BoundNotIn, BoundPredicate, Not, Or
 from pyiceberg.expressions.visitors import bind, extract_field_ids, translate_column_names
 from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import ListType, MapType
+from pyiceberg.types import DoubleType, FloatType, ListType, MapType, UUIDType
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
-from tablecrypt.table.delete_filter import DeleteFilter
-from tablecrypt.table.deleted_positions import DeletedPositions
+from tablecrypt.table.data_file_reader import OpenedFile, opened_file
 from tablecrypt.table.deletes import DeleteReader, TaskDeletes
-from tablecrypt.table.evaluable import check_evaluable
-from tablecrypt.table.file_parts import FilePart
+from tablecrypt.table.deletion_vectors import DeletedPositions
+from tablecrypt.table.filters import DeleteFilter, check_evaluable
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
-from tablecrypt.table.opened_file import OpenedFile, opened_file
-from tablecrypt.table.plan import EncryptedFileScanTask
+from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 from tablecrypt.table.read_restrictions import refuse_restricted, restrictions_of
 from tablecrypt.table.restricted_rows import RestrictedRows
-from tablecrypt.table.row_group_pruning import may_prune_row_groups
+
+
+def may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> bool:
+    """Whether no part of a bound filter is about a uuid or can be true of NaN.
+
+    Args:
+        negated: whether the filter stands under a `not`.
+    """
+    if isinstance(bound, (And, Or)):
+        return may_prune_row_groups(bound.left, negated) and may_prune_row_groups(bound.right, negated)
+    if isinstance(bound, Not):
+        return may_prune_row_groups(bound.child, not negated)
+    if not isinstance(bound, BoundPredicate):
+        return True
+    field_type = bound.term.ref().field.field_type
+    if isinstance(field_type, (FloatType, DoubleType)):
+        return not negated and not isinstance(bound, (BoundIsNaN, BoundNotEqualTo, BoundNotIn))
+    return not isinstance(field_type, UUIDType)
+
 
 FORMAT_VERSION: Final = 3
 _POSITION: Final = "__tablecrypt_position"

@@ -18,8 +18,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile
-from tablecrypt.table.delete_index import partition_values
-from tablecrypt.table.plan import EncryptedFileScanTask, ScanPlanner
+from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner, partition_values
 from tests.support.plaintext import CANARY
 from tests.support.table_files import PATH_ID, TableFiles
 

@@ -1,0 +1,218 @@
+"""Deletion vectors: the bitmaps of data files' deleted positions, in a Puffin file that is encrypted as a whole (AGS1).
+
+    plaintext = "PFA1" | blob 0 | blob 1 | … | footer
+    blob      = length of magic and bitmap, 4 bytes BE | magic D1 D3 39 64 | bitmap | CRC-32 of magic and bitmap, 4 bytes BE
+    bitmap    = number of parts, 8 bytes LE | for each: high 32 bits of its positions, 4 bytes LE | low 32 bits, a portable Roaring bitmap
+    footer    = "PFA1" | JSON | length of the JSON, 4 bytes LE | flags, 4 bytes of zero | "PFA1"
+
+The JSON names each blob's type, offset and length, the data file it is about and how many positions it holds. One Puffin file holds the
+vectors of one change. Every entry of the delete manifest has the Puffin file's own DEK, and content_offset and content_size_in_bytes of its
+blob in the plaintext, so that a reader fetches and decrypts only the AGS1 blocks which hold that blob.
+
+Reading raises FormatError, naming the file, for a blob that is not of this form or does not hold as many positions as its manifest says;
+TamperedFileError comes from the AGS1 stream.
+
+Iceberg Puffin spec, "File structure" and "deletion-vector-v1 blob type"; table spec, "Deletion Vectors".
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyroaring import BitMap64
+
+from tablecrypt.errors import FormatError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.table_file_io import TableFileIO
+
+
+class DeletedPositions:
+    """Sorted, distinct positions (from 0) of deleted rows."""
+
+    def __init__(self, positions: array[int]) -> None:
+        self._positions = positions
+
+    @classmethod
+    def of_arrow(cls, parts: Iterable[pa.ChunkedArray]) -> DeletedPositions:
+        """Merge positions (int64) in any order, with repetitions."""
+        merged = pc.unique(pa.chunked_array([chunk for part in parts for chunk in part.chunks], type=pa.int64()))
+        ordered = merged.take(pc.sort_indices(merged))
+        return cls(array("q", memoryview(ordered.buffers()[1]).cast("q")[: len(ordered)]) if len(ordered) else array("q"))
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._positions)
+
+    def last(self) -> int:
+        """Return the greatest position; -1 if there is none."""
+        return self._positions[-1] if self._positions else -1
+
+    def living(self, positions: pa.Array) -> pa.Array | None:
+        """Return a mask of the rows that are not deleted, for ascending positions of rows. None: none of them is deleted."""
+        if not len(positions) or not self._positions:
+            return None
+        begin = bisect_left(self._positions, positions[0].as_py())
+        end = bisect_left(self._positions, positions[-1].as_py() + 1)
+        if begin == end:
+            return None
+        deleted = pa.Array.from_buffers(pa.int64(), end - begin, [None, pa.py_buffer(self._positions[begin:end])])
+        return pc.invert(pc.is_in(positions, value_set=deleted))
+
+
+MAGIC: Final = b"\xd1\xd3\x39\x64"
+_LENGTH: Final = struct.Struct(">I")
+_FRAME_LENGTH: Final = 12
+_BITMAP_COUNT_LENGTH: Final = 8
+
+
+def read_deletion_vector(io: EncryptingFileIO, file: EncryptedDataFile, rows: int) -> DeletedPositions:
+    """Return the positions that a deletion vector's manifest entry stands for.
+
+    Args:
+        io: of the table.
+        file: the manifest entry.
+        rows: how many the data file has. Memory stays below 24 bytes for each, whatever the vector says.
+    """
+    offset, size = file.content_offset, file.content_size_in_bytes
+    if offset is None or size is None or offset < 0 or size < _FRAME_LENGTH:
+        raise FormatError(f"{file.file_path}: a deletion vector without a content_offset and content_size_in_bytes that could be")
+    with io.decrypting_input(file.file_path, key_metadata_of(file)).open() as puffin:
+        puffin.seek(offset)
+        blob = bytes(puffin.read(size))
+    if len(blob) != size:
+        raise FormatError(f"{file.file_path}: ends inside the deletion vector at {offset}, of {size} bytes")
+    return parse_deletion_vector(blob, file.file_path, file.record_count, rows)
+
+
+def parse_deletion_vector(blob: bytes, location: str, cardinality: int | None = None, rows: int | None = None) -> DeletedPositions:
+    """Return the positions in a deletion-vector-v1 blob.
+
+    Args:
+        blob: its bytes.
+        location: names the file in errors.
+        cardinality: how many positions there should be; None for any number.
+        rows: how many the data file has, which bounds the positions; None for any positions.
+    """
+    length = _LENGTH.unpack_from(blob)[0] if len(blob) >= _FRAME_LENGTH else -1
+    if length + 2 * _LENGTH.size != len(blob):
+        raise FormatError(f"{location}: a deletion vector of {len(blob)} bytes says that it is {length} bytes long")
+    framed = blob[_LENGTH.size : -_LENGTH.size]
+    if not framed.startswith(MAGIC):
+        raise FormatError(f"{location}: a deletion vector begins with {framed[: len(MAGIC)]!r}, not with {MAGIC!r}")
+    if zlib.crc32(framed) != _LENGTH.unpack(blob[-_LENGTH.size :])[0]:
+        raise FormatError(f"{location}: a deletion vector's CRC-32 is not that of its bytes")
+    return DeletedPositions(_positions(framed[len(MAGIC) :], location, cardinality, rows))
+
+
+def _positions(bitmap: bytes, location: str, cardinality: int | None, rows: int | None) -> array[int]:
+    if len(bitmap) < _BITMAP_COUNT_LENGTH:
+        raise FormatError(f"{location}: a deletion vector ends inside its bitmap")
+    try:
+        compressed = BitMap64.deserialize(bitmap)
+    except (ValueError, IndexError) as error:
+        raise FormatError(f"{location}: a deletion vector's bitmap is not a 64-bit Roaring bitmap") from error
+    # A run of 65,536 positions has four bytes: what a vector says is compared before it is expanded.
+    if cardinality is not None and len(compressed) != cardinality:
+        raise FormatError(f"{location}: a deletion vector of {len(compressed)} positions; its manifest says {cardinality}")
+    if rows is not None and compressed and compressed.max() >= rows:
+        raise FormatError(f"{location}: a deletion vector names position {compressed.max()} of a data file of {rows} rows")
+    try:
+        return array("q", compressed.to_array())
+    except OverflowError as error:
+        raise FormatError(f"{location}: a deletion vector holds a position over 2^63 - 1") from error
+
+
+PUFFIN_MAGIC: Final = b"PFA1"
+BLOB_TYPE: Final = "deletion-vector-v1"
+ROW_POSITION_FIELD_ID: Final = 2147483645
+_FOOTER_END: Final = struct.Struct("<II")
+
+
+@dataclass(frozen=True)
+class DeletionVector:
+    """The positions, from 0, of all deleted rows of one data file."""
+
+    data_file: DataFile
+    positions: BitMap64
+
+
+def write_deletion_vectors(io: TableFileIO, location: str, vectors: Sequence[DeletionVector]) -> list[EncryptedDataFile]:
+    """Write vectors into one Puffin file and return the delete files that a manifest lists, one for each vector.
+
+    Args:
+        io: the table's FileIO; the Puffin file gets a DEK of its own.
+        location: where the Puffin file goes.
+        vectors: at least one; none of them empty, and no two for one data file.
+    """
+    content = bytearray(PUFFIN_MAGIC)
+    places: list[tuple[int, int]] = []
+    for vector in vectors:
+        blob = encode_deletion_vector(vector.positions)
+        places.append((len(content), len(blob)))
+        content += blob
+    content += _footer(vectors, places)
+
+    output = io.new_encrypted_output(location)
+    with output.create() as stream:
+        stream.write(bytes(content))
+    return [
+        _delete_file(vector, place, location, len(output), output.key_metadata.encode())
+        for vector, place in zip(vectors, places, strict=True)
+    ]
+
+
+def encode_deletion_vector(positions: BitMap64) -> bytes:
+    """Return a deletion-vector-v1 blob."""
+    compact = positions.copy()
+    compact.run_optimize()
+    framed = MAGIC + compact.serialize()
+    return _LENGTH.pack(len(framed)) + framed + _LENGTH.pack(zlib.crc32(framed))
+
+
+def _footer(vectors: Sequence[DeletionVector], places: list[tuple[int, int]]) -> bytes:
+    blobs = [
+        {
+            "type": BLOB_TYPE,
+            "fields": [ROW_POSITION_FIELD_ID],
+            "snapshot-id": -1,
+            "sequence-number": -1,
+            "offset": offset,
+            "length": length,
+            "properties": {"referenced-data-file": vector.data_file.file_path, "cardinality": str(len(vector.positions))},
+        }
+        for vector, (offset, length) in zip(vectors, places, strict=True)
+    ]
+    payload = json.dumps({"blobs": blobs, "properties": {"created-by": "tablecrypt"}}, separators=(",", ":")).encode()
+    return PUFFIN_MAGIC + payload + _FOOTER_END.pack(len(payload), 0) + PUFFIN_MAGIC
+
+
+def _delete_file(vector: DeletionVector, place: tuple[int, int], location: str, file_length: int, key_metadata: bytes) -> EncryptedDataFile:
+    offset, length = place
+    file = EncryptedDataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=location,
+        file_format=FileFormat.PUFFIN,
+        partition=vector.data_file.partition,
+        record_count=len(vector.positions),
+        file_size_in_bytes=file_length,
+        key_metadata=key_metadata,
+        referenced_data_file=vector.data_file.file_path,
+        content_offset=offset,
+        content_size_in_bytes=length,
+    )
+    file.spec_id = vector.data_file.spec_id
+    return file

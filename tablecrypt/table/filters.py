@@ -1,0 +1,217 @@
+"""Filters of rows: what a scan and a delete make of the expression that they are given.
+
+Nanoseconds: PyIceberg has no literal that binds to timestamp_ns and timestamptz_ns, so such columns get one here.
+
+    column            literals that are taken
+    timestamp_ns      '2026-01-31T12:00:00.123456789', whole nanoseconds since 1970
+    timestamptz_ns    '2026-01-31T12:00:00.123456789+00:00', whole nanoseconds since 1970
+
+A datetime is refused: PyIceberg cuts what is finer than microseconds from it before it is seen here.
+
+Deletes: one rule holds for files that go whole, for files that are rewritten, and for rows marked in deletion vectors. A row goes where the
+filter is true of it, as in SQL: a comparison with null is neither true nor false, `not in`, `!=` and `not like` among them, and then the
+row stays. The same holds of NaN, unless the filter asks for it by `is nan` or `is not nan`. PyIceberg decides by statistics whether a file
+goes whole and by Arrow whether a row goes, and the two disagree about null and NaN. So each comparison of the filter gets the conditions
+under which they agree, before it is used for either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    And,
+    BooleanExpression,
+    EqualTo,
+    IsNaN,
+    IsNull,
+    LiteralPredicate,
+    Not,
+    NotEqualTo,
+    NotIn,
+    NotNaN,
+    NotNull,
+    NotStartsWith,
+    Or,
+    Reference,
+    SetPredicate,
+    UnboundPredicate,
+)
+from pyiceberg.expressions.literals import Literal, LongLiteral, StringLiteral
+from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not
+from pyiceberg.io.pyarrow import expression_to_pyarrow, schema_to_pyarrow
+from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.typedef import Record
+from pyiceberg.types import DoubleType, FloatType, IcebergType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
+
+from tablecrypt.errors import ConfigurationError
+
+
+def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
+    """Check that Arrow can evaluate a filter on the columns of a schema.
+
+    Raises:
+        ConfigurationError: it cannot; columns of type uuid are compared with nothing but null, for one.
+    """
+    try:
+        schema_to_pyarrow(schema).empty_table().filter(expression)
+    except pa.ArrowNotImplementedError as error:
+        raise ConfigurationError(
+            f"Arrow cannot evaluate the filter {expression}: {error}. Filter the result of the scan instead"
+        ) from error
+
+
+_END: Final = 2**63
+
+
+class NanosecondLiteral(LongLiteral):
+    """Nanoseconds since 1970; a whole number wherever that is wanted."""
+
+    def to(self, type_var: IcebergType) -> Literal[int]:
+        """Return this literal for a column of nanoseconds, and what a LongLiteral gives for another."""
+        return self if _is_nano(type_var) else super().to(type_var)
+
+
+def with_nanoseconds(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
+    """Return an unbound filter in which columns of nanoseconds are compared with nanoseconds.
+
+    Raises:
+        TypeError: a literal is neither text nor a whole number.
+        ValueError: a text is no timestamp of its column's type, or none that 64 bits hold (the years 1678 to 2261).
+    """
+    columns = {name: kind for name in schema.column_names if _is_nano(kind := schema.find_type(name))}
+    if not columns:
+        return row_filter
+    if not case_sensitive:
+        columns = {name.lower(): kind for name, kind in columns.items()}
+    return _rewritten(row_filter, columns, case_sensitive)
+
+
+def _rewritten(expression: BooleanExpression, columns: dict[str, IcebergType], case_sensitive: bool) -> BooleanExpression:
+    if isinstance(expression, (And, Or)):
+        sides = (_rewritten(side, columns, case_sensitive) for side in (expression.left, expression.right))
+        return type(expression)(*sides)
+    if isinstance(expression, Not):
+        return Not(_rewritten(expression.child, columns, case_sensitive))
+    if not isinstance(expression, (LiteralPredicate, SetPredicate)) or not isinstance(expression.term, Reference):
+        return expression
+    column = columns.get(expression.term.name if case_sensitive else expression.term.name.lower())
+    if column is None:
+        return expression
+    predicate: Any = type(expression)
+    if isinstance(expression, SetPredicate):
+        return predicate(expression.term, {_nanoseconds(literal, column) for literal in expression.literals})  # type: ignore[no-any-return]
+    return predicate(expression.term, _nanoseconds(expression.literal, column))  # type: ignore[no-any-return]
+
+
+def _nanoseconds(literal: Any, column: IcebergType) -> Any:
+    if isinstance(literal, StringLiteral):
+        parse = timestamptz_to_nanos if isinstance(column, TimestamptzNanoType) else timestamp_to_nanos
+        nanoseconds = parse(literal.value)
+    elif isinstance(literal, LongLiteral):
+        nanoseconds = literal.value
+    else:
+        raise TypeError(f"{literal} cannot be compared with a column of type {column}: write it as text or as whole nanoseconds")
+    if not -_END <= nanoseconds < _END:
+        raise ValueError(f"{literal} is beyond what a column of type {column} holds: 64 bits of nanoseconds end in 1677 and in 2262")
+    return NanosecondLiteral(nanoseconds)
+
+
+def _is_nano(kind: IcebergType) -> bool:
+    return isinstance(kind, (TimestampNanoType, TimestamptzNanoType))
+
+
+def partitions_filter(partitions: Iterable[Record], fields: Sequence[str]) -> BooleanExpression:
+    """Return a filter that matches exactly these partitions.
+
+    Args:
+        partitions: their values as manifests hold them.
+        fields: for each value, the name of the column that is compared with it.
+    """
+    each = [_all_of([_equals(name, record[position]) for position, name in enumerate(fields)]) for record in partitions] if fields else []
+    if not each:
+        return AlwaysFalse()
+    return Or(*each) if len(each) > 1 else each[0]
+
+
+def _all_of(expressions: list[BooleanExpression]) -> BooleanExpression:
+    return And(*expressions) if len(expressions) > 1 else expressions[0]
+
+
+def _equals(name: str, value: Any) -> BooleanExpression:
+    column = Reference(name)
+    if value is None:
+        return IsNull(column)  # type: ignore[call-arg]
+    if isinstance(value, float) and math.isnan(value):
+        return IsNaN(column)  # type: ignore[call-arg]
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return EqualTo(column, NanosecondLiteral(value) if whole else value)  # type: ignore[call-arg]
+
+
+class DeleteFilter:
+    """A filter on rows that have a table's columns, or at least `columns` of them.
+
+    Args:
+        schema: the table's.
+        row_filter: unbound.
+
+    Raises:
+        ConfigurationError: Arrow cannot evaluate it.
+    """
+
+    def __init__(self, schema: Schema, row_filter: BooleanExpression, case_sensitive: bool = True) -> None:
+        bound = bind(schema, certain(row_filter, schema, case_sensitive), case_sensitive)
+        matches = expression_to_pyarrow(bound, schema)
+        check_evaluable(schema, matches)
+        self._deleted = pc.coalesce(matches, pc.scalar(False))
+        self.columns = prune_columns(schema, extract_field_ids(bound), select_full_types=False)
+
+    def remaining(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that stay."""
+        return rows.filter(~self._deleted)
+
+    def deleted(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that go."""
+        return rows.filter(self._deleted)
+
+
+def certain(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
+    """Return an unbound filter that is true of a row, or of a whole file by its statistics, only where this one is true of all it takes.
+
+    Args:
+        schema: the table's.
+        row_filter: unbound.
+    """
+    expression = rewrite_not(row_filter)
+    asked = {schema.find_field(name, case_sensitive).field_id for name in _asked_for_nan(expression)}
+    return _certain(expression, schema, case_sensitive, asked)
+
+
+def _certain(expression: BooleanExpression, schema: Schema, case_sensitive: bool, asked_for_nan: set[int]) -> BooleanExpression:
+    if isinstance(expression, (And, Or)):
+        left, right = (_certain(side, schema, case_sensitive, asked_for_nan) for side in (expression.left, expression.right))
+        return type(expression)(left, right)
+    if not isinstance(expression, UnboundPredicate) or not isinstance(expression.term, Reference):
+        return expression
+    column, conditions = expression.term, list[BooleanExpression]()
+    field = schema.find_field(column.name, case_sensitive)
+    if isinstance(expression, (NotEqualTo, NotIn, NotStartsWith, NotNaN)):
+        conditions.append(NotNull(column))  # type: ignore[call-arg]
+    compares_floats = isinstance(expression, (LiteralPredicate, SetPredicate)) and isinstance(field.field_type, (FloatType, DoubleType))
+    if compares_floats and field.field_id not in asked_for_nan:
+        conditions.append(NotNaN(column))  # type: ignore[call-arg]
+    return And(expression, *conditions) if conditions else expression
+
+
+def _asked_for_nan(expression: BooleanExpression) -> Iterator[str]:
+    if isinstance(expression, (And, Or)):
+        yield from _asked_for_nan(expression.left)
+        yield from _asked_for_nan(expression.right)
+    elif isinstance(expression, (IsNaN, NotNaN)) and isinstance(expression.term, Reference):
+        yield expression.term.name
