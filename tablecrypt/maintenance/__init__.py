@@ -5,6 +5,7 @@ from __future__ import annotations
 from tablecrypt.maintenance._audit import Audit, Finding, FindingKind, Severity, TableAudit, audit
 from tablecrypt.maintenance._doctor import Check, CheckState, CheckUp, doctor
 from tablecrypt.maintenance._key_rotation import PrunedKeys, Rewrapped, RotatedKek, prune_keys, rewrap, rotate_kek
+from tablecrypt.maintenance._migrate import Migrated, migrate
 from tablecrypt.maintenance._orphan_files import OrphanFiles, remove_orphan_files
 from tablecrypt.maintenance._orphan_files import remove_orphan_files as orphans
 from tablecrypt.maintenance._reencrypt import Reencrypted, reencrypt
@@ -14,7 +15,6 @@ from tablecrypt.maintenance._shred import Shredded, shred
 from tablecrypt.maintenance._verify import BadFile, Verification, verify
 from tablecrypt.maintenance.catalog_tables import CatalogResult, on_tables
 from tablecrypt.maintenance.compaction import Compacted, compact
-from tablecrypt.maintenance.migrate import Migrated, migrate
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
 

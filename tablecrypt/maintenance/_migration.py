@@ -5,17 +5,44 @@
                    of its own, registered under the new name
 
 Sequence numbers, row ids, partition specs and statistics of the files stay in both.
+
+Its first snapshot has the rows of the last plain one:
+
+Positional deletes of any kind become deletion vectors; equality deletes stay what they are, since sequence numbers do. Row ids of a
+version 3 table stay; rows of earlier versions get theirs now. What was plain is named nowhere.
+
+Each file is encrypted under a DEK of its own, without decoding a value:
+
+    Parquet    module by module (see parquet/rewrite.py)
+    Avro       as an AGS1 stream, byte for byte
+
+Raises FormatError, naming the file, for one that is not of the format that its manifest says; nothing is left of the new file then.
+
+ORC data files are rewritten as encrypted Parquet files: encrypted tables hold no ORC.
+Every row stays at its position, those that position deletes name too, so that deletes and row ids go on being about the same rows. The
+columns are those of the table's current schema.
+
+Raises FormatError, naming the file, for one that does not hold as many rows as its manifest says.
 """
 
 from __future__ import annotations
 
+import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from io import BytesIO
+from typing import Any, ClassVar, Final, cast
 
+import fastavro
+import pyarrow as pa
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
-from pyiceberg.table import Table
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import ALWAYS_TRUE, FileScanTask, Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
@@ -29,25 +56,175 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance._journal import Journal, in_place_of, make_new_files
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
-from tablecrypt.maintenance.migrate_file import MigrateWork, migrate_file, migrate_work
-from tablecrypt.maintenance.migrate_orc import RewriteOrcWork, rewrite_orc_file, rewrite_orc_work, rewritten_in_place_of
-from tablecrypt.maintenance.migration_snapshot import MigrationSnapshot, plain_snapshot_ids
 from tablecrypt.maintenance.progress import ProgressListener
-from tablecrypt.maintenance.runner import FileWork, Runner
+from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.plain import plain_manifests
 from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.writing import encrypt
+from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
+from tablecrypt.table.content_files import is_deletion_vector, key_metadata_of, with_key
+from tablecrypt.table.data_keys import FreshKeys
 from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.file_swap import BaseManifest
+from tablecrypt.table.failed_write import delete_written, deleting_on_error
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.file_swap import BaseManifest, EncryptedFileSwap
 from tablecrypt.table.foreign_engines import location_provider
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.metadata_file import write_metadata_file
+from tablecrypt.table.parquet_properties import with_target_file_size
 from tablecrypt.table.table_file_io import TableFileIO, folders_of
 from tablecrypt.table.updates import EncryptTableUpdate
+from tablecrypt.table.write import write_data_files
+
+
+class MigrationSnapshot(EncryptedFileSwap):
+    """A file swap whose base is a plain snapshot, which `of_plain` gives."""
+
+    records_dropped: ClassVar[bool] = False
+
+    def of_plain(self, manifests: Iterable[BaseManifest], io: FileIO) -> MigrationSnapshot:
+        """Take over the plain snapshot's manifests, with their live entries, and the plain table's FileIO."""
+        self._plain_manifests = list(manifests)
+        self._plain_io = io
+        self._read_deletes: dict[str, dict[str, list[int]]] = {}
+        return self
+
+    def base_manifests(self) -> Iterable[BaseManifest]:
+        """Return the plain snapshot's, without those that name only files which are gone."""
+        return [manifest for manifest in self._plain_manifests if manifest.entries]
+
+    def deleted_positions(self, data_file: DataFile, deletes: set[DataFile]) -> Iterable[int]:
+        """Return the positions that plain delete files name. A deletion vector says all that there is to say."""
+        vectors = {file for file in deletes if is_deletion_vector(file)}
+        positions: set[int] = set()
+        for file in vectors or deletes:
+            if file.file_path not in self._read_deletes:
+                self._read_deletes[file.file_path] = self._positions_by_path(file)
+            positions.update(self._read_deletes[file.file_path].get(data_file.file_path, ()))
+        return sorted(positions)
+
+    def _positions_by_path(self, file: DataFile) -> dict[str, list[int]]:
+        if file.file_format != FileFormat.AVRO:
+            return {path: positions.to_pylist() for path, positions in read_plain_deletes(self._plain_io, file).items()}
+        by_path: dict[str, list[int]] = defaultdict(list)
+        with self._plain_io.new_input(file.file_path).open() as stored:
+            records = cast("Iterator[dict[str, Any]]", fastavro.reader(BytesIO(stored.read())))
+            for record in records:
+                by_path[record["file_path"]].append(record["pos"])
+        return by_path
+
+
+def plain_snapshot_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[int]:
+    """Return the ids of the plain snapshots, which go in the commit that brings the encrypted one."""
+    return [snapshot.snapshot_id for snapshot in snapshots if snapshot.key_id is None]
+
+
+_CHUNK_LENGTH: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class MigrateWork:
+    """Which plaintext file, the folder for its ciphertext, and how many bytes its DEK has."""
+
+    location: str
+    folder: str
+    file_format: str
+    data_key_length: int
+
+
+def migrate_work(file: DataFile, folder: str, data_key_length: int) -> FileWork[MigrateWork]:
+    """Return the work of encrypting one file of a plain table."""
+    return FileWork(MigrateWork(file.file_path, folder, file.file_format.value, data_key_length), size=file.file_size_in_bytes)
+
+
+def migrate_file(io: EncryptingFileIO, work: MigrateWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
+    """Write the encrypted file and return its location and key metadata, which knows the file's length."""
+    new = FreshKeys(work.data_key_length).new_key_metadata()
+    location = f"{work.folder}/{uuid.uuid4()}.{work.file_format.lower()}"
+    with deleting_on_error(io, [location]):
+        encrypt_one = _encrypt_parquet if work.file_format == FileFormat.PARQUET.value else _encrypt_avro
+        return FileDone(location, (new.with_file_length(encrypt_one(io, work.location, location, new)),))
+
+
+def _encrypt_parquet(io: EncryptingFileIO, source: str, target: str, new: StandardKeyMetadata) -> int:
+    with io.plaintext_input(source).open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as sink:
+        return encrypt(stored, sink, FileKeys.of_table_file(new), location=source)
+
+
+def _encrypt_avro(io: EncryptingFileIO, source: str, target: str, new: StandardKeyMetadata) -> int:
+    output = io.encrypting_output(target, new)
+    with io.plaintext_input(source).open() as stored, output.create() as sink:
+        shutil.copyfileobj(stored, sink, _CHUNK_LENGTH)
+    return len(output)
+
+
+_ONE_FILE: Final = 2**62
+_PARTITION: Final = DATA_FILE_POSITIONS["partition"]
+
+
+@dataclass(frozen=True)
+class RewriteOrcWork:
+    """The file's entry, the metadata of the table that it will be in, without history, and how many bytes the DEK has."""
+
+    entry: bytes
+    metadata_json: str
+    data_key_length: int
+
+
+def rewrite_orc_work(file: DataFile, metadata: EncryptedTableMetadata, data_key_length: int) -> FileWork[RewriteOrcWork]:
+    """Return the work of rewriting one file."""
+    entry = FileEntryCodec(metadata).encode_files([file])
+    return FileWork(RewriteOrcWork(entry, metadata.without_history().model_dump_json(), data_key_length), size=file.file_size_in_bytes)
+
+
+def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[bytes]:
+    """Write the encrypted file; the result is its entry without the key, in no partition."""
+    metadata = EncryptedTableMetadata.model_validate_json(work.metadata_json)
+    [old] = FileEntryCodec(metadata).decode_files(work.entry)
+    one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
+    files = list(write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), uuid.uuid4()))
+    if [file.record_count for file in files] != [old.record_count]:
+        delete_written(io, [file.file_path for file in files])
+        raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
+    [written] = files
+    return FileDone(FileEntryCodec(one_file).encode_files([with_key(written, None)]), (key_metadata_of(written),))
+
+
+def rewritten_in_place_of(metadata: EncryptedTableMetadata, file: DataFile, done: FileDone[bytes]) -> EncryptedDataFile:
+    """Return the new file's entry, in the partition of the old one."""
+    [decoded] = FileEntryCodec(_unpartitioned(metadata)).decode_files(done.result)
+    new = with_key(decoded, done.keys[0])
+    new[_PARTITION] = file.partition
+    new.spec_id = file.spec_id
+    return new
+
+
+def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, file: DataFile) -> pa.RecordBatchReader:
+    schema = metadata.schema()
+    arrow_schema = schema_to_pyarrow(schema, include_field_ids=False)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in ArrowScan(metadata, io.inner, schema, ALWAYS_TRUE).to_record_batches([FileScanTask(file)]):
+            columns = [column.cast(field.type) for column, field in zip(batch.columns, arrow_schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema)
+
+    return pa.RecordBatchReader.from_batches(arrow_schema, batches())
+
+
+def _unpartitioned(metadata: EncryptedTableMetadata) -> EncryptedTableMetadata:
+    spec = UNPARTITIONED_PARTITION_SPEC
+    return metadata.model_copy(update={"partition_specs": [spec], "default_spec_id": spec.spec_id})
+
 
 VERB: Final = "migrate"
 _ANY_NAME: Final = "file.parquet"

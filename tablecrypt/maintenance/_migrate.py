@@ -27,9 +27,9 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope, Place
+from tablecrypt.maintenance._migration import Migration, migration_journal
+from tablecrypt.maintenance._plaintext_left import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
 from tablecrypt.maintenance._tables import check_new_name, name_of, table_io
-from tablecrypt.maintenance.migration import Migration, migration_journal
-from tablecrypt.maintenance.plaintext_left import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
 from tablecrypt.maintenance.progress import ProgressListener, VerbResult, unheard
 from tablecrypt.maintenance.runner import runner_for
 from tablecrypt.manifests.records import EncryptedDataFile
