@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.factory import shared_kms
-from tablecrypt.spark.kms_access import check_credentials_stay_private, kms_properties
+from tablecrypt.spark.network import check_credentials_stay_private, kms_properties
 from tablecrypt.spark.source.options import SourceOptions
 
 REPOSITORY = Path(__file__).parents[1]

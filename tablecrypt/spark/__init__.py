@@ -4,7 +4,7 @@
     write_table   DataFrame ──Arrow──▶ executors encrypt under DEKs of their own ──sealed file entries──▶ driver commits once
 
 Executors need this package, access to the table's storage, and the right to decrypt with the table's master key in the KMS. No DEK is in a
-closure, a plan, a shuffle or an event log: see sealed_tasks.py.
+closure, a plan, a shuffle or an event log: see job_keys.py.
 
 Where Spark's own Parquet reader gives the same rows, and Spark's messages stay private, read_table uses it: see jvm/.
 
@@ -26,7 +26,7 @@ from tablecrypt.spark.compact import compact
 from tablecrypt.spark.delete import delete_where
 from tablecrypt.spark.orc import check_orc_session, check_orc_table, orc_options, read_orc, write_orc
 from tablecrypt.spark.read import read_table
-from tablecrypt.spark.requirements import check_java
+from tablecrypt.spark.session import check_java
 from tablecrypt.spark.source.data_source import register
 from tablecrypt.spark.stream import stream_writer
 from tablecrypt.spark.write import write_table

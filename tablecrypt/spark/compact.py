@@ -13,7 +13,7 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.requirements import check_session
+from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.parquet_properties import target_file_size as target_file_size_of
 

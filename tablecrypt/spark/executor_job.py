@@ -1,9 +1,26 @@
-"""The executor's side of a job that writes: the job opened once per task, data files written, and the answer sealed.
+"""The executor's side of a job: the process prepared, the job opened once per task, data files written, and the answer sealed.
 
     answer = number of the task | RESULT message
-    RESULT = length of the marks, 8 bytes LE | marks (see positions.py) | entries of the files written (see file_entries.py)
+    RESULT = length of the marks, 8 bytes LE | marks (see job_messages.py) | entries of the files written (see file_entries.py)
 
-A failed attempt deletes its files as far as it can; what remains is ciphertext that no manifest names.
+No two attempts at a task ever write the same file, because the attempt is part of the file's name:
+
+    {partition}-{attempt}-{uuid}-{number}.parquet           number: of the file within the attempt; uuid: fresh for each attempt
+
+Where the files lie is still decided by the table's own location provider, which gets the new names. An executor's copy of the table
+metadata names `AttemptLocations` in `write.py-location-provider.impl`; the table itself never does. A failed attempt deletes its files as
+far as it can; what remains is ciphertext that no manifest names.
+
+A Python worker serves one task after the other, with this package and its libraries loaded. Around each task PySpark calls
+
+    importlib.invalidate_caches()     before Python 3.13 reads the whole directory of an archive for every package that was imported from
+                                      it or looked for in it: some 0.2 s for Spark's own (pyspark.zip, py4j, the jar of its core). Archives
+                                      that the process was started with stay as they are, so their finders are forgotten: Python makes
+                                      one again when it next imports from there. Those that were added to the session keep theirs.
+    gc.collect()                      looks at every object of every module: some 0.1 s. Objects of modules live as long as the process,
+                                      so they are set aside with gc.freeze(), and the collector looks at what tasks made.
+
+For a short task both together take longer than its work, so `spare_worker` spares the process both.
 
 Raises ConfigurationError outside a Spark task and for a value that its column cannot hold, KmsError where this executor may not unwrap
 the job key.
@@ -11,29 +28,96 @@ the job key.
 
 from __future__ import annotations
 
+import gc
+import os
 import pickle
 import struct
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from zipimport import zipimporter
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionKey
+from pyiceberg.table import TableProperties
+from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.typedef import Properties
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.attempt_locations import with_attempt_names
-from tablecrypt.spark.positions import FilePositions, decode_positions, encode_positions
-from tablecrypt.spark.python_worker import spare_worker
-from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, Role
+from tablecrypt.spark.job_keys import JobKey, JobTicket, Role
+from tablecrypt.spark.job_messages import FilePositions, decode_positions, encode_positions
 from tablecrypt.spark.tables import TableAccess
 from tablecrypt.table.data_keys import DataKeySource, FreshKeys
 from tablecrypt.table.failed_write import delete_written, deleting_on_error
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.write import write_data_files
+
+_IMPL: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
+_OWN_IMPL: Final = "tablecrypt.spark.own-location-provider"
+_ATTEMPT: Final = "tablecrypt.spark.attempt"
+
+
+class AttemptLocations(LocationProvider):
+    """Gives PyIceberg's file names the partition and attempt, then asks the table's own provider where they go."""
+
+    def __init__(self, table_location: str, table_properties: Properties) -> None:
+        super().__init__(table_location, table_properties)
+        own = {name: value for name, value in table_properties.items() if name not in (_IMPL, _OWN_IMPL, _ATTEMPT)}
+        if _OWN_IMPL in table_properties:
+            own[_IMPL] = table_properties[_OWN_IMPL]
+        self._own = load_location_provider(table_location, own)
+        self._attempt = table_properties[_ATTEMPT]
+
+    def new_data_location(self, data_file_name: str, partition_key: PartitionKey | None = None) -> str:
+        """Return the location of a file that PyIceberg calls 00000-{number}-{uuid}.parquet."""
+        stem, _, extension = data_file_name.rpartition(".")
+        _, number, unique = stem.split("-", 2)
+        return self._own.new_data_location(f"{self._attempt}-{unique}-{int(number):05d}.{extension}", partition_key)
+
+
+def with_attempt_names(metadata: EncryptedTableMetadata, partition: int, attempt: int) -> EncryptedTableMetadata:
+    """Return metadata whose data files are named for one attempt at one partition. For writing files only, never to be committed."""
+    properties = {**metadata.properties, _IMPL: f"{__name__}.{AttemptLocations.__name__}", _ATTEMPT: f"{partition:05d}-{attempt}"}
+    if _IMPL in metadata.properties:
+        properties[_OWN_IMPL] = metadata.properties[_IMPL]
+    return metadata.model_copy(update={"properties": properties})
+
+
+@dataclass
+class _Frozen:
+    """How many modules were loaded when objects were last set aside."""
+
+    modules: int = 0
+
+
+_frozen = _Frozen()
+
+
+def spare_worker() -> None:
+    """Spare this process, a Python worker at the beginning of a task, what is said above. In any other process, do nothing."""
+    from pyspark import TaskContext
+
+    if TaskContext.get() is None:
+        return
+    _forget_finders()
+    # Only when modules came: what the task itself holds by now is set aside with them, and would be in every task.
+    if len(sys.modules) > _frozen.modules:
+        gc.freeze()
+        _frozen.modules = len(sys.modules)
+
+
+def _forget_finders() -> None:
+    started_with = set(os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter) and finder.archive in started_with:
+            sys.path_importer_cache.pop(path, None)
+
 
 RESULT_SCHEMA: Final = "task long, sealed binary"
 _ARROW_RESULT_SCHEMA: Final = pa.schema([("task", pa.int64()), ("sealed", pa.binary())])

@@ -23,8 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.columns import batch_for_table
-from tablecrypt.spark.types import schema_for_table
+from tablecrypt.spark.columns import batch_for_table, schema_for_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -40,15 +40,13 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.columns import batch_for_spark, batch_for_table
-from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results
-from tablecrypt.spark.positions import FileNumber, merge_positions, positions_by_file
-from tablecrypt.spark.python_worker import spare_worker
-from tablecrypt.spark.row_change import RowChange, numbered
-from tablecrypt.spark.sealed_tasks import JobTicket, Role
-from tablecrypt.spark.sizing import Sizing
+from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table
+from tablecrypt.spark.commit import RowChange, numbered
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results, spare_worker
+from tablecrypt.spark.job_keys import JobTicket, Role
+from tablecrypt.spark.job_messages import FileNumber, merge_positions, positions_by_file
+from tablecrypt.spark.session import Sizing
 from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.spark.types import schema_for_spark, schema_for_table
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID
 from tablecrypt.table.planning import EncryptedFileScanTask

@@ -1,4 +1,9 @@
-"""What is said, and what is refused, where Spark's processes talk to each other over a network in the clear.
+"""What may travel between Spark's processes, and what is refused or warned of where they talk over a network in the clear.
+
+Only what a KMS client reads is sent to executors; the rest of the catalog's properties stays on the driver or goes sealed. Credentials
+among them (a secret access key, a token) would open every key of the table to whoever reads the closure. So they are sent only where the
+closure does not leave the machine (local mode) or where Spark authenticates and encrypts its own traffic; elsewhere executors have to find
+credentials of their own: an instance role, environment variables, a profile.
 
 No key of ours travels in the clear on the portable path, but rows do: those that Spark shuffles, collects or hands to Python. And without
 spark.authenticate whoever reaches the driver may play an executor. So outside local mode, where `keeps_messages_private` does not hold,
@@ -14,7 +19,49 @@ from typing import Final
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.kms_access import keeps_messages_private
+
+
+def kms_properties(catalog_properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that the KMS client reads. A class named by encryption.kms-impl may read any, so it gets all.
+
+    Raises:
+        ConfigurationError: encryption.kms-type is memory, which no other process can reach.
+    """
+    if str(catalog_properties.get(names.KMS_TYPE.name, "")).lower() == "memory":
+        raise ConfigurationError(f"{names.KMS_TYPE.name}=memory lives in the driver's process alone: Spark's executors cannot reach it")
+    return names.for_executors(catalog_properties)
+
+
+def check_credentials_stay_private(properties: Mapping[str, str], spark_setting: Callable[[str, str], str | None]) -> None:
+    """Raise ConfigurationError where `properties` hold credentials that Spark would carry in the clear over a network.
+
+    Args:
+        properties: those that executors get.
+        spark_setting: returns a Spark setting by name, or the default that is given with it.
+    """
+    credentials = [name for name, value in properties.items() if names.is_sensitive(name, value)]
+    if not credentials and not names.is_foreign_kms(properties):
+        return
+    if keeps_messages_private(spark_setting):
+        return
+    raise ConfigurationError(
+        f"the catalog properties {', '.join(credentials) or names.KMS_IMPL.name} would travel to the executors in the clear: "
+        "leave credentials out and give the executors their own, or set spark.authenticate and spark.network.crypto.enabled"
+    )
+
+
+def keeps_messages_private(spark_setting: Callable[[str, str], str | None]) -> bool:
+    """Whether what driver and executors tell each other stays on the machine (local mode), or is authenticated and encrypted."""
+    master = str(spark_setting("spark.master", ""))
+    if master == "local" or master.startswith("local["):
+        return True
+    encrypts = _is_on(spark_setting, "spark.network.crypto.enabled") or _is_on(spark_setting, "spark.ssl.rpc.enabled")
+    return encrypts and _is_on(spark_setting, "spark.authenticate")
+
+
+def _is_on(spark_setting: Callable[[str, str], str | None], name: str) -> bool:
+    return str(spark_setting(name, "false")).lower() == "true"
+
 
 logger = logging.getLogger(__name__)
 

@@ -22,15 +22,12 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.columns import batch_for_spark
+from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
+from tablecrypt.spark.executor_job import spare_worker
+from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.jvm.reader import jvm_rows
-from tablecrypt.spark.planned_read import PlannedRead
-from tablecrypt.spark.python_worker import spare_worker
-from tablecrypt.spark.requirements import check_session
-from tablecrypt.spark.sealed_tasks import JobTicket, Role
-from tablecrypt.spark.sizing import Sizing
-from tablecrypt.spark.tables import TableAccess
-from tablecrypt.spark.types import schema_for_spark
+from tablecrypt.spark.session import Sizing, check_session
+from tablecrypt.spark.tables import PlannedRead, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.scan import prefetched
@@ -76,7 +73,7 @@ def read_table(
         row_filter: PyIceberg's filter, as text ("id > 3 and region = 'eu'") or expression. Prunes files and row groups.
         snapshot_id: the snapshot to read, by default the current one.
         path: "jvm" for Spark's own Parquet reader, "python" for mapInArrow; by default the first where it gives the same rows and keeps
-            keys off the wire (see jvm/fitness.py), else the second.
+            keys off the wire (see jvm/support.py), else the second.
         catalog_properties: properties for load_catalog, beside those that it finds.
 
     Raises:

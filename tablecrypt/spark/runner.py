@@ -32,12 +32,10 @@ from pyiceberg.io import FileIO
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KmsError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, completed
-from tablecrypt.spark.executor_job import RESULT_SCHEMA, answer_batch, collected
-from tablecrypt.spark.python_worker import spare_worker
-from tablecrypt.spark.requirements import check_session
-from tablecrypt.spark.sealed_tasks import JobTicket, Role
-from tablecrypt.spark.sealed_work import WorkItem, decode_items, encode_items
-from tablecrypt.spark.sizing import Sizing
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, answer_batch, collected, spare_worker
+from tablecrypt.spark.job_keys import JobTicket, Role
+from tablecrypt.spark.job_messages import WorkItem, decode_items, encode_items
+from tablecrypt.spark.session import Sizing, check_session
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.table_file_io import TableFileIO

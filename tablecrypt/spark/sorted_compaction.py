@@ -26,14 +26,20 @@ from pyiceberg.table import ALWAYS_TRUE
 from tablecrypt.maintenance import Compacted, Progress, ProgressListener
 from tablecrypt.maintenance.compaction import VERB, Compaction
 from tablecrypt.maintenance.compaction_plan import check_rows
-from tablecrypt.spark.columns import batch_for_spark, batch_for_table
-from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results, removing_on_error
+from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table
+from tablecrypt.spark.executor_job import (
+    RESULT_SCHEMA,
+    WritingTask,
+    answer_batch,
+    collected,
+    opened_results,
+    removing_on_error,
+    spare_worker,
+)
+from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.layout import partition_texts
-from tablecrypt.spark.python_worker import spare_worker
-from tablecrypt.spark.sealed_tasks import JobTicket, Role
-from tablecrypt.spark.sizing import Sizing
+from tablecrypt.spark.session import Sizing
 from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.spark.types import schema_for_spark, schema_for_table
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata

@@ -14,8 +14,8 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker
 from tablecrypt.spark.layout import Distribution
-from tablecrypt.spark.markers import BatchAlreadyCommittedError, BatchMarker
 from tablecrypt.spark.read import Path
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, write_rows

@@ -1,15 +1,17 @@
-"""From "prod.db.orders" to the encrypted table, and from the table to what executors need of it."""
+"""From "prod.db.orders" to the encrypted table, from the table to what executors need of it, and to what one read of it is."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from tablecrypt import properties as names
@@ -17,13 +19,12 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.spark.broadcast_key import brings_keys_by_spark, issue_by_broadcast
-from tablecrypt.spark.kms_access import check_credentials_stay_private, kms_properties
-from tablecrypt.spark.network import check_network, warn_of_open_network
-from tablecrypt.spark.sealed_tasks import JobKey, JobTicket, issue_job
+from tablecrypt.spark.job_keys import JobKey, JobTicket, brings_keys_by_spark, issue_by_broadcast, issue_job
+from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.scan import EncryptedDataScan
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table_file_io import TableFileIO
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class LocatedTable:
         return scan.use_ref(branch) if branch in self.table.metadata.refs else scan
 
     def issue_job(self, spark: SparkSession) -> tuple[JobTicket, JobKey]:
-        """Make a job key for the executors of a session: wrapped under the table's master key, or brought by Spark (broadcast_key.py).
+        """Make a job key for the executors of a session: wrapped under the table's master key, or brought by Spark (job_keys.py).
 
         Raises:
             ConfigurationError: the executors' way to the KMS cannot be sent to them, or the catalog requires what the session is not.
@@ -154,3 +155,46 @@ class TableAccess:
     def io(self) -> EncryptingFileIO:
         """Return a FileIO that reads and writes ciphertext only."""
         return EncryptingFileIO(cast("FileIO", pickle.loads(self.inner_io)), self.read_restrictions)
+
+
+@dataclass(frozen=True)
+class PlannedRead:
+    """A read of one snapshot. `projected` holds the columns in the order in which they were asked for."""
+
+    located: LocatedTable
+    projected: Schema
+    row_filter: BooleanExpression
+    tasks: list[EncryptedFileScanTask]
+
+    @classmethod
+    def of(
+        cls,
+        identifier: str,
+        columns: Sequence[str] | None,
+        row_filter: str | BooleanExpression | None,
+        snapshot_id: int | None,
+        catalog_properties: Mapping[str, str] | None,
+    ) -> PlannedRead:
+        """Load the table and plan; arguments and errors are those of `read_table`."""
+        located = LocatedTable.of(identifier, catalog_properties)
+        scan = located.table.scan(row_filter=row_filter or ALWAYS_TRUE, selected_fields=tuple(columns or ("*",)), snapshot_id=snapshot_id)
+        return cls.of_scan(located, scan, columns)
+
+    @classmethod
+    def of_scan(
+        cls, located: LocatedTable, scan: EncryptedDataScan | EncryptedIncrementalAppendScan, columns: Sequence[str] | None
+    ) -> PlannedRead:
+        """Plan a scan of the located table whose selected fields are `columns`."""
+        tasks = cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
+        return cls(located, ordered_projection(scan, columns), scan.row_filter, tasks)
+
+
+def ordered_projection(scan: EncryptedDataScan | EncryptedIncrementalAppendScan, columns: Sequence[str] | None) -> Schema:
+    """Return the scan's columns in the order in which they were asked for; PyIceberg keeps the table's order."""
+    projected = scan.projection()
+    if columns is None:
+        return projected
+    asked = [name.partition(".")[0] for name in columns]
+    order = {name: position for position, name in reversed(list(enumerate(asked)))}
+    fields = sorted(projected.fields, key=lambda field: order.get(field.name, len(order)))
+    return Schema(*fields, schema_id=projected.schema_id)

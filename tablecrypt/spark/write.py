@@ -28,7 +28,16 @@ from pyiceberg.table.snapshots import Operation
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.columns import batch_for_table
+from tablecrypt.spark.columns import batch_for_table, schema_for_table
+from tablecrypt.spark.commit import (
+    BatchAlreadyCommittedError,
+    BatchMarker,
+    RowChange,
+    begin,
+    check_can_replace_partitions,
+    replaced_partitions,
+    stage_row_change,
+)
 from tablecrypt.spark.delete import located_change, settle
 from tablecrypt.spark.executor_job import (
     RESULT_SCHEMA,
@@ -39,17 +48,13 @@ from tablecrypt.spark.executor_job import (
     opened_results,
     removing_on_error,
 )
+from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.jvm.writer import planned_write, write_planned
 from tablecrypt.spark.layout import Distribution, laid_out
-from tablecrypt.spark.markers import BatchAlreadyCommittedError, BatchMarker, begin
 from tablecrypt.spark.merge import checked_keys, merged_change
 from tablecrypt.spark.read import Path
-from tablecrypt.spark.replace_partitions import check_can_replace_partitions, replaced_partitions
-from tablecrypt.spark.requirements import check_session
-from tablecrypt.spark.row_change import RowChange, stage_row_change
-from tablecrypt.spark.sealed_tasks import JobTicket, Role
+from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.spark.types import schema_for_table
 from tablecrypt.table.delete_modes import upsert_mode
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -132,7 +137,7 @@ def write_table(
         distribute_by: "partition" to bring the rows of a table partition together before they are written (see layout.py).
         sort_by: columns to order each task's rows by, which makes row groups prune better.
         path: "jvm" for Spark's own Parquet writer, "python" for mapInArrow; by default the first where it can write the rows (see
-            jvm/write_fitness.py) and Spark's messages are authenticated and encrypted, else the second.
+            jvm/support.py) and Spark's messages are authenticated and encrypted, else the second.
         snapshot_properties: for the summary of the new snapshot.
         catalog_properties: properties for load_catalog, beside those that it finds.
 

@@ -19,8 +19,8 @@ from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.orc.keys import KmsKeys, KmsMasterKeys, MasterKeyVersion, WrappedMasterKey
 from tablecrypt.parquet import PropertiesDrivenCryptoFactory, read_table, write_table
-from tablecrypt.spark.kms_access import kms_properties
-from tablecrypt.spark.sealed_tasks import issue_job
+from tablecrypt.spark.job_keys import issue_job
+from tablecrypt.spark.network import kms_properties
 from tests.support import command
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog

@@ -128,7 +128,7 @@ def test_a_commit_beside_the_job_keeps_its_rows(spark: SparkSession, lake: Lake,
 def test_a_task_that_was_tampered_with_is_refused_by_the_executor(
     spark: SparkSession, lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tablecrypt.spark.sealed_tasks import JobKey, Role
+    from tablecrypt.spark.job_keys import JobKey, Role
 
     tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
     original = JobKey.seal

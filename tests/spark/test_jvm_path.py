@@ -44,7 +44,7 @@ from pyiceberg.types import (
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.install import CLASSES, jvm_side
-from tablecrypt.spark.kms_access import keeps_messages_private
+from tablecrypt.spark.network import keeps_messages_private
 from tests.spark.conftest import CATALOG, Lake, SparkRun
 from tests.spark.test_no_key_leaves_sealed_tasks import file_keys, found
 from tests.support.aws import AwsServer
@@ -581,7 +581,7 @@ def test_executors_of_a_cluster_get_their_keys_and_one_that_is_killed_is_replace
 def test_keys_go_in_the_clear_only_where_that_was_asked_for_and_not_forbidden(
     spark: SparkSession, valued: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tablecrypt.spark.jvm.unserved.keeps_messages_private", lambda _setting: False)
+    monkeypatch.setattr("tablecrypt.spark.jvm.support.keeps_messages_private", lambda _setting: False)
     strict = Lake(valued.catalog, valued.properties | {"tablecrypt.spark.require-encrypted-rpc": "true"}, valued.warehouse)
 
     assert not is_jvm(read(spark, valued, "db.values"))

@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.sealed_answers import AnswerKey
+from tablecrypt.spark.jvm.keys import AnswerKey
 from tablecrypt.table.content_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
 from tests.spark.test_no_key_leaves_sealed_tasks import file_keys, found
@@ -62,7 +62,7 @@ def test_no_key_is_in_plan_event_log_local_file_or_debug_log(
 def test_unauthenticated_answers_are_taken_only_where_that_was_asked_for_and_not_forbidden(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tablecrypt.spark.jvm.unserved.keeps_messages_private", lambda _setting: False)
+    monkeypatch.setattr("tablecrypt.spark.jvm.support.keeps_messages_private", lambda _setting: False)
     lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
     rows = spark.range(0, 3, 1, 1).selectExpr("id")
     strict = lake.properties | {"tablecrypt.spark.require-encrypted-rpc": "true"}

@@ -22,8 +22,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
-from tablecrypt.spark.jvm.sealed_answers import AnswerKey
-from tablecrypt.spark.jvm.write_places import Places
+from tablecrypt.spark.jvm.coordinator import Places
+from tablecrypt.spark.jvm.keys import AnswerKey
 from tablecrypt.spark.jvm.written_files import decode_answer, partition_record, split_answers
 
 SCHEMA: Final = Schema(

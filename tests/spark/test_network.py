@@ -11,9 +11,8 @@ import pytest
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark import network
-from tablecrypt.spark.broadcast_key import BroadcastTicket, brings_keys_by_spark, issue_by_broadcast
+from tablecrypt.spark.job_keys import BroadcastTicket, Role, brings_keys_by_spark, issue_by_broadcast
 from tablecrypt.spark.network import check_network, warn_of_open_network
-from tablecrypt.spark.sealed_tasks import Role
 
 CLUSTER = {"spark.master": "spark://host:7077"}
 PRIVATE = CLUSTER | {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}

@@ -14,8 +14,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.maintenance.runner import FileWork
+from tablecrypt.spark.job_keys import JobKey, JobTicket
 from tablecrypt.spark.runner import SparkRunner
-from tablecrypt.spark.sealed_tasks import JobKey, JobTicket
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tests.spark.conftest import Lake, SparkRun

@@ -13,8 +13,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.maintenance.runner import FileWork, runner_for
+from tablecrypt.spark.job_keys import JobKey, Role
 from tablecrypt.spark.runner import SparkRunner
-from tablecrypt.spark.sealed_tasks import JobKey, Role
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tests.spark.conftest import Lake

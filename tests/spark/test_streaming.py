@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.spark import write as write_module
-from tablecrypt.spark.markers import BATCH_ID, QUERY_ID, BatchAlreadyCommittedError, BatchMarker, begin
+from tablecrypt.spark.commit import BATCH_ID, QUERY_ID, BatchAlreadyCommittedError, BatchMarker, begin
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
 

@@ -51,8 +51,7 @@ from tablecrypt.parquet.chunk_modules import StoredHeader
 from tablecrypt.parquet.key_material import KeyMaterial, reference_in, reference_to
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, FILE_META_DATA_SHAPE
 from tablecrypt.parquet.thrift_reader import decode
-from tablecrypt.spark.positions import decode_positions, encode_positions
-from tablecrypt.spark.sealed_work import WorkItem, decode_items, encode_items
+from tablecrypt.spark.job_messages import WorkItem, decode_items, decode_positions, encode_items, encode_positions
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.data_file_reader import AvroDataFile
 from tablecrypt.table.deletion_vectors import parse_deletion_vector

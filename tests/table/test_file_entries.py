@@ -21,8 +21,8 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.spark.executor_job import opened_results
-from tablecrypt.spark.positions import encode_positions
-from tablecrypt.spark.sealed_tasks import JobKey, Role
+from tablecrypt.spark.job_keys import JobKey, Role
+from tablecrypt.spark.job_messages import encode_positions
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tests.support.mutations import arbitrary

@@ -1,14 +1,23 @@
-"""Compiling the Java sources into a running Spark application, once per SparkContext.
+"""The Java sources compiled into a running Spark application, once per SparkContext, and what its Hadoop knows of a file.
 
     java/*.java ──Janino, in the driver──▶ classes ──jar──▶ SparkContext.addJar: executors load it before their next task
                                                 └──────▶ a KeyBroker in the driver
+
+The jar lies in a folder of its own, which goes when this process ends: executors fetch it for as long as the application runs.
 
 Raises ConfigurationError where the sources do not compile: a Spark whose internals differ from those that they are written for.
 """
 
 from __future__ import annotations
 
+import atexit
+import hashlib
+import logging
 import secrets
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -16,10 +25,50 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.java_classes import compiled, write_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def compiled(jvm: Any, sources: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the bytecode of all classes by name.
+
+    Args:
+        jvm: the gateway to the driver's JVM.
+        sources: what the files are called, without .java, and their text. Each may use the classes of those before it.
+    """
+    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    bytecode: dict[str, bytes] = {}
+    for name, text in sources.items():
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(f"{name}.java", text)
+        classes = compiler.getBytecodes()
+        bytecode |= {class_name: bytes(classes.get(class_name)) for class_name in list(classes.keySet())}
+        loader = compiler.getClassLoader()
+    return bytecode
+
+
+def write_jar(classes: Mapping[str, bytes], services: Mapping[str, str] | None = None) -> Path:
+    """Write a jar. Its name says what is in it.
+
+    Args:
+        classes: bytecode by class name.
+        services: for each interface that java.util.ServiceLoader looks for, the class that implements it.
+    """
+    entries = {name.replace(".", "/") + ".class": content for name, content in classes.items()}
+    entries |= {f"META-INF/services/{interface}": name.encode() for interface, name in (services or {}).items()}
+    digest = hashlib.sha256()
+    for name in sorted(entries):
+        digest.update(name.encode() + entries[name])
+    folder = Path(tempfile.mkdtemp(prefix="tablecrypt-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / f"tablecrypt-{digest.hexdigest()[:16]}.jar"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as jar:
+        for name, content in entries.items():
+            jar.writestr(name, content)
+    return path
+
 
 PACKAGE: Final = "tablecrypt.jvm"
 # Each may use those before it.
@@ -114,3 +163,20 @@ def _objects(spark: SparkSession, *values: Any) -> Any:
     for index, value in enumerate(values):
         array[index] = value
     return array
+
+
+logger = logging.getLogger(__name__)
+
+
+def length_in_hadoop(spark: SparkSession, location: str) -> int | None:
+    """Return the length in bytes of the file that Hadoop has at a location; None where it finds none."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    context: Any = spark.sparkContext
+    try:
+        path = context._jvm.org.apache.hadoop.fs.Path(location)
+        return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())
+    except (Py4JError, PySparkException) as error:
+        logger.debug("Hadoop does not find %s: %s", location, error)
+        return None

@@ -35,21 +35,22 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.jvm.fitness import (
+from tablecrypt.spark.jvm.columns import quoted
+from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side, length_in_hadoop
+from tablecrypt.spark.jvm.keys import PlannedFile, encode, seal
+from tablecrypt.spark.jvm.row_filter import UnservedFilterError, spark_condition
+from tablecrypt.spark.jvm.schema import path_of, schema_json, stored_names
+from tablecrypt.spark.jvm.support import (
+    UnservedError,
+    check_messages,
     reason_against_columns,
     reason_against_files,
     reason_against_restrictions,
     reason_against_session,
+    serve_unless,
+    served,
 )
-from tablecrypt.spark.jvm.hadoop import length_in_hadoop
-from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side
-from tablecrypt.spark.jvm.planned_files import PlannedFile, encode, seal
-from tablecrypt.spark.jvm.row_filter import UnservedFilterError, spark_condition
-from tablecrypt.spark.jvm.schema import path_of, schema_json
-from tablecrypt.spark.jvm.stored_columns import quoted
-from tablecrypt.spark.jvm.stored_names import stored_names
-from tablecrypt.spark.jvm.unserved import UnservedError, check_messages, serve_unless, served
-from tablecrypt.spark.planned_read import PlannedRead
+from tablecrypt.spark.tables import PlannedRead
 from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask

@@ -1,15 +1,28 @@
-"""The schema that Spark's Parquet reader is given: Spark's types, with Iceberg's field id on every field of a struct.
+"""The schemas that Spark's Parquet reader and writer are given: Spark's types, with Iceberg's field id on every field of a struct.
 
-Spark finds struct fields by these ids, list elements and map keys and values by their place. The result of a read has no ids any more.
+Reading: Spark finds struct fields by these ids, list elements and map keys and values by their place. The result of a read has no ids any
+more. Spark pushes filters down by name, in each file: had two columns swapped names since a file was written, a filter on one would skip
+row groups by the statistics of the other, and rows would be missing in silence. So a column is read under its real name only if, in every
+schema that the table ever had, it and all within it had the names that they have now, and nothing else had them; writers replace some
+characters, and those names count too. Nor may its type have changed: Spark would write the filter's value in the narrower type of an old
+file. Any other column is read under a name that no file knows, which turns the pushing down off for it, and is renamed afterwards.
+
+Writing: names are stored as PyIceberg and Iceberg Java store them, with characters replaced that Avro does not take ("a.b" is a_x2Eb). The
+ids of list elements and map keys and values are given beside Spark's schema, by Parquet path:
+
+    tags.list.element        props.key_value.key        props.key_value.value
+
+Iceberg table spec, "Parquet" and "Column Projection".
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -28,6 +41,9 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
 
 _PRIMITIVES: Final[dict[type[IcebergType], str]] = {
     BooleanType: "boolean",
@@ -113,3 +129,88 @@ def _type(iceberg: IcebergType) -> Any:
     if isinstance(iceberg, DecimalType):
         return f"decimal({iceberg.precision},{iceberg.scale})"
     return _PRIMITIVES[type(iceberg)]
+
+
+_RESERVED: Final = {"_metadata", "_tmp_metadata_row_index"}
+"""Spark's own columns: facts about a row's file, and the row's position in it."""
+
+
+def stored_names(fields: Iterable[NestedField], history: Iterable[Schema], token: str) -> dict[int, str]:
+    """Return, by field id, the name to read each top-level column under.
+
+    Args:
+        fields: the columns to read.
+        history: all schemas of the table.
+        token: makes names that no file has.
+    """
+    schemas = list(history)
+    steady = _steady_ids(schemas) if _is_complete(schemas) else set()
+
+    def name(field: NestedField) -> str:
+        is_safe = field.name.lower() not in _RESERVED and Schema(field).field_ids <= steady
+        return field.name if is_safe else f"{token}_{field.field_id}"
+
+    return {field.field_id: name(field) for field in fields}
+
+
+def _is_complete(schemas: list[Schema]) -> bool:
+    """Whether no schema was removed from the table's metadata: their ids are given from 0 on."""
+    return sorted(schema.schema_id for schema in schemas) == list(range(len(schemas)))
+
+
+def _steady_ids(schemas: list[Schema]) -> set[int]:
+    """Return the ids of fields that had one type and one name in all schemas and files, a name which no other field had."""
+    names: defaultdict[int, set[str]] = defaultdict(set)
+    types: defaultdict[int, set[str]] = defaultdict(set)
+    ids: defaultdict[str, set[int]] = defaultdict(set)
+    for schema in (*schemas, *map(sanitize_column_names, schemas)):
+        for field_id in schema.field_ids:
+            name = str(schema.find_column_name(field_id))
+            names[field_id].add(name)
+            ids[name.lower()].add(field_id)
+            types[field_id].add(_type_name(schema.find_type(field_id)))
+    named_once = {field_id for field_id, known in names.items() if len(known) == 1 and len(ids[next(iter(known)).lower()]) == 1}
+    return {field_id for field_id in named_once if len(types[field_id]) == 1}
+
+
+def _type_name(iceberg: IcebergType) -> str:
+    # A struct may get more fields: those are looked at by themselves.
+    return str(iceberg) if iceberg.is_primitive else type(iceberg).__name__
+
+
+def stored_json(stored: Schema) -> str:
+    """Return Spark's JSON of a schema whose names are those that are stored."""
+    return schema_json(list(stored.fields), {field.field_id: field.name for field in stored.fields})
+
+
+def inner_ids(stored: Schema) -> dict[str, int]:
+    """Return the field ids of list elements, map keys and map values, by Parquet path."""
+    return dict(_inner_ids(stored.as_struct(), ""))
+
+
+def spark_type(iceberg: IcebergType) -> DataType:
+    """Return the Spark type of a stored column, everything in it nullable."""
+    from pyspark.sql import types
+
+    if isinstance(iceberg, StructType):
+        return types.StructType([types.StructField(field.name, spark_type(field.field_type)) for field in iceberg.fields])
+    if isinstance(iceberg, ListType):
+        return types.ArrayType(spark_type(iceberg.element_type))
+    if isinstance(iceberg, MapType):
+        return types.MapType(spark_type(iceberg.key_type), spark_type(iceberg.value_type))
+    alone = json.loads(schema_json([NestedField(1, "alone", iceberg)], {1: "alone"}))
+    return types.StructType.fromJson(alone)["alone"].dataType
+
+
+def _inner_ids(iceberg: IcebergType, path: str) -> Iterator[tuple[str, int]]:
+    if isinstance(iceberg, StructType):
+        for field in iceberg.fields:
+            yield from _inner_ids(field.field_type, f"{path}.{field.name}" if path else field.name)
+    elif isinstance(iceberg, ListType):
+        yield f"{path}.list.element", iceberg.element_id
+        yield from _inner_ids(iceberg.element_type, f"{path}.list.element")
+    elif isinstance(iceberg, MapType):
+        yield f"{path}.key_value.key", iceberg.key_id
+        yield f"{path}.key_value.value", iceberg.value_id
+        yield from _inner_ids(iceberg.key_type, f"{path}.key_value.key")
+        yield from _inner_ids(iceberg.value_type, f"{path}.key_value.value")

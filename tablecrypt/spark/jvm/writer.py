@@ -5,9 +5,17 @@
     driver     the answers of the attempts that won ─▶ manifest entries, for the one commit of write.py
 
 No committer or format of Spark is involved, nor any setting of the session: other writes in it go their way. Nothing is renamed. What an
-attempt that fails has written it removes; what it cannot is removed by the driver, which gave every file its place (write_places.py).
+attempt that fails has written it removes; what it cannot is removed by the driver, which gave every file its place (coordinator.py).
 
-Rows of a partitioned table are sorted by partition within each task, so a task has one file open at a time.
+Rows of a partitioned table are sorted by partition within each task, so a task has one file open at a time. Table properties `write.*`
+are given to Spark's Parquet writer as its own settings:
+
+    write.parquet.compression-codec, -level         zstd, gzip, snappy, lz4 (as LZ4_RAW), uncompressed; levels of zstd and gzip
+    write.parquet.row-group-size-bytes, -limit      bytes as Parquet's Java writer counts them; rows
+    write.parquet.page-size-bytes, page-row-limit, dict-size-bytes
+    write.target-file-size-bytes                    bytes of the file, as Iceberg Java counts them, looked at every 1,000 rows
+
+Where the portable path refuses a property, so does this one: it is asked first.
 
 Raises ConfigurationError where path="jvm" was asked for and cannot serve. What fails on an executor fails the job with Spark's error.
 """
@@ -22,27 +30,96 @@ from urllib.parse import urlsplit
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.table import TableProperties
+from pyiceberg.typedef import Properties
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.jvm.fitness import reason_against_session
-from tablecrypt.spark.jvm.hadoop import length_in_hadoop
-from tablecrypt.spark.jvm.install import JvmSide, jvm_side
-from tablecrypt.spark.jvm.partition_columns import partition_column, stored_fields
-from tablecrypt.spark.jvm.sealed_answers import AnswerKey
-from tablecrypt.spark.jvm.stored_columns import quoted, stored_columns
-from tablecrypt.spark.jvm.stored_schema import inner_ids, stored_json
-from tablecrypt.spark.jvm.unserved import check_messages, serve_unless, served
-from tablecrypt.spark.jvm.write_fitness import reason_against_rows, reason_against_store
-from tablecrypt.spark.jvm.write_places import Places, open_desk
-from tablecrypt.spark.jvm.write_settings import write_settings
+from tablecrypt.spark.jvm.columns import partition_column, quoted, stored_columns, stored_fields
+from tablecrypt.spark.jvm.coordinator import Places, open_desk
+from tablecrypt.spark.jvm.install import JvmSide, jvm_side, length_in_hadoop
+from tablecrypt.spark.jvm.keys import AnswerKey
+from tablecrypt.spark.jvm.schema import inner_ids, stored_json
+from tablecrypt.spark.jvm.support import (
+    check_messages,
+    reason_against_rows,
+    reason_against_session,
+    reason_against_store,
+    serve_unless,
+    served,
+)
 from tablecrypt.spark.jvm.written_files import decode_answer, split_answers
 from tablecrypt.spark.layout import Distribution, check_distribution, check_sort_columns
 from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.parquet_properties import parquet_writer_options, positive, row_group_limit, target_file_size
 from tablecrypt.table.table_file_io import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+_CODECS: Final = {
+    "zstd": "ZSTD",
+    "gzip": "GZIP",
+    "snappy": "SNAPPY",
+    "lz4": "LZ4_RAW",
+    "lz4_raw": "LZ4_RAW",
+    "none": "UNCOMPRESSED",
+}
+_LEVELS: Final = {"zstd": range(1, 23), "gzip": range(10)}
+_ZSTD_LEVEL: Final = "parquet.compression.codec.zstd.level"
+_GZIP_LEVEL: Final = "zlib.compress.level"
+_GZIP_LEVELS: Final = (
+    "NO_COMPRESSION",
+    "BEST_SPEED",
+    "TWO",
+    "THREE",
+    "FOUR",
+    "FIVE",
+    "SIX",
+    "SEVEN",
+    "EIGHT",
+    "BEST_COMPRESSION",
+)
+"""Hadoop's names of the levels 0 to 9."""
+
+
+def reason_against_codec(properties: Properties) -> str | None:
+    """Return why the table's compression codec, with its level, cannot be served; None if it can."""
+    options = parquet_writer_options(properties)
+    codec, level = str(options["compression"]).lower(), options["compression_level"]
+    if codec not in _CODECS:
+        return f"Parquet's Java writer does not have the codec {codec}"
+    if level is not None and level not in _LEVELS.get(codec, (level,)):
+        return f"Parquet's Java writer does not have the codec {codec} of level {level}"
+    return None
+
+
+def write_settings(properties: Properties) -> dict[str, str]:
+    """Return the settings by their names in WriteJob.java. The codec is one that is served."""
+    options = parquet_writer_options(properties)
+    codec = _CODECS[str(options["compression"]).lower()]
+    row_group_bytes = positive(
+        properties, TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES, TableProperties.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT
+    )
+    settings = {
+        "parquet.compression": codec,
+        "parquet.block.size": str(row_group_bytes),
+        "parquet.block.row.count.limit": str(row_group_limit(properties)),
+        "parquet.page.size": str(options["data_page_size"]),
+        "parquet.page.row.count.limit": str(options["write_batch_size"]),
+        "parquet.dictionary.page.size": str(options["dictionary_pagesize_limit"]),
+        "tablecrypt.target-file-size": str(target_file_size(properties)),
+    }
+    return settings | _level(codec, options["compression_level"])
+
+
+def _level(codec: str, level: int | None) -> dict[str, str]:
+    if level is None:
+        return {}
+    if codec == "ZSTD":
+        return {_ZSTD_LEVEL: str(level)}
+    return {_GZIP_LEVEL: _GZIP_LEVELS[level]} if codec == "GZIP" else {}
+
 
 _PARTITION: Final = "__tablecrypt_partition_"
 _IN_THE_CLEAR: Final = (
@@ -107,6 +184,7 @@ def _planned(
     serve_unless(reason_against_session(spark))
     check_messages(spark, located, _IN_THE_CLEAR, forced=forced)
     serve_unless(reason_against_rows(df.schema, located))
+    serve_unless(reason_against_codec(located.table.metadata.properties))
     serve_unless(reason_against_store(located, lambda location: length_in_hadoop(spark, location)))
     side = jvm_side(spark)
     schema = located.table.schema()

@@ -7,7 +7,7 @@
     footer    = the file's Parquet FileMetaData in plaintext, Thrift's compact protocol
 
 location, DEK, AAD prefix, partition, footer: each its length (4), then the bytes. Numbers are big endian; lengths are in bytes. DEKs are in
-the clear here: the whole is only ever sealed (sealed_answers.py).
+the clear here: the whole is only ever sealed (keys.py).
 
 The entries are those that the portable path would make: from the footer by the same code, with the table's metrics modes.
 

@@ -19,7 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.java_classes import compiled, write_jar
+from tablecrypt.spark.jvm.install import compiled, write_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, KmsUnavailableError
-from tablecrypt.spark.jvm.fitness import reason_against_session
-from tablecrypt.spark.requirements import check_session
+from tablecrypt.spark.jvm.support import reason_against_session
+from tablecrypt.spark.session import check_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

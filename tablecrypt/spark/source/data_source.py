@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pyspark.sql.datasource import DataSource
 
 from tablecrypt.spark.network import warn_of_open_network
-from tablecrypt.spark.requirements import check_session
+from tablecrypt.spark.session import check_session
 from tablecrypt.spark.source.reader import EncryptedReader
 from tablecrypt.spark.source.session import SessionFacts
 from tablecrypt.spark.source.stream_reader import EncryptedStreamReader

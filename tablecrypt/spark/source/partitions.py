@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from tablecrypt.spark.planned_read import PlannedRead
+from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.read import SharedReadContent, read_partitions
-from tablecrypt.spark.sealed_tasks import JobTicket, Role
-from tablecrypt.spark.sizing import Sizing
-from tablecrypt.spark.tables import TableAccess
+from tablecrypt.spark.session import Sizing
+from tablecrypt.spark.tables import PlannedRead, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from tablecrypt.spark.planned_read import PlannedRead
 from tablecrypt.spark.source.partitions import SealedPartition, sealed_partitions
 from tablecrypt.spark.source.table import SourceTable, check_declared
+from tablecrypt.spark.tables import PlannedRead
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sizing import Sizing
+from tablecrypt.spark.session import Sizing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,11 +23,10 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.planned_read import PlannedRead
 from tablecrypt.spark.source.options import EARLIEST, LATEST, SourceOptions
 from tablecrypt.spark.source.partitions import SealedPartition, sealed_partitions
 from tablecrypt.spark.source.table import SourceTable, check_declared
-from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.spark.tables import LocatedTable, PlannedRead
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

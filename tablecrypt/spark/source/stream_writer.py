@@ -1,7 +1,7 @@
 """writeStream.format("tablecrypt"): each micro-batch once.
 
     executor          writes its partition ─▶ a message: ticket, number, sealed entries, the query's id (from its task's local properties)
-    commit process    opens the messages, commits rows and marker in one snapshot (markers.py); a batch that is there already is left out,
+    commit process    opens the messages, commits rows and marker in one snapshot (commit.py); a batch that is there already is left out,
                       and what its tasks wrote is deleted
 
     number of a RESULT message = micro-batch << 32 | partition, so that no message of one batch opens in another
@@ -23,9 +23,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker
 from tablecrypt.spark.executor_job import delete_files, opened_results, removing_on_error
-from tablecrypt.spark.markers import BatchAlreadyCommittedError, BatchMarker
-from tablecrypt.spark.sealed_tasks import JobTicket, Role
+from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.source.table import SourceTable, as_arrow
 from tablecrypt.spark.source.writer import write_options
 from tablecrypt.spark.tables import LocatedTable, TableAccess

@@ -11,11 +11,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.planned_read import ordered_projection
+from tablecrypt.spark.columns import schema_for_spark
 from tablecrypt.spark.source.options import SourceOptions
 from tablecrypt.spark.source.session import SessionFacts
-from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.spark.types import schema_for_spark
+from tablecrypt.spark.tables import LocatedTable, ordered_projection
 from tablecrypt.table.scan import EncryptedDataScan
 
 if TYPE_CHECKING:

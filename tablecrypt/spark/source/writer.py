@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.executor_job import delete_files, opened_results, removing_on_error
-from tablecrypt.spark.sealed_tasks import JobTicket, Role
+from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.source.options import SourceOptions
 from tablecrypt.spark.source.table import SourceTable, as_arrow
 from tablecrypt.spark.tables import LocatedTable, TableAccess

@@ -14,7 +14,7 @@ import javax.crypto.KeyAgreement;
 import javax.crypto.spec.GCMParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 
-/** Seals what a task answers to the driver's public key of the write. Layout and key derivation are drawn in sealed_answers.py. */
+/** Seals what a task answers to the driver's public key of the write. Layout and key derivation are drawn in keys.py. */
 public class SealedAnswer {
   private static final int NONCE_LENGTH = 12;
   private static final int TAG_BITS = 128;

@@ -1,4 +1,13 @@
-"""What a runner's works and their results are in the bytes of sealed messages.
+"""The bytes inside the encrypted messages of a job: positions of rows, and a runner's works with their results.
+
+Rows of data files, by file and position:
+
+    positions = count, 4 bytes LE | entry | entry | …
+    entry     = task, 8 bytes LE | file, 4 bytes LE | length of the bitmap, 8 bytes LE | bitmap
+
+A file is named by the scan task list that it is in and its index there; the bitmap is a portable 64-bit Roaring bitmap of positions from 0.
+
+Works of a runner, and what came of them:
 
     message = number of items, 4 bytes LE | item | item | …
     item    = index of the work, 8 bytes LE | kind, 1 byte: 0 a value, 1 an error | pickle | number of keys, 4 bytes LE | key | key | …
@@ -18,15 +27,82 @@ import io
 import pickle
 import pickletools
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, TablecryptError
 
-_COUNT: Final = struct.Struct("<I")
+FileNumber: TypeAlias = tuple[int, int]
+"""The scan task list, and the index in it."""
+FilePositions: TypeAlias = Mapping[FileNumber, BitMap64]
+
+_POSITIONS_COUNT: Final = struct.Struct("<I")
+_ENTRY: Final = struct.Struct("<QIQ")
+
+
+def bitmap_of(positions: Iterable[pa.Array]) -> BitMap64:
+    """Return the positions of int64 arrays without nulls."""
+    bitmap = BitMap64()
+    for each in positions:
+        bitmap |= BitMap64(each.to_pylist())
+    return bitmap
+
+
+def positions_by_file(task: pa.Array, index: pa.Array, position: pa.Array) -> dict[FileNumber, BitMap64]:
+    """Group positions by the file that they are in; rows where `task` is null are in none."""
+    rows = pa.table({"task": task, "index": index, "position": position}).filter(pc.is_valid(task))
+    grouped = rows.group_by(["task", "index"]).aggregate([("position", "list")]).to_pylist()
+    return {(row["task"], row["index"]): BitMap64(row["position_list"]) for row in grouped}
+
+
+def merge_positions(into: dict[FileNumber, BitMap64], others: FilePositions) -> bool:
+    """Add positions; whether all of them were new."""
+    disjoint = True
+    for number, bitmap in others.items():
+        known = into.get(number)
+        if known is None:
+            into[number] = bitmap
+            continue
+        disjoint = disjoint and not known.intersect(bitmap)
+        into[number] = known | bitmap
+    return disjoint
+
+
+def encode_positions(positions: FilePositions) -> bytes:
+    """Encode positions."""
+    content = bytearray(_POSITIONS_COUNT.pack(len(positions)))
+    for (task, index), bitmap in positions.items():
+        encoded = bitmap.serialize()
+        content += _ENTRY.pack(task, index, len(encoded)) + encoded
+    return bytes(content)
+
+
+def decode_positions(content: bytes) -> dict[FileNumber, BitMap64]:
+    """Decode positions."""
+    try:
+        (count,) = _POSITIONS_COUNT.unpack_from(content)
+        offset = _POSITIONS_COUNT.size
+        positions: dict[FileNumber, BitMap64] = {}
+        for _ in range(count):
+            task, index, length = _ENTRY.unpack_from(content, offset)
+            offset += _ENTRY.size
+            positions[task, index] = BitMap64.deserialize(content[offset : offset + length])
+            offset += length
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
+        raise FormatError(f"row positions cannot be decoded: {type(error).__name__}") from error
+    if offset != len(content):
+        raise FormatError(f"{len(content)} bytes of row positions end at byte {offset}")
+    return positions
+
+
+_ITEM_COUNT: Final = struct.Struct("<I")
 _ITEM: Final = struct.Struct("<QBQ")
 _LENGTH: Final = struct.Struct("<I")
 _VALUE: Final = 0
@@ -56,10 +132,10 @@ class WorkItem:
 def encode_items(items: Iterable[WorkItem]) -> bytes:
     """Encode works or results."""
     listed = list(items)
-    content = bytearray(_COUNT.pack(len(listed)))
+    content = bytearray(_ITEM_COUNT.pack(len(listed)))
     for item in listed:
         pickled = pickle.dumps(item.value)
-        content += _ITEM.pack(item.index, _ERROR if item.failed else _VALUE, len(pickled)) + pickled + _COUNT.pack(len(item.keys))
+        content += _ITEM.pack(item.index, _ERROR if item.failed else _VALUE, len(pickled)) + pickled + _ITEM_COUNT.pack(len(item.keys))
         for key in item.keys:
             encoded = key.encode()
             content += _LENGTH.pack(len(encoded)) + encoded
@@ -90,8 +166,8 @@ def decode_items(content: bytes, packages: frozenset[str] | None) -> list[WorkIt
 
 
 def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
-    (count,) = _COUNT.unpack_from(content)
-    offset = _COUNT.size
+    (count,) = _ITEM_COUNT.unpack_from(content)
+    offset = _ITEM_COUNT.size
     items: list[WorkItem] = []
     for _ in range(count):
         index, kind, length = _ITEM.unpack_from(content, offset)
@@ -103,8 +179,8 @@ def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
         if (kind == _ERROR) != isinstance(value, TablecryptError):
             raise FormatError(f"work item {index} says kind {kind} of a {type(value).__name__}")
         offset += length
-        (key_count,) = _COUNT.unpack_from(content, offset)
-        offset += _COUNT.size
+        (key_count,) = _ITEM_COUNT.unpack_from(content, offset)
+        offset += _ITEM_COUNT.size
         keys: list[StandardKeyMetadata] = []
         for _ in range(key_count):
             (length,) = _LENGTH.unpack_from(content, offset)

@@ -12,7 +12,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.spark.sealed_tasks import JOB_KEY_LENGTH, JobKey, JobTicket, Role, issue_job
+from tablecrypt.spark.job_keys import JOB_KEY_LENGTH, JobKey, JobTicket, Role, issue_job
 
 KMS = {"encryption.kms-type": "memory", "kms.memory.name": "sealed-tasks"}
 JOB_ID = bytes(range(16))

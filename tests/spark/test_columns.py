@@ -28,8 +28,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.columns import batch_for_spark, batch_for_table
-from tablecrypt.spark.types import schema_for_spark, schema_for_table
+from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table
 
 
 def table(kind: IcebergType, required: bool = False) -> Schema:

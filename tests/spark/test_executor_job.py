@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tablecrypt.spark.python_worker import spare_worker
+from tablecrypt.spark.executor_job import spare_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

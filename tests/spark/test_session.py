@@ -1,4 +1,4 @@
-"""What is missing is said in one sentence, before anything starts."""
+"""What a session lacks is said in one sentence before anything starts, and no partition has much more to read than another."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.kms_access import check_credentials_stay_private, kms_properties
-from tablecrypt.spark.requirements import check_java, check_spark_version, java_major_version
+from tablecrypt.spark.network import check_credentials_stay_private, kms_properties
+from tablecrypt.spark.session import balanced, check_java, check_spark_version, java_major_version, partition_count
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,3 +119,35 @@ def test_credentials_leave_the_machine_only_over_an_encrypted_channel(settings: 
     with pytest.raises(ConfigurationError, match=r"client\.secret-access-key would travel") as caught:
         check_credentials_stay_private(properties, settings.get)
     assert "s3cr3t" not in str(caught.value)
+
+
+SIZES = st.lists(st.integers(0, 10**9), min_size=1, max_size=200)
+
+
+@given(sizes=SIZES, count=st.integers(1, 20))
+def test_every_task_is_in_one_partition_and_loads_differ_by_one_task_at_most(sizes: list[int], count: int) -> None:
+    tasks = list(enumerate(sizes))
+    count = min(count, len(tasks))
+
+    parts = balanced(tasks, lambda task: task[1], count)
+
+    assert sorted(task for part in parts for task in part) == tasks
+    assert all(parts)
+    loads = [sum(max(size, 1) for _, size in part) for part in parts]
+    assert max(loads) - min(loads) <= max(*sizes, 1)
+
+
+@given(sizes=SIZES, cores=st.integers(1, 64))
+def test_there_are_never_more_partitions_than_tasks(sizes: list[int], cores: int) -> None:
+    count = partition_count(sizes, cores=cores, partition_bytes=2**27, open_cost=2**22)
+
+    assert 1 <= count <= len(sizes)
+    assert count >= min(cores, len(sizes))
+
+
+def test_large_files_get_partitions_of_their_own() -> None:
+    assert partition_count([2**27] * 10, cores=2, partition_bytes=2**27, open_cost=0) == 10
+
+
+def test_small_files_share_partitions() -> None:
+    assert partition_count([1000] * 1000, cores=2, partition_bytes=2**27, open_cost=2**22) == 32

@@ -1,4 +1,8 @@
-"""How many Spark partitions a read or other work becomes: Spark's own settings, in a form that can be carried to where no session is.
+"""What is asked of a Spark session: that it is new enough, and how many partitions work becomes on it.
+
+Java is 17 or newer and PySpark 4.0 or newer. Work becomes as many partitions as Spark itself would make for files of that size: at least
+one per core while there are tasks, none larger than a partition may be where a single file is not. `Sizing` holds Spark's own settings in
+a form that works where no session is:
 
 spark.sql.files.maxPartitionBytes     the most bytes of a partition, 128 MiB if not set
 spark.sql.files.openCostInBytes       what each file counts on top of its size, 4 MiB if not set
@@ -7,22 +11,85 @@ defaultParallelism                    the least number of partitions while there
 
 from __future__ import annotations
 
+import heapq
+import os
+import re
+import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tablecrypt.spark.balance import balanced, partition_count
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.planning import EncryptedFileScanTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+OLDEST_JAVA: Final = 17
+OLDEST_SPARK: Final = (4, 0)
+
+
+def check_java() -> None:
+    """Check, before a session is made, that Spark will find a Java that it can use, in JAVA_HOME or on the PATH.
+
+    Raises:
+        ConfigurationError: there is none, or it is older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
+    if java is None:
+        raise ConfigurationError(f"Spark needs Java {OLDEST_JAVA} or newer, and there is no java in JAVA_HOME or on the PATH")
+    banner = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = java_major_version(banner)
+    if version is None or version < OLDEST_JAVA:
+        raise ConfigurationError(f"Spark needs Java {OLDEST_JAVA} or newer, and {java} is {version or 'of an unknown version'}")
+
+
+def java_major_version(banner: str) -> int | None:
+    """Return the major version in what `java -version` prints: 17 for "17.0.15", 8 for the old style "1.8.0_392"."""
+    match = re.search(r'version "(?:1\.)?(\d+)', banner)
+    return int(match.group(1)) if match else None
+
+
+def check_session(spark: SparkSession) -> None:
+    """Raise ConfigurationError unless the session is of Spark 4.0 or newer."""
+    check_spark_version(spark.version)
+
+
+def check_spark_version(version: str) -> None:
+    """Raise ConfigurationError unless `version` is 4.0 or newer."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    if match is None or (int(match[1]), int(match[2])) < OLDEST_SPARK:
+        raise ConfigurationError(f"tablecrypt.spark needs Spark 4.0 or newer, and this session runs {version}")
+
+
+T = TypeVar("T")
+
+
+def partition_count(sizes: Sequence[int], *, cores: int, partition_bytes: int, open_cost: int) -> int:
+    """Return how many partitions to make of tasks with these sizes in bytes."""
+    total = sum(size + open_cost for size in sizes)
+    wanted = max(-(-total // max(partition_bytes, 1)), cores)
+    return min(wanted, len(sizes))
+
+
+def balanced(tasks: Sequence[T], size: Callable[[T], int], count: int) -> list[list[T]]:
+    """Spread tasks over `count` lists, the largest first and each to the list with the fewest bytes. No list is empty if tasks suffice."""
+    lists: list[list[T]] = [[] for _ in range(count)]
+    loads = [(0, index) for index in range(count)]
+    for task in sorted(tasks, key=size, reverse=True):
+        load, index = heapq.heappop(loads)
+        lists[index].append(task)
+        heapq.heappush(loads, (load + max(size(task), 1), index))
+    return lists
+
+
 _MAX_PARTITION_BYTES: Final = ("spark.sql.files.maxPartitionBytes", 128 * 1024 * 1024)
 _OPEN_COST_IN_BYTES: Final = ("spark.sql.files.openCostInBytes", 4 * 1024 * 1024)
 _MANY: Final = 100_000
 _UNITS: Final = {"b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30, "t": 2**40, "tb": 2**40}
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Whether Spark's own Parquet reader can serve a read with exactly the rows of the portable path.
+"""Whether the JVM path can serve a read or a write with exactly the rows of the portable path; where not, the reason in one sentence.
 
-It cannot where
+The reason sends the work to the portable path, or becomes the error of path="jvm". A read is not served where
 
 - the session has no JVM at hand (Spark Connect), or Hadoop does not find the files: one of each bucket is looked for;
 - a data file is not Parquet, or its location would be read as another path by Hadoop;
@@ -11,13 +11,21 @@ It cannot where
 - the filter has a predicate that Spark would answer differently;
 - the catalog's server restricts which rows and values may be read.
 
-Each of these is said as one sentence, for the error of path="jvm" and the log.
+A write is not served where
+
+- the session has no JVM at hand (Spark Connect), or Hadoop does not find the table's files;
+- a column is of a type that Python translates (uuid, fixed, …) or Spark does not have;
+- a column that the DataFrame lacks, at any depth, has a write-default;
+- names of columns differ in case alone;
+- a partition value is worked out in a way that is not translated (columns.py);
+- the compression codec is one that Parquet's Java writer does not have (writer.py).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from pyiceberg.expressions import BooleanExpression
@@ -26,16 +34,76 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.columns import unserved_partitioning
 from tablecrypt.spark.jvm.row_filter import asks_for_stored_columns
 from tablecrypt.spark.jvm.schema import unread_type
-from tablecrypt.spark.planned_read import PlannedRead
+from tablecrypt.spark.network import keeps_messages_private, requires_private_messages
+from tablecrypt.spark.tables import LocatedTable, PlannedRead
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.read_restrictions import restrictions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
+    from pyspark.sql.types import StructType as SparkStruct
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class UnservedError(Exception):
+    """The reason why this path does not serve a read or write."""
+
+
+def serve_unless(reason: str | None) -> None:
+    """Raise UnservedError if there is a reason."""
+    if reason is not None:
+        raise UnservedError(reason)
+
+
+def served(work: Callable[[], T], name: str, verb: str, *, forced: bool) -> T | None:
+    """Return what the work returns; None where it is not served, and so the portable path has to do it.
+
+    Args:
+        work: raises UnservedError, or ConfigurationError where this Spark does not take it, before anything was done.
+        name: of the table.
+        verb: "read" or "written".
+        forced: raise instead of returning None.
+
+    Raises:
+        ConfigurationError: `forced`, and it is not served.
+    """
+    try:
+        return work()
+    except UnservedError as reason:
+        if forced:
+            raise ConfigurationError(f'{name} cannot be {verb} with path="jvm": {reason}') from reason
+        logger.debug("%s is %s on the portable path: %s", name, verb, reason)
+        return None
+    except ConfigurationError as error:
+        if forced:
+            raise
+        logger.warning("%s is %s on the portable path: %s", name, verb, error)
+        return None
+
+
+def check_messages(spark: SparkSession, located: LocatedTable, told: str, *, forced: bool) -> None:
+    """Go on where Spark's messages are private; or, with a warning, where `forced` and the catalog does not require it.
+
+    Args:
+        told: what is wrong otherwise, and what to do.
+    """
+    if keeps_messages_private(spark.conf.get):
+        return
+    if not forced or requires_private_messages(located.client_properties):
+        raise UnservedError(told)
+    logger.warning('%s is used with path="jvm": %s', located.name, told)
+
 
 _MOST_ROWS: Final = 2**31 - 1
 
@@ -137,3 +205,54 @@ def _stored_ids(file: DataFile) -> set[int]:
 def _names(schema: Schema) -> Iterator[str]:
     for field_id in schema.field_ids:
         yield str(schema.find_column_name(field_id))
+
+
+def reason_against_rows(given: SparkStruct, located: LocatedTable) -> str | None:
+    """Return why rows of this schema cannot be served; None if they can."""
+    table = located.table
+    schema = table.schema()
+    for field in schema.fields:
+        if unread := unread_type(field):
+            return f"{unread} is translated by Python"
+    names = [str(schema.find_column_name(field_id)).lower() for field_id in schema.field_ids]
+    if len(set(names)) != len(names):
+        return "names of columns differ in case alone"
+    for path in _defaulted(given, schema):
+        return f"the DataFrame lacks {path}, which has a write-default"
+    return unserved_partitioning(table.spec(), schema)
+
+
+def reason_against_store(located: LocatedTable, length_in_hadoop: Callable[[str], int | None]) -> str | None:
+    """Return why Hadoop cannot write where PyIceberg reads; None if it can, as far as is known before.
+
+    Args:
+        located: the table.
+        length_in_hadoop: the length of the file that Hadoop has at a location; None where it finds none.
+    """
+    known = located.table.metadata_location
+    if reason := reason_against_location(known):
+        return f"{known}: {reason}"
+    if length_in_hadoop(known) != len(located.table.io.new_input(known)):
+        return f"{known}: Hadoop, with its own configuration and credentials, does not find it"
+    return None
+
+
+def _defaulted(given: SparkStruct, schema: Schema) -> Iterator[str]:
+    return _defaulted_in(given, schema.as_struct(), "")
+
+
+def _defaulted_in(given: DataType, iceberg: IcebergType, path: str) -> Iterator[str]:
+    from pyspark.sql import types
+
+    if isinstance(given, types.StructType) and isinstance(iceberg, StructType):
+        known = {field.name: field.dataType for field in given}
+        for field in iceberg.fields:
+            if field.name in known:
+                yield from _defaulted_in(known[field.name], field.field_type, f"{path}{field.name}.")
+            elif field.write_default is not None:
+                yield path + field.name
+    elif isinstance(given, types.ArrayType) and isinstance(iceberg, ListType):
+        yield from _defaulted_in(given.elementType, iceberg.element_type, f"{path}element.")
+    elif isinstance(given, types.MapType) and isinstance(iceberg, MapType):
+        yield from _defaulted_in(given.keyType, iceberg.key_type, f"{path}key.")
+        yield from _defaulted_in(given.valueType, iceberg.value_type, f"{path}value.")

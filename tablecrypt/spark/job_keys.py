@@ -1,4 +1,4 @@
-"""What driver and executors of one Spark job send each other, sealed under the job's own key.
+"""The key of one Spark job: what driver and executors send each other is encrypted under it, and how executors get it.
 
     driver                                                                     executor
     job key (32 random bytes) ── wrapped once, by the KMS, under the table's encryption.key-id ──▶ ticket ── unwrapped by the KMS,
@@ -16,7 +16,17 @@ task, or brings a message of another job, gets AuthenticationError. At most 2**3
 The ticket travels in the clear, in the closure of the job: it holds the wrapped key and the properties with which to reach the KMS, so
 that executors open the job key with their own rights and whoever reads the closure cannot.
 
-Raises AuthenticationError for bytes that do not open, KmsError where an executor may not use the master key.
+Executors that have no access to the KMS get the job key from Spark, in an encrypted broadcast; the closure then holds the broadcast's
+number alone:
+
+    driver      job key ─▶ SparkContext.broadcast ─▶ encrypted on disk (spark.io.encryption.enabled) and on the wire (RPC encryption)
+    executor    the broadcast's value, fetched once per process ─▶ the job key
+
+The catalog property tablecrypt.spark.executor-keys=spark chooses this; the default, kms, needs no trust in Spark's own encryption. Whoever
+can run code in the Spark application can read a job key that was broadcast.
+
+Raises AuthenticationError for bytes that do not open, KmsError where an executor may not use the master key, ConfigurationError for a
+broadcast where Spark does not encrypt what it sends and stores, and on Spark Connect, which has no broadcasts.
 """
 
 from __future__ import annotations
@@ -25,14 +35,20 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from tablecrypt import properties as names
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.kms.new_blobs import unwrap_key, wrap_unchecked
+from tablecrypt.spark.network import keeps_messages_private
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import SparkSession
 
 JOB_ID_LENGTH: Final = 16
 JOB_KEY_LENGTH: Final = 32
@@ -110,3 +126,48 @@ def issue_job(
     job_id, key = random(JOB_ID_LENGTH), Secret(random(JOB_KEY_LENGTH))
     ticket = JobTicket(job_id, key_id, wrap_unchecked(kms, key, key_id), dict(kms_properties))
     return ticket, JobKey(job_id, key, random)
+
+
+@dataclass(frozen=True)
+class BroadcastTicket(JobTicket):
+    """A ticket that is redeemed without the KMS."""
+
+    broadcast: Broadcast[bytes] = field(repr=False)
+
+    def redeem(self) -> JobKey:
+        """Take the job key from Spark, which fetches it once per process."""
+        return JobKey(self.job_id, Secret(self.broadcast.value))
+
+
+def brings_keys_by_spark(catalog_properties: Mapping[str, str]) -> bool:
+    """Whether tablecrypt.spark.executor-keys is spark. ConfigurationError for a value that is neither kms nor spark."""
+    value = names.SPARK_EXECUTOR_KEYS.read(catalog_properties).lower()
+    if value not in ("kms", "spark"):
+        raise ConfigurationError(f"{names.SPARK_EXECUTOR_KEYS.name} is {value!r}; it is kms or spark")
+    return value == "spark"
+
+
+def issue_by_broadcast(spark: SparkSession, key_id: str, random: Callable[[int], bytes] = secrets.token_bytes) -> tuple[JobTicket, JobKey]:
+    """Make a job's key and id, and the ticket for its executors.
+
+    Args:
+        spark: a classic session that encrypts its messages and its files.
+        key_id: the table's encryption.key-id.
+    """
+    reason = _reason_against_broadcast(spark)
+    if reason is not None:
+        raise ConfigurationError(f"{names.SPARK_EXECUTOR_KEYS.name}=spark: {reason}")
+    job_id, key = random(JOB_ID_LENGTH), random(JOB_KEY_LENGTH)
+    ticket = BroadcastTicket(job_id, key_id, b"", {}, spark.sparkContext.broadcast(key))
+    return ticket, JobKey(job_id, Secret(key), random)
+
+
+def _reason_against_broadcast(spark: SparkSession) -> str | None:
+    context: Any = getattr(spark, "sparkContext", None)
+    if context is None:
+        return "a session of Spark Connect has no broadcasts, so its executors need the KMS"
+    if not keeps_messages_private(spark.conf.get):
+        return "job keys would travel in the clear: set spark.authenticate and spark.network.crypto.enabled"
+    if str(context.getConf().get("spark.io.encryption.enabled", "false")).lower() != "true":
+        return "job keys would lie on disk in the clear: set spark.io.encryption.enabled"
+    return None

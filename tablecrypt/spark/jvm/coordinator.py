@@ -27,7 +27,7 @@ from pyiceberg.typedef import Record
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.jvm.fitness import reason_against_location
+from tablecrypt.spark.jvm.support import reason_against_location
 from tablecrypt.spark.jvm.written_files import partition_record
 from tablecrypt.table.foreign_engines import location_provider
 

@@ -1,0 +1,222 @@
+"""What a write commits: rows that leave a table and rows that come, as one snapshot, and the mark of the micro-batch that it holds.
+
+    located by an executor job: (file, positions) ──copy-on-write──▶ executors write those files again without the rows
+                                                  ──merge-on-read──▶ the driver writes deletion vectors
+    files that executors wrote                    ──────────────────▶ added
+    all of it ──▶ one snapshot ──▶ one commit
+
+A change is planned on the snapshot that the job read. When others committed meanwhile, it is tried again on top of them, unless PyIceberg's
+checks find a conflict: a file of this change removed or deletes added to it, or (isolation level serializable) rows added that the
+change's filter could have matched. Then nothing is committed. A dynamic overwrite is such a change too: the table partitions that new files
+fall into lose the files that they had.
+
+A micro-batch of a stream is committed exactly once, because the snapshot itself says which one it holds:
+
+    summary of the snapshot    tablecrypt.spark.query-id   the streaming query's id, which its checkpoint keeps through restarts
+                               tablecrypt.spark.batch-id   the micro-batch, from 0
+
+Spark repeats a micro-batch when a query stopped before its checkpoint knew that the batch was done. Rows and marker come in one commit, so
+the repetition finds either both or neither. Another process may commit the same batch at the same time; so each retry of a commit looks
+again at the table that it is tried on. The marker is looked for in the history of the branch: keep the snapshot of a query's last batch
+until the query runs again. A snapshot's summary is in metadata.json, which is not authenticated: who can write there can have a batch left
+out, as they can roll the table back.
+
+Iceberg table spec, "Deletion Vectors", "Row Lineage".
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import ALWAYS_TRUE, TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyroaring import BitMap64
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.job_messages import FileNumber
+from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.content_files import is_deletion_vector
+from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
+from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.foreign_engines import location_provider
+from tablecrypt.table.lineage import ROW_ID
+from tablecrypt.table.merge_on_read import MarkedRows
+from tablecrypt.table.planning import EncryptedFileScanTask, partition_values
+from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedRowDelta
+from tablecrypt.table.transaction import EncryptedTransaction
+
+
+@dataclass
+class RowChange:
+    """What a job found and wrote, before it is committed."""
+
+    branch: str = MAIN_BRANCH
+    conflicts_with: BooleanExpression = ALWAYS_TRUE
+    """Rows that nobody else may have changed meanwhile."""
+    dropped: list[DataFile] = field(default_factory=list)
+    """Data files that go whole."""
+    marked: list[tuple[EncryptedFileScanTask, BitMap64]] = field(default_factory=list)
+    """Data files some of whose rows go, with their positions."""
+    rewritten: list[DataFile] = field(default_factory=list)
+    """What takes the place of dropped files: their remaining rows."""
+    added: list[DataFile] = field(default_factory=list)
+    """New rows."""
+
+    def __bool__(self) -> bool:
+        return bool(self.dropped or self.marked or self.rewritten or self.added)
+
+    @property
+    def written(self) -> list[DataFile]:
+        """Data files that exist for this change alone."""
+        return [*self.rewritten, *self.added]
+
+
+def is_merge_on_read(mode: str) -> bool:
+    """Whether a table property's mode says that rows are marked, not rewritten."""
+    return mode == TableProperties.DELETE_MODE_MERGE_ON_READ
+
+
+def numbered(partitions: Sequence[Sequence[EncryptedFileScanTask]]) -> dict[FileNumber, EncryptedFileScanTask]:
+    """Return each scan task by the number under which executors speak of its file."""
+    return {(number, index): task for number, tasks in enumerate(partitions) for index, task in enumerate(tasks)}
+
+
+def split_whole_files(tasks: Sequence[EncryptedFileScanTask]) -> tuple[list[DataFile], list[EncryptedFileScanTask]]:
+    """Return the files whose every row matches, by their partition alone, and the tasks that have to be read."""
+    whole = [task.file for task in tasks if isinstance(task.residual, AlwaysTrue)]
+    return whole, [task for task in tasks if not isinstance(task.residual, AlwaysTrue)]
+
+
+def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snapshot_properties: dict[str, str]) -> None:
+    """Stage a change as one snapshot of a transaction on the table as it was when the job was planned; nothing where nothing changes."""
+    if not change:
+        return
+    update = transaction.update_snapshot(snapshot_properties, change.branch)
+    operation = Operation.OVERWRITE if change.written else Operation.DELETE
+    if change.marked:
+        row_delta = update.producer(EncryptedRowDelta, operation)
+        row_delta.apply(_marked_rows(transaction, change))
+        producer: EncryptedOverwrite = row_delta
+    else:
+        producer = update.producer(EncryptedOverwrite, operation)
+        for file in change.dropped:
+            producer.delete_data_file(file)
+    producer.isolate_as(operation)
+    with producer:
+        producer.delete_by_predicate(change.conflicts_with)
+        for file in change.written:
+            producer.append_data_file(file)
+
+
+def _marked_rows(transaction: EncryptedTransaction, change: RowChange) -> MarkedRows:
+    metadata, io = transaction.encrypted_metadata, transaction.table_io
+    reader = TaskReader(metadata, io, Schema(ROW_ID), ALWAYS_TRUE)
+    rows = MarkedRows(dropped=list(change.dropped))
+    vectors: list[DeletionVector] = []
+    for task, positions in change.marked:
+        every = positions | BitMap64(reader.deleted_positions(task) or ())
+        if len(every) == task.file.record_count:
+            rows.dropped.append(task.file)
+            continue
+        vectors.append(DeletionVector(task.file, every))
+        rows.replaced.extend(file for file in task.delete_files if is_deletion_vector(file))
+    if vectors:
+        location = location_provider(metadata).new_data_location(f"00000-{uuid.uuid4()}-deletes.puffin")
+        rows.added = write_deletion_vectors(io, location, vectors)
+    return rows
+
+
+def check_can_replace_partitions(located: LocatedTable, branch: str) -> None:
+    """Check a table before rows are written.
+
+    Raises:
+        ConfigurationError: the table has no partitions, or live files of an earlier partitioning, whose rows may belong into any of today's
+            partitions.
+    """
+    spec = located.table.spec()
+    if spec.is_unpartitioned():
+        raise ConfigurationError(f"{located.name} has no partitions: use mode 'overwrite'")
+    if any(task.file.spec_id != spec.spec_id for task in _live_tasks(located, branch)):
+        raise ConfigurationError(
+            f"{located.name} has files from before its partitioning was changed: use mode 'overwrite' with overwrite_filter"
+        )
+
+
+def replaced_partitions(located: LocatedTable, files: Sequence[DataFile], branch: str) -> RowChange:
+    """Return the change that puts these files in place of what their partitions hold."""
+    replaced = {partition_values(file.partition) for file in files}
+    dropped = [task.file for task in _live_tasks(located, branch) if partition_values(task.file.partition) in replaced]
+    return RowChange(branch=branch, dropped=dropped, added=list(files))
+
+
+def _live_tasks(located: LocatedTable, branch: str) -> list[EncryptedFileScanTask]:
+    return cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
+
+
+QUERY_ID: Final = "tablecrypt.spark.query-id"
+BATCH_ID: Final = "tablecrypt.spark.batch-id"
+
+
+class BatchAlreadyCommittedError(ValidationException):
+    """The micro-batch is in the table already. PyIceberg removes what an attempt wrote for its commit when it meets this."""
+
+
+@dataclass(frozen=True)
+class BatchMarker:
+    """One micro-batch of one streaming query, on its way to one branch."""
+
+    query_id: str
+    batch_id: int
+    branch: str
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """The marker as snapshot properties."""
+        return {QUERY_ID: self.query_id, BATCH_ID: str(self.batch_id)}
+
+    def is_in(self, metadata: TableMetadata) -> bool:
+        """Whether the branch holds this micro-batch, or a later one of the same query."""
+        for snapshot in ancestors_of(metadata.snapshot_by_name(self.branch), metadata):
+            summary = snapshot.summary
+            if summary is None or summary.get(QUERY_ID) != self.query_id:
+                continue
+            batch_id = summary.get(BATCH_ID) or ""
+            if batch_id.isdecimal() and int(batch_id) >= self.batch_id:
+                return True
+        return False
+
+
+class MarkedTransaction(EncryptedTransaction):
+    """A transaction that gives up when it finds its micro-batch committed by someone else."""
+
+    def __init__(self, table: EncryptedTable, marker: BatchMarker) -> None:
+        super().__init__(table)
+        self._marker = marker
+
+    def check_new_base(self) -> None:
+        """Look for the marker in the table as others have left it."""
+        if self._marker.is_in(self.table.metadata):
+            raise BatchAlreadyCommittedError(f"batch {self._marker.batch_id} of query {self._marker.query_id} is committed already")
+
+
+def begin(table: EncryptedTable, marker: BatchMarker | None) -> EncryptedTransaction:
+    """Return a transaction for a batch, or for a write that is none.
+
+    Raises:
+        BatchAlreadyCommittedError: the table as it was loaded holds the batch.
+    """
+    if marker is None:
+        return table.transaction()
+    transaction = MarkedTransaction(table, marker)
+    transaction.check_new_base()
+    return transaction

@@ -1,0 +1,132 @@
+"""Keys of data files between Python and the JVM: of files to read, encrypted for the driver's JVM, and of written files, for the driver.
+
+The files of one read travel from Python to the key broker in the driver's JVM:
+
+    content = number of files (4) | file | file | ...
+    file    = path | length of the file (8) | key | deletes      path, key, deletes: each its length in bytes (4), then the bytes
+    key     = length of the DEK (1) | DEK | AAD prefix
+    deletes = a 32-bit Roaring bitmap of deleted positions, in its portable form; empty for a file without deletes
+
+The content is sealed for the broker alone, because Py4J writes what it sends to debug logs:
+
+    sealed key   = a fresh AES-256 key, RSA-OAEP under the broker's public key, SHA-256 for both hashes
+    sealed files = nonce (12) | ciphertext | tag (16), AES-256-GCM under that key, AAD the read's name
+
+What a writing task answers (written_files.py) is sealed to a public key that the driver makes for one write:
+
+    sealed = length of the task's public key (2) | task's public key | nonce (12) | ciphertext | tag (16)
+
+    public keys   P-256, each a SubjectPublicKeyInfo in DER; the task's is made for this one answer
+    key           SHA-256(00000001 | Z | write id | task's public key | driver's public key), Z the shared secret of ECDH:
+                  the one-step key derivation of NIST SP 800-56C
+    cipher        AES-256-GCM under that key, AAD = write id (16) | number of the task (4)
+
+Numbers and lengths are big endian. So an answer opens in its own write and as the answer of its own task, and nobody opens it when the
+driver has forgotten the private key, which it does at the end of the write. Sealing does not tell who sealed: that the answer is of an
+executor is for Spark's authenticated messages to say.
+
+Raises AuthenticationError for an answer that does not open.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.kdf.concatkdf import ConcatKDFHash
+from pyroaring import BitMap
+
+from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError
+from tablecrypt.table.deletion_vectors import DeletedPositions
+
+READ_KEY_LENGTH: Final = 32
+_COUNT: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """One data file: where it is, its length in bytes, its key, and the positions (from 0, below 2^31) that are deleted from it."""
+
+    location: str
+    length: int
+    key_metadata: StandardKeyMetadata
+    deletes: DeletedPositions | None
+
+
+def encode(files: Sequence[PlannedFile]) -> bytes:
+    """Return the content drawn above. It holds DEKs in the clear."""
+    return _COUNT.pack(len(files)) + b"".join(_encoded_file(file) for file in files)
+
+
+def seal(content: bytes, read: str, public_key: bytes, random: Callable[[int], bytes] = secrets.token_bytes) -> tuple[bytes, bytes]:
+    """Return (sealed key, sealed files).
+
+    Args:
+        content: as `encode` gives it.
+        read: the read's name.
+        public_key: the broker's RSA key, a SubjectPublicKeyInfo in DER.
+    """
+    key = random(READ_KEY_LENGTH)
+    rsa = cast("RSAPublicKey", serialization.load_der_public_key(public_key))
+    oaep = padding.OAEP(mgf=padding.MGF1(hashes.SHA256()), algorithm=hashes.SHA256(), label=None)
+    return rsa.encrypt(key, oaep), AesGcm(Secret(key)).encrypt(random(NONCE_LENGTH), content, read.encode())
+
+
+def _encoded_file(file: PlannedFile) -> bytes:
+    dek = file.key_metadata.encryption_key.reveal()
+    key = bytes([len(dek)]) + dek + file.key_metadata.aad_prefix
+    deletes = b"" if file.deletes is None else BitMap(file.deletes).serialize()
+    return _sized(file.location.encode()) + _LONG.pack(file.length) + _sized(key) + _sized(deletes)
+
+
+def _sized(content: bytes) -> bytes:
+    return _COUNT.pack(len(content)) + content
+
+
+WRITE_ID_LENGTH: Final = 16
+_ANSWER_KEY_LENGTH: Final = 32
+_LENGTH_SIZE: Final = 2
+
+
+class AnswerKey:
+    """The driver's key pair of one write, and the write's random id."""
+
+    def __init__(self) -> None:
+        self._private = ec.generate_private_key(ec.SECP256R1())
+        self.write_id: Final = secrets.token_bytes(WRITE_ID_LENGTH)
+        self.public_key: Final = _der(self._private.public_key())
+
+    def open(self, task: int, sealed: bytes) -> bytes:
+        """Return what a task answered. AuthenticationError unless it was sealed in this write as the answer of this task."""
+        try:
+            ephemeral, message = self._split(sealed)
+            shared = self._private.exchange(ec.ECDH(), ephemeral)
+            info = self.write_id + _der(ephemeral) + self.public_key
+            key = ConcatKDFHash(hashes.SHA256(), _ANSWER_KEY_LENGTH, info).derive(shared)
+            return AesGcm(Secret(key)).decrypt(message, self.write_id + task.to_bytes(4, "big"))
+        except (AuthenticationError, UnsupportedAlgorithm, ValueError) as error:
+            raise AuthenticationError(
+                f"the answer of writing task {task} does not authenticate: it was changed, or belongs to another task or write"
+            ) from error
+
+    def _split(self, sealed: bytes) -> tuple[ec.EllipticCurvePublicKey, bytes]:
+        end = _LENGTH_SIZE + int.from_bytes(sealed[:_LENGTH_SIZE], "big")
+        ephemeral = serialization.load_der_public_key(sealed[_LENGTH_SIZE:end])
+        if not isinstance(ephemeral, ec.EllipticCurvePublicKey):
+            raise ValueError("a public key of another kind")
+        return ephemeral, sealed[end:]
+
+
+def _der(key: ec.EllipticCurvePublicKey) -> bytes:
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
