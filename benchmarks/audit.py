@@ -25,7 +25,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from tablecrypt import load_catalog
-from tablecrypt.kms.key_file import create_key_file
+from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import audit
 from tablecrypt.maintenance._audit.file_signatures import THREADS
 

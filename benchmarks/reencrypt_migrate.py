@@ -25,7 +25,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
 
 from tablecrypt import load_catalog
-from tablecrypt.kms.key_file import create_key_file
+from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import migrate, reencrypt
 
 KEY_ID = "benchmark"

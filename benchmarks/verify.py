@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyiceberg.catalog import Catalog
 
 from tablecrypt import load_catalog
-from tablecrypt.kms.key_file import create_key_file
+from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import verify
 
 AIM: Final = 0.5

@@ -12,8 +12,8 @@ with atheris.instrument_imports(include=["tablecrypt"]):
     from pyiceberg.manifest import ManifestContent
 
     from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-    from tablecrypt.manifests.manifest_list_reader import parse_manifest_list
-    from tablecrypt.manifests.manifest_reader import parse_manifest
+    from tablecrypt.manifests.manifest_file import parse_manifest
+    from tablecrypt.manifests.manifest_list import parse_manifest_list
     from tests.support.manifests import entry, local_io, unseal, write_manifest, write_manifest_list
 
 LIST, MANIFEST = b"L", b"M"

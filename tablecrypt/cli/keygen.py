@@ -14,7 +14,7 @@ from tablecrypt.cli.options import json_option
 from tablecrypt.cli.show import show
 from tablecrypt.cli.verb import Verb
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.kms.key_file import add_key, add_key_version, create_key_file
+from tablecrypt.kms.local_file import add_key, add_key_version, create_key_file
 
 DEFAULT_LENGTH: Final = 32
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from tablecrypt.cli.settings import Settings
-    from tablecrypt.kms.retry import Retry
+    from tablecrypt.kms.resilient import Retry
     from tablecrypt.maintenance import Progress, ProgressListener
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -42,7 +42,7 @@ def progress_shown(settings: Settings, clock: Callable[[], float] = time.monoton
 @contextmanager
 def retries_shown(settings: Settings) -> Iterator[None]:
     """Show while the block runs that the key service is asked again, unless --quiet is given before it is."""
-    from tablecrypt.kms.retry import retries_heard
+    from tablecrypt.kms.resilient import retries_heard
 
     with retries_heard(_Retries(settings).hear):
         yield

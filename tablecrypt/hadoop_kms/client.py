@@ -29,9 +29,8 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, KmsError, KmsUnavailableError
 from tablecrypt.hadoop_kms.requests import decode_base64, sent_iv
 from tablecrypt.kms.allowed_keys import AllowedKeys
-from tablecrypt.kms.per_process import PerProcess
-from tablecrypt.kms.retry import RetryPolicy
-from tablecrypt.kms.wire_logs import key_call, silence_in_key_calls
+from tablecrypt.kms.redaction import key_call, silence_in_key_calls
+from tablecrypt.kms.resilient import PerProcess, RetryPolicy
 from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length
 from tablecrypt.properties import KMS_RETRY_BUDGET_MS
 

@@ -5,30 +5,269 @@
 
 Decrypt names the wrapping key, so that a blob of another key of the account is refused rather than opened. Every answer says which key was
 used; one that says another than was asked for is refused.
-What goes wrong is named by tablecrypt/kms/aws_errors.py; the session is made by tablecrypt/kms/aws_session.py.
+
+The session is the one that the properties describe: static credentials, a profile, boto3's own chain, and over any of them a role.
+Both spellings of a role are read, Java's `client.assume-role.*` and PyIceberg's `client.role-*`; two different values are a
+ConfigurationError. Reading the properties sends nothing: the role is assumed when the first request needs its credentials.
+
+Errors of boto3 are named for what they mean to the caller. Each message names the action, the key id, AWS's error code and what to do. The
+service's own words stay in the chained exception; no request or answer is quoted, so neither a key nor a blob can be.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import boto3
+import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    TokenRetrievalError,
+)
+from botocore.exceptions import ConnectionError as NotConnectedError
 
-from tablecrypt.errors import ConfigurationError, KmsError
-from tablecrypt.kms.aws_errors import translate
-from tablecrypt.kms.aws_session import AwsIdentity
+from tablecrypt.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    KmsError,
+    KmsUnavailableError,
+    TablecryptError,
+)
 from tablecrypt.kms.client import GeneratedKey, check_key_length
-from tablecrypt.kms.per_process import PerProcess
-from tablecrypt.kms.wire_logs import key_call, silence_in_key_calls
-from tablecrypt.properties import KMS_ALGORITHM_SPEC, KMS_DATA_KEY_SPEC, KMS_ENDPOINT, Property
+from tablecrypt.kms.redaction import key_call, silence_in_key_calls
+from tablecrypt.kms.resilient import PerProcess
+from tablecrypt.properties import (
+    CLIENT_ACCESS_KEY_ID,
+    CLIENT_ASSUME_ROLE_ARN,
+    CLIENT_ASSUME_ROLE_EXTERNAL_ID,
+    CLIENT_ASSUME_ROLE_REGION,
+    CLIENT_ASSUME_ROLE_SESSION_NAME,
+    CLIENT_ASSUME_ROLE_TAGS,
+    CLIENT_ASSUME_ROLE_TIMEOUT_SEC,
+    CLIENT_PROFILE_NAME,
+    CLIENT_REGION,
+    CLIENT_ROLE_ARN,
+    CLIENT_ROLE_SESSION_NAME,
+    CLIENT_SECRET_ACCESS_KEY,
+    CLIENT_SESSION_TOKEN,
+    KMS_ALGORITHM_SPEC,
+    KMS_DATA_KEY_SPEC,
+    KMS_ENDPOINT,
+    STS_ENDPOINT,
+    Property,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_kms import KMSClient
     from mypy_boto3_kms.literals import EncryptionAlgorithmSpecType
+    from mypy_boto3_sts.type_defs import AssumeRoleRequestTypeDef, TagTypeDef
+
+
+@dataclass(frozen=True)
+class AwsIdentity:
+    """Who asks AWS, and where: read and checked from the properties at once, so that a contradiction shows before the first call."""
+
+    region: str | None
+    sts_endpoint: str | None
+    role: AssumeRoleRequestTypeDef | None
+    profile_name: str | None
+    access_key_id: str | None = field(repr=False)
+    secret_access_key: str | None = field(repr=False)
+    session_token: str | None = field(repr=False)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> AwsIdentity:
+        key_id, secret, token = (
+            properties.get(each.name) for each in (CLIENT_ACCESS_KEY_ID, CLIENT_SECRET_ACCESS_KEY, CLIENT_SESSION_TOKEN)
+        )
+        if (key_id is None) != (secret is None) or (token is not None and key_id is None):
+            raise ConfigurationError(
+                f"{CLIENT_ACCESS_KEY_ID.name} and {CLIENT_SECRET_ACCESS_KEY.name} go together, and {CLIENT_SESSION_TOKEN.name} needs both"
+            )
+        role = _role_request(properties)
+        region = properties.get(CLIENT_REGION.name)
+        return cls(
+            region=properties.get(CLIENT_ASSUME_ROLE_REGION.name, region) if role is not None else region,
+            sts_endpoint=properties.get(STS_ENDPOINT.name),
+            role=role,
+            profile_name=properties.get(CLIENT_PROFILE_NAME.name),
+            access_key_id=key_id,
+            secret_access_key=secret,
+            session_token=token,
+        )
+
+    def session(self, config: Config) -> boto3.Session:
+        """A session with the role's credentials when a role is named, else with the caller's own. `config` is for the STS client."""
+        own = boto3.Session(
+            aws_access_key_id=self.access_key_id,
+            aws_secret_access_key=self.secret_access_key,
+            aws_session_token=self.session_token,
+            # boto3 reads AWS_DEFAULT_REGION alone; Java's SDK and the AWS CLI take AWS_REGION, and before it.
+            region_name=self.region or os.environ.get("AWS_REGION"),
+            profile_name=self.profile_name,
+        )
+        if self.role is None:
+            return own
+        # Registering a resolver is botocore's public way to give a session credentials that refresh.
+        core = botocore.session.get_session()
+        core.register_component("credential_provider", CredentialResolver([_RoleProvider(own, self.role, self.sts_endpoint, config)]))
+        return boto3.Session(botocore_session=core, region_name=own.region_name)
+
+
+class _RoleProvider(CredentialProvider):
+    """Gives botocore credentials that assume the role when they are first needed and again before they expire."""
+
+    METHOD = "assume-role"
+
+    def __init__(self, own: boto3.Session, request: AssumeRoleRequestTypeDef, endpoint: str | None, config: Config) -> None:
+        super().__init__()
+        self._own = own
+        self._request = request
+        self._endpoint = endpoint
+        self._config = config
+
+    def load(self) -> Any:
+        return DeferredRefreshableCredentials(refresh_using=self._assume, method=self.METHOD)
+
+    def _assume(self) -> dict[str, str]:
+        sts = self._own.client("sts", endpoint_url=self._endpoint, config=self._config)
+        try:
+            given = sts.assume_role(**self._request)["Credentials"]
+        finally:
+            sts.close()
+        return {
+            "access_key": given["AccessKeyId"],
+            "secret_key": given["SecretAccessKey"],
+            "token": given["SessionToken"],
+            "expiry_time": given["Expiration"].isoformat(),
+        }
+
+
+def _role_request(properties: Mapping[str, str]) -> AssumeRoleRequestTypeDef | None:
+    """What to ask STS for, or None when no role is named."""
+    arn = _either(properties, CLIENT_ASSUME_ROLE_ARN, CLIENT_ROLE_ARN)
+    if arn is None:
+        return None
+    name = _either(properties, CLIENT_ASSUME_ROLE_SESSION_NAME, CLIENT_ROLE_SESSION_NAME)
+    request: AssumeRoleRequestTypeDef = {
+        "RoleArn": arn,
+        "RoleSessionName": name or str(CLIENT_ASSUME_ROLE_SESSION_NAME.default),
+        "DurationSeconds": _seconds(properties),
+    }
+    if CLIENT_ASSUME_ROLE_EXTERNAL_ID.name in properties:
+        request["ExternalId"] = properties[CLIENT_ASSUME_ROLE_EXTERNAL_ID.name]
+    prefix = CLIENT_ASSUME_ROLE_TAGS.name
+    tags: list[TagTypeDef] = [
+        {"Key": each.removeprefix(prefix), "Value": value} for each, value in sorted(properties.items()) if each.startswith(prefix)
+    ]
+    if tags:
+        request["Tags"] = tags
+    return request
+
+
+def _either(properties: Mapping[str, str], java: Property, pyiceberg: Property) -> str | None:
+    """The value of a property that has two names."""
+    values = {properties[each.name] for each in (java, pyiceberg) if properties.get(each.name)}
+    if len(values) > 1:
+        raise ConfigurationError(f"{java.name} and {pyiceberg.name} are two names of one property and have different values")
+    return next(iter(values), None)
+
+
+def _seconds(properties: Mapping[str, str]) -> int:
+    text = CLIENT_ASSUME_ROLE_TIMEOUT_SEC.read(properties)
+    if not text.isdecimal():
+        raise ConfigurationError(f"{CLIENT_ASSUME_ROLE_TIMEOUT_SEC.name} must be a whole number of seconds, not {text!r}")
+    return int(text)
+
+
+_BLOB_REFUSED: Final = frozenset({"InvalidCiphertextException", "IncorrectKeyException"})
+_DENIED: Final = {
+    "AccessDeniedException": "allow {action} on this key to the caller, in IAM or in the key's policy",
+    "AccessDenied": "allow {action} to the caller",
+    "KMSAccessDeniedException": "allow {action} on this key to the caller, in IAM or in the key's policy",
+    "DisabledException": "the key is disabled: enable it",
+    "KMSInvalidStateException": "the key's state forbids it (pending deletion or import): cancel the deletion or import its material",
+    "UnrecognizedClientException": "the credentials are not valid here: check them and the region",
+    "InvalidClientTokenId": "the credentials are not valid here: check them and the region",
+    "InvalidSignatureException": "the signature does not match: check the secret access key and this machine's clock",
+    "SignatureDoesNotMatch": "the signature does not match: check the secret access key and this machine's clock",
+    "ExpiredTokenException": "the temporary credentials have expired: get new ones",
+    "ExpiredToken": "the temporary credentials have expired: get new ones",
+    "MissingAuthenticationTokenException": "the request carried no credentials: give some",
+    "IncompleteSignature": "the credentials are incomplete: give both the access key id and the secret",
+    "OptInRequired": "the account is not subscribed to KMS in this region",
+}
+_UNAVAILABLE: Final = frozenset(
+    {
+        "ThrottlingException",
+        "Throttling",
+        "TooManyRequestsException",
+        "RequestLimitExceeded",
+        "LimitExceededException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "InternalFailure",
+        "InternalError",
+        "KMSInternalException",
+        "KeyUnavailableException",
+        "DependencyTimeoutException",
+    }
+)
+_NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
+_NOT_CONFIGURED: Final = (NoRegionError, ProfileNotFound)
+
+
+def translate(error: BotoCoreError | ClientError, action: str, key_id: str) -> TablecryptError:
+    """The error to raise for `error`, which `action` ("kms:Decrypt") on master key `key_id` met."""
+    if isinstance(error, ClientError):
+        return _from_answer(error, action, key_id)
+    what = f"AWS {action} with key {key_id!r}"
+    if isinstance(error, _NO_CREDENTIALS):
+        return KmsAccessDeniedError(f"{what}: no usable AWS credentials were found ({type(error).__name__})")
+    if isinstance(error, _NOT_CONFIGURED):
+        return ConfigurationError(f"{what}: {error}; set client.region or client.profile-name")
+    if isinstance(error, (HTTPClientError, NotConnectedError)):
+        return KmsUnavailableError(f"{what}: the endpoint was not reached ({type(error).__name__}); check kms.endpoint and the network")
+    return KmsError(f"{what} failed before it was sent: {type(error).__name__}")
+
+
+def _from_answer(error: ClientError, action: str, key_id: str) -> TablecryptError:
+    code = str(error.response.get("Error", {}).get("Code", "unknown"))
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if error.operation_name == "AssumeRole":
+        action = "sts:AssumeRole"
+    what = f"AWS {action} with key {key_id!r} was refused ({code})"
+    if code in _BLOB_REFUSED:
+        return AuthenticationError(f"{what}: the wrapped key was changed, or another master key wrapped it")
+    if code == "NotFoundException":
+        return KeyNotFoundError(f"{what}: no such key or alias in this account and region; check encryption.key-id and client.region")
+    if code in _DENIED:
+        return KmsAccessDeniedError(f"{what}: {_DENIED[code].format(action=action)}")
+    if status in (401, 403):
+        # A proxy or a VPC endpoint on the way may refuse without one of KMS's own codes.
+        return KmsAccessDeniedError(f"{what}: allow {action} to the caller")
+    if code in _UNAVAILABLE or status in (429, 500, 502, 503, 504):
+        return KmsUnavailableError(f"AWS {action} with key {key_id!r}: the service is unavailable or throttles ({code})")
+    return KmsError(what)
+
 
 # One attempt each: tablecrypt/kms/resilient.py does the retrying, and two layers would multiply.
 _CONFIG: Final = Config(

@@ -36,7 +36,7 @@ from tablecrypt.errors import (
     TablecryptError,
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
-from tablecrypt.kms.per_process import PerProcess
+from tablecrypt.kms.resilient import PerProcess
 from tablecrypt.properties import ADLS_CLIENT_ID, ADLS_CLIENT_SECRET, ADLS_TENANT_ID, AZURE_KEY_WRAP_ALGORITHM, AZURE_KEYVAULT_URL
 
 _ALGORITHMS: Final = tuple(

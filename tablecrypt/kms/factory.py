@@ -20,8 +20,7 @@ from typing import Final, cast
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.kms.client import KeyManagementClient
-from tablecrypt.kms.per_process import PerProcess
-from tablecrypt.kms.resilient import ResilientKeyManagementClient
+from tablecrypt.kms.resilient import PerProcess, ResilientKeyManagementClient
 from tablecrypt.properties import KMS_IMPL, KMS_TYPE, for_executors
 
 

@@ -30,8 +30,8 @@ from tablecrypt.errors import (
     TablecryptError,
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
-from tablecrypt.kms.per_process import PerProcess
-from tablecrypt.kms.wire_logs import key_call, silence_in_key_calls
+from tablecrypt.kms.redaction import key_call, silence_in_key_calls
+from tablecrypt.kms.resilient import PerProcess
 from tablecrypt.properties import GCP_KMS_ENDPOINT, GCS_OAUTH2_TOKEN
 
 _SDK: Final = "google.cloud.kms_v1.services.key_management_service"

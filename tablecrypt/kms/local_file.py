@@ -1,21 +1,146 @@
 """Master keys in a file of this machine, for one-person use, tests of a whole system, and places where no key service is.
 
-Whoever can read the file can read every table, so its mode must keep everyone but its owner out (tablecrypt/kms/key_file.py), and a
-copy of it belongs in a safe: without it the tables are lost. Wrapped keys have the layout that tablecrypt/kms/sealed_key.py draws.
+Whoever can read the file can read every table, so its mode must keep everyone but its owner out, and a copy of it
+belongs in a safe: without it the tables are lost. Wrapped keys have the layout that tablecrypt/kms/client.py draws.
+
+    {"format": "tablecrypt-key-file", "version": 1,
+     "keys": {"orders": {"1": "<base64 of 16, 24 or 32 bytes>", "2": "..."}}}
+              └─ key id   └─ key version: the highest wraps, every one of them unwraps
+
+Its mode is 0600 or narrower: a file that its group or others can read or write is refused, and so is one on a system without such modes.
+It changes whole or not at all, by one process at a time (tablecrypt/kms/whole_file.py).
+
+Raises: ConfigurationError when the file is absent, too open, being changed, or when a key is added twice; FormatError for other content.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import os
 import secrets
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
+from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError
-from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
-from tablecrypt.kms.key_file import read_key_file
-from tablecrypt.kms.sealed_key import open_key, seal_key
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
+from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, open_key, seal_key
+from tablecrypt.kms.whole_file import replacing
 from tablecrypt.properties import KMS_LOCAL_KEY_FILE
+
+FORMAT: Final = "tablecrypt-key-file"
+VERSION: Final = 1
+_HIGHEST_KEY_VERSION: Final = 2**32 - 1
+_FOREIGN_ACCESS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+KeyFile = dict[str, dict[int, Secret]]
+
+
+def read_key_file(path: Path) -> KeyFile:
+    """Every master key in the file, by key id and key version."""
+    try:
+        # One descriptor for the check and the reading, so that no other file slips in between.
+        with path.open("rb") as file:
+            _check_mode(path, os.fstat(file.fileno()))
+            content = file.read()
+    except OSError as error:
+        raise ConfigurationError(f"the key file {path} cannot be read ({error.strerror}): tablecrypt keygen makes one") from error
+    return _decode(path, content)
+
+
+def create_key_file(path: Path, key_id: str, length: int = 32, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    """Make a key file with one fresh master key of `length` bytes. An existing file is a ConfigurationError."""
+    check_key_length(length)
+    _check_key_id(key_id)
+    with replacing(path, "key file") as write:
+        if path.exists():
+            raise ConfigurationError(f"the key file {path} is there already: add keys to it")
+        write(_encode({key_id: {1: Secret(random(length))}}))
+
+
+def add_key(path: Path, key_id: str, length: int = 32, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    """Add a fresh master key of `length` bytes to the file. A key id that it has already is a ConfigurationError."""
+    check_key_length(length)
+    _check_key_id(key_id)
+    with replacing(path, "key file") as write:
+        keys = read_key_file(path)
+        if key_id in keys:
+            raise ConfigurationError(f"the key file {path} has a key {key_id!r} already")
+        write(_encode({**keys, key_id: {1: Secret(random(length))}}))
+
+
+def add_key_version(path: Path, key_id: str, random: Callable[[int], bytes] = secrets.token_bytes) -> int:
+    """Rotate a master key: add a fresh version of its own length, which wraps from now on, and return the version's number."""
+    with replacing(path, "key file") as write:
+        keys = read_key_file(path)
+        if key_id not in keys:
+            raise ConfigurationError(f"the key file {path} has no key {key_id!r}")
+        newest = max(keys[key_id])
+        write(_encode({**keys, key_id: {**keys[key_id], newest + 1: Secret(random(len(keys[key_id][newest])))}}))
+        return newest + 1
+
+
+def _encode(keys: KeyFile) -> bytes:
+    shown = {
+        key_id: {str(version): base64.b64encode(key.reveal()).decode() for version, key in versions.items()}
+        for key_id, versions in keys.items()
+    }
+    return json.dumps({"format": FORMAT, "version": VERSION, "keys": shown}, indent=2).encode() + b"\n"
+
+
+def _check_mode(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigurationError(f"{path} is not a file")
+    if status.st_mode & _FOREIGN_ACCESS:
+        mode = stat.S_IMODE(status.st_mode)
+        raise ConfigurationError(f"the key file {path} has mode {mode:04o}, so others than its owner have access: chmod 600 {path}")
+
+
+def _check_key_id(key_id: str) -> None:
+    if not key_id or key_id != key_id.strip() or not key_id.isprintable():
+        raise ConfigurationError(f"{key_id!r} cannot be a key id: it is empty, begins or ends in a blank, or is not printable")
+
+
+def _decode(path: Path, content: bytes) -> KeyFile:
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        # Not chained: json's error holds the whole text, keys included.
+        raise FormatError(f"the key file {path} is not JSON") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise FormatError(f"{path} is not a key file of tablecrypt")
+    if document.get("version") != VERSION:
+        raise FormatError(f"the key file {path} has another version than {VERSION}, the one that this release reads")
+    keys = document.get("keys")
+    if not isinstance(keys, dict):
+        raise FormatError(f"the key file {path} has no keys")
+    return {key_id: _decode_versions(path, key_id, versions) for key_id, versions in keys.items()}
+
+
+def _decode_versions(path: Path, key_id: str, versions: object) -> dict[int, Secret]:
+    if not isinstance(versions, Mapping) or not versions:
+        raise FormatError(f"the key file {path}: key {key_id!r} has no versions")
+    return {_decode_version(path, key_id, number): _decode_key(path, key_id, text) for number, text in versions.items()}
+
+
+def _decode_version(path: Path, key_id: str, number: object) -> int:
+    if not isinstance(number, str) or not number.isascii() or not number.isdigit() or not 1 <= int(number[:11]) <= _HIGHEST_KEY_VERSION:
+        raise FormatError(f"the key file {path}: a version of key {key_id!r} is not a number from 1 to {_HIGHEST_KEY_VERSION}")
+    return int(number[:11])
+
+
+def _decode_key(path: Path, key_id: str, text: object) -> Secret:
+    try:
+        key = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) not in KEY_LENGTHS:
+        raise FormatError(f"the key file {path}: a version of key {key_id!r} is not base64 of 16, 24 or 32 bytes")
+    return Secret(key)
 
 
 class LocalFileKeyManagementClient:

@@ -4,7 +4,7 @@ Its keyrings have names and belong to the process: every client with the same `k
 client of one real service would. A keyring starts empty and gets keys only through `create_key` or the constructor's `keys`; a key id
 that it does not hold is refused, never invented.
 
-Wrapped keys have the layout that tablecrypt/kms/sealed_key.py draws.
+Wrapped keys have the layout that tablecrypt/kms/client.py draws.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Final
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
-from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping
-from tablecrypt.kms.sealed_key import open_key, seal_key
+from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, open_key, seal_key
 from tablecrypt.properties import KMS_MEMORY_NAME
 
 _DEFAULT_NAME: Final = "default"

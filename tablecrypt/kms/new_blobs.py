@@ -23,7 +23,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, KmsError
 from tablecrypt.kms import client as calls
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
-from tablecrypt.kms.frames import without_locals
+from tablecrypt.kms.redaction import without_locals
 
 
 def wrap_key(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> bytes:

@@ -15,32 +15,206 @@ A master key that `encryption.allowed-key-ids` does not allow is refused before 
 A refusal is never remembered: the next caller asks again. What an unwrap returns must be 16, 24 or 32 bytes; else FormatError.
 
 Thread safety: one lock guards what is remembered, the calls under way and the counters, and is never held during a call of the
-service. A forked child starts with none of the three (tablecrypt/kms/per_process.py).
+service. A forked child starts with none of the three.
 A key that was revoked in the service stays usable in this process until it is forgotten: at most `encryption.kms.cache-ttl-ms`.
+
+Retries have exponential backoff with full jitter, inside a budget of time:
+
+    attempt 0 ─ fails, retryable ─ wait random × min(5 s, 0.1 s) ─ attempt 1 ─ wait random × min(5 s, 0.2 s) ─ attempt 2 …
+
+The last error is raised as it is when it is not retryable, or when the next wait would end outside the budget. The budget bounds the
+waiting: an attempt that has begun is not cut off, each client gives its own requests a timeout. Pure but for the clock, the sleep and
+the randomness that it is given.
+
+Before each wait the policy tells its `heard` of it. By default that is a line of the log and every listener of `retries_heard`. Clients are
+made deep inside of catalogs and asked from many threads, so that listeners are the process's, as handlers of the log are.
+
+The cache of keys is bounded in age and size. An entry is named by the wrapping key's id and the SHA-256 of the wrapped key, holds the key
+as a Secret, and is forgotten once it is `ttl_seconds` old (reading it does not make it younger) or when `max_keys` newer or more recently
+read ones are there. Not thread-safe: its owner holds a lock.
+
+A PerProcess value is made on first use, once, and again in a forked child. Connections and locks do not survive a fork: a child that
+inherits a socket answers its parent's requests, and a lock that another thread held at the moment of the fork is never released. So in a
+child every value here starts empty, with a new lock.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
+import secrets
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+import weakref
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn, Self, TypeVar
+from typing import Any, Final, Generic, NoReturn, Self, TypeVar
 
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, FormatError, KmsUnavailableError
+from tablecrypt.errors import ConfigurationError, FormatError, KmsError, KmsUnavailableError
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient, RewrappingClient, check_key_length
-from tablecrypt.kms.frames import without_locals
-from tablecrypt.kms.key_cache import CacheName, KeyCache, cache_name
-from tablecrypt.kms.per_process import PerProcess
-from tablecrypt.kms.retry import RetryPolicy
+from tablecrypt.kms.redaction import without_locals
 from tablecrypt.properties import KMS_CACHE_MAX_KEYS, KMS_CACHE_TTL_MS, KMS_RETRY_BUDGET_MS, Property
 
 T = TypeVar("T")
+
+_instances: weakref.WeakSet[PerProcess[Any]] = weakref.WeakSet()
+
+
+class PerProcess(Generic[T]):
+    """Holds what `make()` returns. Threads that ask at the same time get the same value, and `make` runs once."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self.forget()
+        _instances.add(self)
+
+    def get(self) -> T:
+        """Return the value, making it if this process has none."""
+        with self._lock:
+            if not self._held:
+                self._held.append(self._make())
+            return self._held[0]
+
+    def drop(self) -> T | None:
+        """Let the value go and return it, for the caller to close; None if there was none. A later `get` makes another."""
+        with self._lock:
+            return self._held.pop() if self._held else None
+
+    def forget(self) -> None:
+        """Start empty with a new lock. For construction and for the first moment of a forked child, when no other thread runs."""
+        self._lock = threading.Lock()
+        self._held: list[T] = []
+
+
+def _forget_all_in_child() -> None:
+    for instance in list(_instances):
+        instance.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all_in_child)
+
+
+CacheName = tuple[str, bytes]
+
+
+def cache_name(wrapped_key: bytes, wrapping_key_id: str) -> CacheName:
+    """The name under which the key inside `wrapped_key` is remembered."""
+    return wrapping_key_id, hashlib.sha256(wrapped_key).digest()
+
+
+class KeyCache:
+    """At most `max_keys` keys, each for `ttl_seconds` of `clock()`. A ttl of 0 remembers nothing."""
+
+    def __init__(self, ttl_seconds: float, max_keys: int, clock: Callable[[], float]) -> None:
+        self._ttl_seconds = ttl_seconds
+        self._max_keys = max_keys
+        self._clock = clock
+        self._entries: OrderedDict[CacheName, tuple[float, Secret]] = OrderedDict()
+
+    def get(self, name: CacheName) -> Secret | None:
+        """The key, or None when it is not remembered or too old; what is too old is forgotten."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return None
+        expires_at, key = entry
+        if self._clock() >= expires_at:
+            del self._entries[name]
+            return None
+        self._entries.move_to_end(name)
+        return key
+
+    def put(self, name: CacheName, key: Secret) -> None:
+        """Remember `key` from now on, making room for it."""
+        now = self._clock()
+        for old in [each for each, (expires_at, _) in self._entries.items() if now >= expires_at]:
+            del self._entries[old]
+        self._entries.pop(name, None)
+        if self._ttl_seconds <= 0 or self._max_keys <= 0:
+            return
+        if len(self._entries) >= self._max_keys:
+            self._entries.popitem(last=False)
+        self._entries[name] = (now + self._ttl_seconds, key)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+logger = logging.getLogger(__name__)
+
+
+FIRST_WAIT_SECONDS: Final = 0.1
+LONGEST_WAIT_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A key service that failed is about to be asked again.
+
+    Attributes:
+        problem: what it failed with.
+        seconds_left: how much of the budget is left.
+    """
+
+    problem: KmsError
+    seconds_left: float
+
+
+RetryListener = Callable[[Retry], None]
+"""Is called before each wait, from the thread that asks, so from several at once. What it raises ends the asking."""
+
+_listeners: Final[list[RetryListener]] = []
+
+
+@contextmanager
+def retries_heard(listener: RetryListener) -> Iterator[None]:
+    """Have a listener hear of every retry in this process while the block runs."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def announce(retry: Retry) -> None:
+    """Tell the log and every listener of a retry."""
+    logger.info("the key service is asked again, for %.0f s more: %s", retry.seconds_left, retry.problem)
+    for listener in tuple(_listeners):
+        listener(retry)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long to go on (`budget_seconds`; 0 asks once), what tells time, waits and draws from [0, 1), and who hears of retries."""
+
+    budget_seconds: float
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = secrets.SystemRandom().random
+    heard: RetryListener = announce
+
+    def call(self, ask: Callable[[], T]) -> T:
+        """Return what `ask()` returns, asking again after each retryable KmsError until the budget is spent."""
+        deadline = self.clock() + self.budget_seconds
+        ceiling = FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return ask()
+            except KmsError as error:
+                wait = self.random() * ceiling
+                left = deadline - self.clock()
+                if not error.retryable or wait >= left:
+                    raise
+                self.heard(Retry(error, left))
+            self.sleep(wait)
+            ceiling = min(ceiling * 2, LONGEST_WAIT_SECONDS)
 
 
 @dataclass

@@ -29,7 +29,7 @@ from tablecrypt.errors import (
     TablecryptError,
 )
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, rewrap_by_unwrapping
-from tablecrypt.kms.per_process import PerProcess
+from tablecrypt.kms.resilient import PerProcess
 from tablecrypt.properties import (
     VAULT_CA_CERT,
     VAULT_NAMESPACE,

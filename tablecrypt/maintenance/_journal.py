@@ -35,8 +35,7 @@ from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner
-from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.content_files import with_key
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.table_file_io import TableFileIO

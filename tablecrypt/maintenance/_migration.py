@@ -67,8 +67,7 @@ from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.plain import plain_manifests
-from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import encrypt
 from tablecrypt.table._pyiceberg.arrow import read_plain_deletes

@@ -43,7 +43,7 @@ from tablecrypt.maintenance._tables import check_new_name, encrypted_metadata_of
 from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResult, unheard
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_for
-from tablecrypt.manifests.manifest_list_reader import read_manifest_list
+from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata_file import read_metadata_file
 from tablecrypt.table.read_restrictions import refuse_restricted

@@ -41,12 +41,16 @@ from tablecrypt.errors import FormatError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance._relocate_files import PathMap, Rewritten
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
-from tablecrypt.manifests.manifest_file import EncryptedManifestFile
-from tablecrypt.manifests.manifest_list_reader import ManifestListHeader
-from tablecrypt.manifests.manifest_reader import OpenedManifest
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile, OpenedManifest
+from tablecrypt.manifests.manifest_list import ManifestListHeader
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
-from tablecrypt.manifests.records import REFERENCED_DATA_FILE, EncryptedDataFile
-from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS, MANIFEST_FILE_POSITIONS, MANIFEST_LIST_SCHEMA
+from tablecrypt.manifests.records import (
+    DATA_FILE_POSITIONS,
+    MANIFEST_FILE_POSITIONS,
+    MANIFEST_LIST_SCHEMA,
+    REFERENCED_DATA_FILE,
+    EncryptedDataFile,
+)
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning import FILE_PATH_FIELD_ID
 from tablecrypt.table.table_file_io import TableFileIO

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
-from tablecrypt.manifests.manifest_list_reader import ManifestList, ManifestListHeader, read_manifest_list
-from tablecrypt.manifests.manifest_list_writer import ManifestListWriterV3
+from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, ManifestListWriterV3, read_manifest_list
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import EncryptedDataFile
 

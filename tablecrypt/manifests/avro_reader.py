@@ -6,26 +6,42 @@
 The bytes come out of an AGS1 stream, so they are what their writer wrote: what is checked here is that the writer was right. A file that
 ends inside a block, has bytes after its last block, a sync marker that differs, or a block whose records are not as long as it says is
 refused, where PyIceberg's AvroFile would return the records it has met so far. The frame is parsed here with bounds checks; the records
-themselves are decoded by PyIceberg's reader tree over its compiled decoder, one decompressed block in memory at a time, and kept inside
-the block by tablecrypt/manifests/bounded_decoder.py. Compressed blocks hold at most 16 MiB each, together 8 MiB or 64
-times what is stored, and at most 1,024 records, or one for every 4 bytes.
+themselves are decoded by PyIceberg's reader tree over its compiled decoder, one decompressed block in memory at a time.
+Compressed blocks hold at most 16 MiB each, together 8 MiB or 64 times what is stored, and at most 1,024 records, or one for every 4 bytes.
 
-Raises FormatError, naming the file. Specification: Avro 1.11, "Object Container Files".
+A block is decompressed up to a bound, for a few thousand bytes may say that they are gigabytes:
+
+    deflate     raw deflate; bytes may follow it, as PyIceberg writes them
+    zstandard   one frame, whose window is bounded too
+    snappy      says first how much it holds; then a CRC-32
+    bzip2       one stream
+
+The compiled decoder is kept inside its bytes. By itself it believes every length: one that is too great makes it copy memory behind the
+buffer or end the process, and a negative one moves it back. Here each length and count is compared with what is left before the compiled
+method that uses it runs. Numbers need no check of their own: the bytes are followed by as many zero bytes again and some more, which end a
+number, and the position is checked after each record.
+
+Raises FormatError, naming the file; ImportError where the library of a codec is not installed.
+
+Specification: Avro 1.11, "Object Container Files", "Required Codecs", "Optional Codecs".
 """
 
 from __future__ import annotations
 
+import bz2
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Final, Generic, TypeVar
+from io import BytesIO
+from typing import Final, Generic, TypeVar, cast
 
+import pyarrow as pa
 from pyiceberg.avro import STRUCT_DOUBLE
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY, KNOWN_CODECS
-from pyiceberg.avro.decoder import BinaryDecoder
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.file import MAGIC, SYNC_SIZE
 from pyiceberg.avro.reader import DoubleReader, Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
@@ -36,8 +52,131 @@ from pyiceberg.types import DoubleType, IcebergType
 
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.manifests.avro_schema import from_avro_json
-from tablecrypt.manifests.block_codecs import open_block
-from tablecrypt.manifests.bounded_decoder import bounded_decoder
+
+_RAW_DEFLATE: Final = -15
+_MAX_WINDOW: Final = 8 * 1024 * 1024
+"""What a Zstandard decoder has to support at least, and no level but the "ultra" ones asks for more."""
+_MAX_LENGTH_BYTES: Final = 5
+_CRC_LENGTH: Final = 4
+
+
+def open_block(codec: str, sealed: bytes, limit: int) -> bytes:
+    """Return what a block of at most `limit` bytes holds; `codec` is one of PyIceberg's KNOWN_CODECS but null."""
+    opened = _CODECS[codec](sealed, limit)
+    if len(opened) > limit:
+        raise FormatError(f"an Avro block holds more than {limit} bytes when it is decompressed, which no writer's does")
+    return opened
+
+
+def _deflate(sealed: bytes, limit: int) -> bytes:
+    stream = zlib.decompressobj(_RAW_DEFLATE)
+    return _whole(stream.decompress(sealed, limit + 1), limit, stream.eof)
+
+
+def _bzip2(sealed: bytes, limit: int) -> bytes:
+    stream = bz2.BZ2Decompressor()
+    return _whole(stream.decompress(sealed, limit + 1), limit, stream.eof)
+
+
+def _zstandard(sealed: bytes, limit: int) -> bytes:
+    from zstandard import ZstdDecompressor
+
+    opened = bytearray()
+    with ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(BytesIO(sealed)) as stream:
+        while len(opened) <= limit and (chunk := stream.read(min(limit + 1 - len(opened), _MAX_WINDOW))):
+            opened += chunk
+    return bytes(opened)
+
+
+def _snappy(sealed: bytes, limit: int) -> bytes:
+    packed, checksum = sealed[:-_CRC_LENGTH], sealed[-_CRC_LENGTH:]
+    length = 0
+    for index, byte in enumerate(packed[:_MAX_LENGTH_BYTES]):
+        length |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            break
+    if length > limit:
+        raise FormatError(f"an Avro block says that it holds {length} bytes, of which {limit} are allowed")
+    opened = pa.Codec("snappy").decompress(packed, decompressed_size=length, asbytes=True) if length else b""
+    if zlib.crc32(opened) != int.from_bytes(checksum, "big"):
+        raise FormatError("an Avro block's CRC-32 is not that of its bytes")
+    return cast("bytes", opened)
+
+
+def _whole(opened: bytes, limit: int, ended: bool) -> bytes:
+    if len(opened) <= limit and not ended:
+        raise FormatError("an Avro block is cut short")
+    return opened
+
+
+_CODECS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
+    "deflate": _deflate,
+    "bzip2": _bzip2,
+    "zstandard": _zstandard,
+    "snappy": _snappy,
+}
+
+
+# Longer than the longest number and value of fixed length a record may hold (a double, a UUID, a decimal), whatever the bytes' length.
+_MIN_PADDING: Final = 64
+
+
+class _BoundedDecoder:
+    """Decodes `data`. What needs no check is the compiled decoder's own method."""
+
+    def __init__(self, data: bytes) -> None:
+        compiled = new_decoder(data + bytes(len(data) + _MIN_PADDING))
+        self._length = len(data)
+        self._read, self._read_ints, self._skip = compiled.read, compiled.read_ints, compiled.skip
+        self.tell, self.read_int, self.skip_int = compiled.tell, compiled.read_int, compiled.skip_int
+        self.read_boolean, self.skip_boolean = compiled.read_boolean, compiled.skip_boolean
+        self.read_float, self.skip_float = compiled.read_float, compiled.skip_float
+        self.read_double, self.skip_double = compiled.read_double, compiled.skip_double
+
+    def read(self, n: int) -> bytes:
+        self._check(n)
+        return self._read(n)
+
+    def read_bytes(self) -> bytes:
+        return self.read(self.read_int())
+
+    def read_utf8(self) -> str:
+        return self.read(self.read_int()).decode()
+
+    def read_ints(self, count: int) -> tuple[int, ...]:
+        self._check(count)
+        return self._read_ints(count)
+
+    def read_int_bytes_dict(self, count: int, dest: dict[int, bytes]) -> None:
+        self._check(count)
+        # The statistics of a data file's columns: most of a manifest, so nothing is looked up twice.
+        read, read_int, tell, length = self._read, self.read_int, self.tell, self._length
+        for _ in range(count):
+            key, size = read_int(), read_int()
+            if not 0 <= size <= length - tell():
+                self._check(size)
+            dest[key] = read(size)
+
+    def skip(self, n: int) -> None:
+        self._check(n)
+        self._skip(n)
+
+    def skip_bytes(self) -> None:
+        self.skip(self.read_int())
+
+    def skip_utf8(self) -> None:
+        self.skip(self.read_int())
+
+    def _check(self, wanted: int) -> None:
+        left = self._length - self.tell()
+        if not 0 <= wanted <= left:
+            raise FormatError(f"asks for {wanted} bytes or values where {left} bytes are left")
+
+
+def bounded_decoder(data: bytes) -> BinaryDecoder:
+    """Return a decoder of `data` that reads nothing else."""
+    return cast("BinaryDecoder", _BoundedDecoder(data))
+
 
 AVRO_SCHEMA_KEY: Final = "avro.schema"
 _MAX_VARINT_BYTES: Final = 10

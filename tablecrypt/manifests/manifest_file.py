@@ -3,28 +3,154 @@
 The row of an (encrypted) manifest list holds the manifest's key metadata, so a manifest needs no key but the one it carries. PyIceberg's
 scan planning and commits call `fetch_manifest_entry` and get decrypted, complete entries.
 
-Specification: "Manifest Lists" of the Iceberg table specification.
+    AGS1 stream  →  Avro file (metadata: schema, partition-spec, partition-spec-id, format-version, content)  →  manifest_entry records
+
+The manifest's key metadata comes from the manifest list's row, so a manifest that was swapped, cut or altered fails to authenticate.
+
+What an entry inherits from its manifest, as Iceberg Java's ManifestReader does it:
+
+* snapshot id: the manifest's, where the entry has none.
+* sequence number and file sequence number: the manifest's, where an ADDED entry has none (any entry, if the manifest's is 0).
+* partition spec id: the manifest's, always.
+* first_row_id, in a manifest that has one: an entry that is not DELETED and has none gets the manifest's first_row_id plus the record
+  counts of the entries before it that got theirs here. Entries that have one keep it and move nothing.
+* first_row_id, in a committed manifest that has none: null for all. A manifest that this commit has just written keeps what it says.
+
+Raises:
+    AuthenticationError, TamperedFileError: from the AGS1 layer, naming the file.
+    FormatError: the decrypted bytes are not a manifest, or not of the content that the manifest list says.
+    PlaintextRefusedError: an entry that is not DELETED and whose file has no key metadata.
+
+Specification: "Manifests", "Manifest Lists", "Sequence Number Inheritance" and "First Row ID Inheritance" of the Iceberg table
+specification.
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import (
+    UNASSIGNED_SEQ,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
 from pyiceberg.typedef import TableVersion
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.manifests.inheritance import inherit
-from tablecrypt.manifests.manifest_reader import OpenedManifest, read_manifest, read_manifest_header
-from tablecrypt.manifests.records import KeyBearingRecord
-from tablecrypt.manifests.schemas import FORMAT_VERSION, MANIFEST_FILE_POSITIONS
+from tablecrypt.manifests.avro_reader import AvroContainer, RecordTypes
+from tablecrypt.manifests.records import (
+    DATA_FILE_FIELD_ID,
+    ENTRY_READ_SCHEMA,
+    FILE_CONTENT_FIELD_ID,
+    FILE_FORMAT_FIELD_ID,
+    FIRST_ROW_ID,
+    FORMAT_VERSION,
+    MANIFEST_FILE_POSITIONS,
+    ROOT_STRUCT,
+    STATUS_FIELD_ID,
+    EncryptedDataFile,
+    KeyBearingRecord,
+)
 from tablecrypt.manifests.stated_layout import StatedLayout
 
+_ADDED = ManifestEntryStatus.ADDED
+_DELETED = ManifestEntryStatus.DELETED
+
+
+def inherit(entries: list[ManifestEntry], manifest: ManifestFile, first_row_id: int | None, encrypted: bool = True) -> None:
+    """Complete `entries`, all of one manifest and in its order, in place.
+
+    Args:
+        encrypted: whether live files must have key metadata; not those of a plain table.
+    """
+    sequence_number = manifest.sequence_number
+    keeps_row_ids = first_row_id is None and sequence_number == UNASSIGNED_SEQ
+    next_row_id = first_row_id
+    for entry in entries:
+        status, data_file = entry.status, entry.data_file
+        if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
+            entry.snapshot_id = manifest.added_snapshot_id
+        if status == _ADDED or sequence_number == 0:
+            _inherit_sequence_numbers(entry, sequence_number)
+        data_file.spec_id = manifest.partition_spec_id
+        if encrypted and status != _DELETED and not data_file.key_metadata:
+            raise PlaintextRefusedError(data_file.file_path, f"the entry in {manifest.manifest_path} has no key metadata")
+        if next_row_id is None:
+            if not keeps_row_ids:
+                data_file[FIRST_ROW_ID] = None
+        elif status != _DELETED and data_file[FIRST_ROW_ID] is None:
+            data_file[FIRST_ROW_ID] = next_row_id
+            next_row_id += data_file.record_count
+
+
+def _inherit_sequence_numbers(entry: ManifestEntry, sequence_number: int) -> None:
+    if entry.sequence_number is None:
+        entry.sequence_number = sequence_number
+    if entry.file_sequence_number is None:
+        entry.file_sequence_number = sequence_number
+
+
+CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
+
+_HEADER_LENGTH: Final = 1024 * 1024
+"""Plaintext bytes of an AGS1 block, in which any header fits."""
+
+_ENTRY_TYPES: Final = RecordTypes[ManifestEntry](
+    schema=ENTRY_READ_SCHEMA,
+    structs={ROOT_STRUCT: ManifestEntry, DATA_FILE_FIELD_ID: EncryptedDataFile},
+    enums={STATUS_FIELD_ID: ManifestEntryStatus, FILE_FORMAT_FIELD_ID: FileFormat, FILE_CONTENT_FIELD_ID: DataFileContent},
+)
+
+
+@dataclass(frozen=True)
+class OpenedManifest:
+    """A decrypted manifest: its Avro header's metadata, and its entries, deleted ones too, in the file's order."""
+
+    metadata: Mapping[str, str]
+    entries: list[ManifestEntry]
+
+
+def read_entries(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata, content: ManifestContent) -> list[ManifestEntry]:
+    """Return the entries of `read_manifest`."""
+    return read_manifest(io, location, key_metadata, content).entries
+
+
+def read_manifest(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata, content: ManifestContent) -> OpenedManifest:
+    """Decrypt the manifest at `location`.
+
+    The whole plaintext is in memory while it is decoded: manifests are 8 MB by default (`commit.manifest.target-size-bytes`).
+    """
+    with io.decrypting_input(location, key_metadata).open() as stream:
+        plaintext = stream.read()
+    return parse_manifest(plaintext, location, content)
+
+
+def read_manifest_header(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata) -> Mapping[str, str]:
+    """Decrypt the first block of the manifest at `location`, and return its Avro header's metadata."""
+    with io.decrypting_input(location, key_metadata).open() as stream:
+        return AvroContainer(stream.read(_HEADER_LENGTH), location, _ENTRY_TYPES).metadata
+
+
+def parse_manifest(plaintext: bytes, location: str, content: ManifestContent) -> OpenedManifest:
+    """Parse a manifest's plaintext."""
+    container = AvroContainer(plaintext, location, _ENTRY_TYPES)
+    written = container.metadata.get("content", CONTENT_NAMES[ManifestContent.DATA])
+    if written != CONTENT_NAMES[content]:
+        raise FormatError(f"{location}: the manifest says it holds {written!r}, the manifest list {CONTENT_NAMES[content]!r}")
+    return OpenedManifest(container.metadata, list(container))
+
+
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
-FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
+MANIFEST_FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
 _FIELDS = len(MANIFEST_FILE_POSITIONS)
 
 
@@ -52,11 +178,11 @@ class EncryptedManifestFile(KeyBearingRecord, ManifestFile):
     @property
     def first_row_id(self) -> int | None:
         """The row id that the first row without one gets; null in delete manifests and until the manifest list is written."""
-        return self[FIRST_ROW_ID]  # type: ignore[no-any-return]
+        return self[MANIFEST_FIRST_ROW_ID]  # type: ignore[no-any-return]
 
     @first_row_id.setter
     def first_row_id(self, value: int | None) -> None:
-        self[FIRST_ROW_ID] = value
+        self[MANIFEST_FIRST_ROW_ID] = value
 
     def with_key_metadata(self, key_metadata: StandardKeyMetadata) -> EncryptedManifestFile:
         """Return a copy that carries `key_metadata`, which must know the length of the ciphertext."""

@@ -29,10 +29,8 @@ from pyiceberg.typedef import TableVersion
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingOutputFile
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile, avro_codec_name
-from tablecrypt.manifests.manifest_file import EncryptedManifestFile
-from tablecrypt.manifests.manifest_reader import CONTENT_NAMES
-from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
-from tablecrypt.manifests.schemas import FORMAT_VERSION, entry_write_schema
+from tablecrypt.manifests.manifest_file import CONTENT_NAMES, EncryptedManifestFile
+from tablecrypt.manifests.records import FIRST_ROW_ID, FORMAT_VERSION, EncryptedDataFile, entry_write_schema
 
 _ENTRY_NAME = "manifest_entry"
 

@@ -15,10 +15,9 @@ from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from tablecrypt.manifests.inheritance import inherit
-from tablecrypt.manifests.manifest_list_reader import parse_manifest_list
-from tablecrypt.manifests.manifest_reader import parse_manifest
-from tablecrypt.manifests.schemas import FORMAT_VERSION
+from tablecrypt.manifests.manifest_file import inherit, parse_manifest
+from tablecrypt.manifests.manifest_list import parse_manifest_list
+from tablecrypt.manifests.records import FORMAT_VERSION
 
 
 def plain_manifests(metadata: TableMetadata, snapshot: Snapshot, io: FileIO) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:

@@ -12,8 +12,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, PlaintextRefusedError
-from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 
 _KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
 

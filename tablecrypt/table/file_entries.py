@@ -28,9 +28,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import FormatError
-from tablecrypt.manifests.bounded_decoder import bounded_decoder
-from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.manifests.schemas import (
+from tablecrypt.manifests.avro_reader import bounded_decoder
+from tablecrypt.manifests.records import (
     DATA_FILE_FIELD_ID,
     DATA_FILE_POSITIONS,
     ENTRY_READ_SCHEMA,
@@ -38,6 +37,7 @@ from tablecrypt.manifests.schemas import (
     FILE_FORMAT_FIELD_ID,
     ROOT_STRUCT,
     STATUS_FIELD_ID,
+    EncryptedDataFile,
     entry_write_schema,
 )
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart

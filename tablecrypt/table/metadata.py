@@ -27,7 +27,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.manifests.manifest_list_reader import ManifestList, ManifestListHeader, read_manifest_list
+from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.stated_layout import StatedLayout
 from tablecrypt.table.table_file_io import TableFileIO
 

@@ -28,10 +28,9 @@ from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, Ta
 
 from tablecrypt.errors import FormatError
 from tablecrypt.keys.manager import SealedKey
-from tablecrypt.manifests.manifest_list_writer import ManifestListWriterV3
+from tablecrypt.manifests.manifest_list import ManifestListWriterV3
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
-from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table._pyiceberg.producers import (
     DeleteFiles,
     FastAppendFiles,

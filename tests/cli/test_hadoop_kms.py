@@ -21,8 +21,8 @@ from tablecrypt.hadoop_kms import HadoopKmsKeys
 from tablecrypt.hadoop_kms.access import new_token, token_hash
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile
 from tablecrypt.kms.factory import load_kms
-from tablecrypt.kms.key_file import create_key_file
-from tablecrypt.kms.retry import RetryPolicy
+from tablecrypt.kms.local_file import create_key_file
+from tablecrypt.kms.resilient import RetryPolicy
 from tests.support.aws import AwsServer
 from tests.support.certificates import Authority
 

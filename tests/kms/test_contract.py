@@ -12,8 +12,7 @@ from tablecrypt.kms.aws import AwsKeyManagementClient
 from tablecrypt.kms.azure import AzureKeyManagementClient
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.gcp import GcpKeyManagementClient
-from tablecrypt.kms.key_file import add_key, create_key_file
-from tablecrypt.kms.local_file import LocalFileKeyManagementClient
+from tablecrypt.kms.local_file import LocalFileKeyManagementClient, add_key, create_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
 from tablecrypt.kms.vault import VaultKeyManagementClient

@@ -16,10 +16,16 @@ from hypothesis import strategies as st
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, KmsAccessDeniedError, KmsError, KmsUnavailableError
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
-from tablecrypt.kms.key_cache import KeyCache, cache_name
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.kms.resilient import ResilientKeyManagementClient
-from tablecrypt.kms.retry import LONGEST_WAIT_SECONDS, Retry, RetryPolicy, retries_heard
+from tablecrypt.kms.resilient import (
+    LONGEST_WAIT_SECONDS,
+    KeyCache,
+    ResilientKeyManagementClient,
+    Retry,
+    RetryPolicy,
+    cache_name,
+    retries_heard,
+)
 from tests.support.forking import holds_in_forked_child
 
 

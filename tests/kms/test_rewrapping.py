@@ -12,8 +12,7 @@ from tablecrypt.kms.aws import AwsKeyManagementClient
 from tablecrypt.kms.client import KeyManagementClient, RewrappingClient, rewrap_key
 from tablecrypt.kms.factory import load_kms
 from tablecrypt.kms.gcp import GcpKeyManagementClient
-from tablecrypt.kms.key_file import add_key, add_key_version, create_key_file
-from tablecrypt.kms.local_file import LocalFileKeyManagementClient
+from tablecrypt.kms.local_file import LocalFileKeyManagementClient, add_key, add_key_version, create_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
 from tablecrypt.kms.vault import VaultKeyManagementClient

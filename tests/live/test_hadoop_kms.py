@@ -10,7 +10,7 @@ import pytest
 from tablecrypt import orc
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.hadoop_kms import HadoopKmsKeys
-from tablecrypt.kms.retry import RetryPolicy
+from tablecrypt.kms.resilient import RetryPolicy
 from tablecrypt.orc.keys import MasterKeyVersion
 
 KEY = os.environ["TABLECRYPT_LIVE_HADOOP_KMS_KEY_ID"]

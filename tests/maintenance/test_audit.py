@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, NestedField
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, TablecryptError
-from tablecrypt.kms.key_file import create_key_file
+from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import Audit, Finding, FindingKind, Progress, Severity, audit, migrate, reencrypt, rotate_kek, verify
 from tablecrypt.maintenance._audit.folder import look_at_older
 from tablecrypt.maintenance._audit.keys import file_key_findings

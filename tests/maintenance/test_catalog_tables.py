@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 
 from tablecrypt import load_catalog
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.kms.key_file import create_key_file
+from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import audit, on_tables, rotate_kek, verify
 from tests.support.catalogs import MASTER_KEY
 from tests.support.command import Command

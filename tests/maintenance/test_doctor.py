@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from tablecrypt import load_catalog
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.kms.key_file import create_key_file
+from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import CheckUp, audit, doctor
 from tablecrypt.maintenance._doctor.checks import PROBE, fits
 from tests.support import refusing_services

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import AuthenticationError, KmsAccessDeniedError
 from tablecrypt.kms.factory import shared_kms
-from tablecrypt.kms.key_file import add_key_version, create_key_file
+from tablecrypt.kms.local_file import add_key_version, create_key_file
 from tablecrypt.maintenance import rewrap, rotate_kek
 from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import encrypted_sql_catalog

@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, 
 
 from tablecrypt.errors import PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile
-from tablecrypt.manifests.inheritance import inherit
+from tablecrypt.manifests.manifest_file import inherit
 from tests.support.manifests import SNAPSHOT_ID, data_file, entry, local_io, write_manifest
 
 ADDED, EXISTING, DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED

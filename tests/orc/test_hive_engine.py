@@ -14,7 +14,7 @@ from tablecrypt import orc
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.hadoop_kms import HadoopKmsKeys
 from tablecrypt.kms.factory import load_kms
-from tablecrypt.kms.retry import RetryPolicy
+from tablecrypt.kms.resilient import RetryPolicy
 from tablecrypt.orc.hive_jar import main, write_hive_jar
 from tests.support.aws import AwsServer
 from tests.support.hadoop_kms import Bridge

@@ -22,8 +22,8 @@ from pyiceberg.manifest import ManifestContent
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.manifests.avro_schema import to_avro_json
-from tablecrypt.manifests.manifest_reader import parse_manifest
-from tablecrypt.manifests.schemas import ENTRY_READ_SCHEMA
+from tablecrypt.manifests.manifest_file import parse_manifest
+from tablecrypt.manifests.records import ENTRY_READ_SCHEMA
 from tablecrypt.orc.compression import Compression, CompressionKind
 from tablecrypt.orc.protobuf import encode, integer_field
 from tablecrypt.orc.source import FileSource

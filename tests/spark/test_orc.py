@@ -15,7 +15,7 @@ from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDen
 from tablecrypt.hadoop_kms import HadoopKmsKeys
 from tablecrypt.hadoop_kms.master_keys import roll_key
 from tablecrypt.kms.factory import load_kms
-from tablecrypt.kms.retry import RetryPolicy
+from tablecrypt.kms.resilient import RetryPolicy
 from tests.support.aws import AwsServer
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.hadoop_kms import Bridge

@@ -36,11 +36,11 @@ from tablecrypt.files.ags1_reader import Ags1InputStream
 from tablecrypt.hadoop_kms.access import read_allow_list
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.kms.key_file import read_key_file
+from tablecrypt.kms.client import open_key, seal_key
+from tablecrypt.kms.local_file import read_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.kms.sealed_key import open_key, seal_key
-from tablecrypt.manifests.manifest_list_reader import parse_manifest_list
-from tablecrypt.manifests.manifest_reader import parse_manifest
+from tablecrypt.manifests.manifest_file import parse_manifest
+from tablecrypt.manifests.manifest_list import parse_manifest_list
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.orc.integrity_manifest import Manifest
 from tablecrypt.orc.reader import open_view

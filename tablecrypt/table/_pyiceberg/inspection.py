@@ -14,8 +14,7 @@ from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.snapshots import Snapshot
 
-from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.manifests.schemas import DATA_FILE_POSITIONS
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 
 
 class EntriesTable(InspectTable):

@@ -1,8 +1,9 @@
-"""An error tracker sends the local variables of every function that an error passed through: none of them may be the key to be wrapped."""
+"""No key leaves this process in a traceback that shows local variables, nor in a line of a log."""
 
 from __future__ import annotations
 
 import base64
+import logging
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,12 +19,10 @@ from tablecrypt.kms.aws import AwsKeyManagementClient
 from tablecrypt.kms.azure import AzureKeyManagementClient
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.gcp import GcpKeyManagementClient
-from tablecrypt.kms.key_file import create_key_file
-from tablecrypt.kms.local_file import LocalFileKeyManagementClient
+from tablecrypt.kms.local_file import LocalFileKeyManagementClient, create_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.new_blobs import rewrap_key, wrap_key
-from tablecrypt.kms.resilient import ResilientKeyManagementClient
-from tablecrypt.kms.retry import RetryPolicy
+from tablecrypt.kms.resilient import ResilientKeyManagementClient, RetryPolicy
 from tablecrypt.kms.vault import VaultKeyManagementClient
 from tests.kms.services.cloud_kms import CloudKms
 from tests.kms.services.key_vault import KeyVault, StaticCredential
@@ -173,3 +172,16 @@ def test_the_walk_sees_a_key_that_is_there() -> None:
     for value in (KEK, {"Plaintext": KEK}, [("plaintext", base64.b64encode(KEK).decode())], f"key={KEK!r}", bytearray(b"x" + KEK)):
         assert shows_the_key(value)
     assert not shows_the_key(Secret(KEK))
+
+
+KEY = bytes(range(100, 132))
+
+
+def test_plain_boto3_logs_the_key_at_debug_and_our_client_does_not(aws: AwsServer, caplog: pytest.LogCaptureFixture) -> None:
+    client = AwsKeyManagementClient(aws.kms_properties)
+    spelling = base64.b64encode(KEY).decode()
+    with caplog.at_level(logging.DEBUG):
+        client.unwrap_key(client.wrap_key(KEY, "alias/orders"), "alias/orders")
+        assert spelling not in caplog.text
+        aws.kms.encrypt(KeyId="alias/orders", Plaintext=KEY)
+        assert spelling in caplog.text

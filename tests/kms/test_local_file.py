@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TablecryptError
-from tablecrypt.kms.key_file import add_key, add_key_version, create_key_file, read_key_file
-from tablecrypt.kms.local_file import LocalFileKeyManagementClient
-from tablecrypt.kms.sealed_key import open_key
+from tablecrypt.kms.client import open_key
+from tablecrypt.kms.local_file import LocalFileKeyManagementClient, add_key, add_key_version, create_key_file, read_key_file
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 

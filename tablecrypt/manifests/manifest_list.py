@@ -1,0 +1,206 @@
+"""A snapshot's manifest list: reading it, and writing it encrypted.
+
+    AGS1 stream  →  Avro file  →  manifest_file records
+                    └ metadata: snapshot-id, parent-snapshot-id ("null" for none), sequence-number, first-row-id, format-version
+
+The header is authenticated with the file, the same numbers in the table's metadata.json are not: callers compare the two.
+
+In writing, the commit's numbers reach its manifests: one without a sequence number gets the commit's, and a data manifest without
+first_row_id gets the next free row id, which then moves on by the manifest's existing and added rows. (Existing rows too, because existing
+files that came from before version 3 may still be without row ids.) Delete manifests have no first_row_id.
+
+Raises:
+    AuthenticationError, TamperedFileError: from the AGS1 layer, naming the file.
+    FormatError: the decrypted bytes are not a manifest list of version 2 or 3 (naming the file); a manifest to list whose key metadata
+        cannot be read back.
+    PlaintextRefusedError: a manifest to list without key metadata.
+    ConfigurationError: a manifest to list without sequence number from another snapshot, or without row counts.
+
+Specification: "Manifest Lists" and "First Row ID Assignment" of the Iceberg table specification.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, ManifestListWriter, PartitionFieldSummary
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile
+from tablecrypt.manifests.avro_reader import AvroContainer, RecordTypes
+from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile
+from tablecrypt.manifests.records import (
+    FORMAT_VERSION,
+    MANIFEST_CONTENT_FIELD_ID,
+    MANIFEST_LIST_SCHEMA,
+    PARTITION_SUMMARY_ELEMENT_ID,
+    ROOT_STRUCT,
+)
+
+_MANIFEST_TYPES: Final = RecordTypes[EncryptedManifestFile](
+    schema=MANIFEST_LIST_SCHEMA,
+    structs={ROOT_STRUCT: EncryptedManifestFile, PARTITION_SUMMARY_ELEMENT_ID: PartitionFieldSummary},
+    enums={MANIFEST_CONTENT_FIELD_ID: ManifestContent},
+)
+VERSION_WITHOUT_ROW_IDS: Final = 2
+"""Snapshots from before a table's upgrade to version 3 keep lists of version 2, which Java encrypts alike."""
+
+_NO_PARENT: Final = "null"
+_MAX_LONG: Final = 2**63 - 1
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ManifestListHeader:
+    """What a manifest list says about its own snapshot."""
+
+    snapshot_id: int
+    parent_snapshot_id: int | None
+    sequence_number: int
+    first_row_id: int | None
+    format_version: int
+
+
+@dataclass(frozen=True)
+class ManifestList:
+    """A decrypted manifest list: its header and its rows in the file's order."""
+
+    header: ManifestListHeader
+    manifests: list[EncryptedManifestFile]
+
+
+def read_manifest_list(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata) -> ManifestList:
+    """Decrypt and parse the manifest list at `location`."""
+    with io.decrypting_input(location, key_metadata).open() as stream:
+        plaintext = stream.read()
+    return parse_manifest_list(plaintext, location)
+
+
+def parse_manifest_list(plaintext: bytes, location: str) -> ManifestList:
+    """Parse a manifest list's plaintext."""
+    container = AvroContainer(plaintext, location, _MANIFEST_TYPES)
+    return ManifestList(_header(container.metadata, location), list(container))
+
+
+def _header(metadata: Mapping[str, str], location: str) -> ManifestListHeader:
+    format_version = _number(metadata, "format-version", location)
+    if format_version not in (VERSION_WITHOUT_ROW_IDS, FORMAT_VERSION):
+        raise FormatError(f"{location}: a manifest list of format version {format_version}, which is not read here")
+    return ManifestListHeader(
+        snapshot_id=_number(metadata, "snapshot-id", location),
+        parent_snapshot_id=_parent(metadata, location),
+        sequence_number=_count(metadata, "sequence-number", location),
+        first_row_id=None if format_version == VERSION_WITHOUT_ROW_IDS else _count(metadata, "first-row-id", location),
+        format_version=format_version,
+    )
+
+
+def _parent(metadata: Mapping[str, str], location: str) -> int | None:
+    if metadata.get("parent-snapshot-id") == _NO_PARENT:
+        return None
+    return _number(metadata, "parent-snapshot-id", location)
+
+
+def _count(metadata: Mapping[str, str], key: str, location: str) -> int:
+    value = _number(metadata, key, location)
+    if value < 0:
+        raise FormatError(f"{location}: the manifest list's {key} is negative: {value}")
+    return value
+
+
+def _number(metadata: Mapping[str, str], key: str, location: str) -> int:
+    text = metadata.get(key)
+    if text is None:
+        raise FormatError(f"{location}: the manifest list's header has no {key}")
+    if not _NUMBER.fullmatch(text) or abs(int(text)) > _MAX_LONG:
+        raise FormatError(f"{location}: the manifest list's {key} is not a 64-bit number: {text[:32]!r}")
+    return int(text)
+
+
+_MANIFEST_NAME = "manifest_file"
+
+
+class ManifestListWriterV3(ManifestListWriter):
+    """PyIceberg's manifest list writer for version 3 and an encrypting output file; use as a context manager.
+
+    Left by an exception, the file is abandoned: `complete` stays False and the output file has no length.
+    """
+
+    def __init__(
+        self,
+        output_file: EncryptingOutputFile,
+        snapshot_id: int,
+        parent_snapshot_id: int | None,
+        sequence_number: int,
+        first_row_id: int,
+        compression: str,
+    ) -> None:
+        header = {
+            "snapshot-id": str(snapshot_id),
+            "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
+            "sequence-number": str(sequence_number),
+            "first-row-id": str(first_row_id),
+            "format-version": str(FORMAT_VERSION),
+        }
+        super().__init__(FORMAT_VERSION, output_file, header)
+        self.snapshot_id = snapshot_id
+        self.sequence_number = sequence_number
+        self.next_row_id = first_row_id
+        self.complete = False
+        self.avro_file = BlockAvroOutputFile[EncryptedManifestFile](
+            output_file=output_file,
+            file_schema=MANIFEST_LIST_SCHEMA,
+            schema_name=_MANIFEST_NAME,
+            metadata=header,
+            compression=compression,
+        )
+
+    def __enter__(self) -> ManifestListWriterV3:
+        self.avro_file.__enter__()
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None) -> None:
+        """Complete the file, or abandon it."""
+        self.avro_file.__exit__(exc_type, exc_value, traceback)
+        self.complete = exc_type is None
+
+    def add_manifests(self, manifest_files: list[ManifestFile]) -> ManifestListWriterV3:
+        """Write one row for each manifest, in the order given."""
+        for manifest in manifest_files:
+            self.avro_file.write_block([self.prepare_manifest(manifest)])
+        return self
+
+    def prepare_manifest(self, manifest_file: ManifestFile) -> EncryptedManifestFile:
+        """Return a copy of the manifest's row with its numbers assigned. Moves `next_row_id`."""
+        row = EncryptedManifestFile.of(manifest_file)
+        row.open_key_metadata()
+        self._assign_sequence_numbers(row)
+        self._assign_first_row_id(row)
+        return row
+
+    def _assign_sequence_numbers(self, row: EncryptedManifestFile) -> None:
+        if UNASSIGNED_SEQ not in (row.sequence_number, row.min_sequence_number):
+            return
+        if row.added_snapshot_id != self.snapshot_id:
+            raise ConfigurationError(f"{row.manifest_path}: no sequence number, but from another snapshot ({row.added_snapshot_id})")
+        if row.sequence_number == UNASSIGNED_SEQ:
+            row.sequence_number = self.sequence_number
+        if row.min_sequence_number == UNASSIGNED_SEQ:
+            row.min_sequence_number = self.sequence_number
+
+    def _assign_first_row_id(self, row: EncryptedManifestFile) -> None:
+        if row.content != ManifestContent.DATA:
+            row.first_row_id = None
+            return
+        if row.first_row_id is not None:
+            return
+        if row.existing_rows_count is None or row.added_rows_count is None:
+            raise ConfigurationError(f"{row.manifest_path}: no row counts, so its rows cannot be given ids")
+        row.first_row_id = self.next_row_id
+        self.next_row_id += row.existing_rows_count + row.added_rows_count
