@@ -11,7 +11,7 @@ from typing import Final
 import click
 import pytest
 
-from tablecrypt.cli.command import command
+from tablecrypt.cli._framework import root
 
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -36,8 +36,8 @@ def arguments_of(line: str) -> list[str]:
 
 def parse(arguments: list[str]) -> None:
     """Take a command line as far as its options and arguments; a file that it names need not be there."""
-    with command.make_context("tablecrypt", list(arguments)) as context:
-        name, verb, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+    with root.make_context("tablecrypt", list(arguments)) as context:
+        name, verb, rest = root.resolve_command(context, [*context._protected_args, *context.args])
         assert verb is not None
         try:
             verb.make_context(name, rest, parent=context).close()

@@ -1,35 +1,45 @@
-"""`tablecrypt audit`: what of a table or a catalog is encrypted, how, under which keys, and what is not."""
+"""Commands that look and change nothing: `audit` at how files are encrypted, `verify` at every byte, `doctor` at what a user needs."""
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from tablecrypt.cli import exit_codes
-from tablecrypt.cli.options import json_option, progress_options
-from tablecrypt.cli.output import say
-from tablecrypt.cli.progress_shown import progress_shown
+from tablecrypt.cli._framework import (
+    Chosen,
+    DocumentedCommand,
+    glob_options,
+    json_option,
+    optional_table_argument,
+    progress_options,
+    run_on,
+    spark_option,
+    spark_session,
+    workers_option,
+)
+from tablecrypt.cli._output import bytes_shown, progress_shown, say, show
+from tablecrypt.cli.main import FOUND, is_of_the_world
 from tablecrypt.cli.settings import Settings, pass_settings
-from tablecrypt.cli.several import glob_options
-from tablecrypt.cli.show import show
-from tablecrypt.cli.verb import Verb
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, TablecryptError
 
 if TYPE_CHECKING:
-    from tablecrypt.maintenance import Audit, TableAudit
+    from pyiceberg.table import Table
+
+    from tablecrypt.maintenance import Audit, Check, CheckUp, ProgressListener, TableAudit, Verification
 
 
 @click.command(
-    cls=Verb,
+    cls=DocumentedCommand,
     examples=[
         ("One table", "tablecrypt --catalog prod audit db.orders"),
         ("Every table of the catalog, as a page to pass on", "tablecrypt --catalog prod audit --html audit.html"),
         ("In a nightly job, failing on warnings too", "tablecrypt --catalog prod audit db.orders --json --fail-on warning"),
     ],
     needs="Permission to unwrap with the table's master key, to read its files and to list its folder.",
-    codes={exit_codes.FOUND: "something at least as grave as --fail-on was found; plaintext always is"},
+    codes={FOUND: "something at least as grave as --fail-on was found; plaintext always is"},
 )
 @click.argument("table", metavar="[TABLE]", required=False)
 @click.option("--html", "html_file", type=click.Path(dir_okay=False, path_type=Path), help="Write a page without external parts here.")
@@ -81,12 +91,12 @@ def audit(
     if as_json:
         show(found, as_json)
     else:
-        _print(found)
+        _print_audit(found)
     if found.worst is not None and found.worst >= Severity[fail_on.upper()]:
-        context.exit(exit_codes.FOUND)
+        context.exit(FOUND)
 
 
-def _print(found: Audit) -> None:
+def _print_audit(found: Audit) -> None:
     for table in found.tables:
         _print_table(table)
     say("plaintext was found" if found.has_plaintext else "no plaintext was found")
@@ -104,3 +114,137 @@ def _print_table(table: TableAudit) -> None:
             say(f"  {partition.share:.0%} of {partition.partition or 'the table'} is encrypted")
     for finding in table.findings:
         say(f"  {finding.severity.label:<8} {finding.kind.code}: {finding.where}: {finding.message}")
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("Everything", "tablecrypt --catalog prod verify db.orders"),
+        ("A large table, so that it can be interrupted", "tablecrypt --catalog prod verify db.orders --resume-from orders.verify"),
+        ("Heads, lengths and footers alone", "tablecrypt --catalog prod verify db.orders --quick"),
+        ("Every table of a namespace", "tablecrypt --catalog prod verify --include 'db.*' --quick"),
+    ],
+    needs="Permission to unwrap with the table's master key, and to read its files; with --resume-from also to list its folder.",
+    codes={FOUND: "a file is not what its writer left; the report names it and what of it failed; or a table of several failed"},
+)
+@optional_table_argument
+@glob_options
+@click.option("--quick", is_flag=True, help="Only heads, lengths and footers, not whole files.")
+@click.option(
+    "--resume-from",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Note good files here, and go on from there after an interruption. The file is removed at the end.",
+)
+@workers_option
+@spark_option
+@progress_options
+@json_option
+@pass_settings
+@click.pass_context
+def verify(
+    context: click.Context,
+    settings: Settings,
+    table: str | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    quick: bool,
+    resume_from: Path | None,
+    workers: int | None,
+    use_spark: bool,
+    as_json: bool,
+) -> None:
+    """Authenticate every byte of a table.
+
+    Reads every file that any snapshot of TABLE leads to, and authenticates each block of AGS1 files and each module of Parquet files:
+    pages, headers, dictionaries, indexes, bloom filters and footers, and their lengths against the metadata. A bad file does not end it:
+    the report names every bad file, and of it the blocks or modules that failed.
+    Nothing is changed.
+    """
+    from tablecrypt.maintenance import verify as authenticate
+
+    chosen = Chosen(table, include, exclude)
+    if chosen.is_several and resume_from is not None:
+        raise ConfigurationError("--resume-from notes the good files of one table: name it instead of --include and --exclude")
+    spark = spark_session(use_spark)
+
+    def one(table: Table, heard: ProgressListener) -> Verification:
+        return authenticate(table, quick=quick, progress=heard, spark=spark, workers=workers, resume_from=resume_from)
+
+    run_on(context, settings, chosen, one, _print_verification, as_json, is_bad=lambda done: not done.is_good)
+
+
+def _print_verification(done: Verification) -> None:
+    resumed = f", {done.resumed:,} of them before the interruption" if done.resumed else ""
+    say(f"{done.table}: {done.files:,} files of {done.snapshots:,} snapshots{resumed}, {bytes_shown(done.bytes)} read now")
+    for file in done.bad:
+        say(f"  bad {file.kind.value}: {file.location}")
+        for problem in file.problems:
+            say(f"    {problem.part}: {problem.message}")
+    if done.is_empty:
+        say("nothing was verified: the table has no files")
+        return
+    what = "everything" if done.full else "every head, length and footer"
+    say(f"{what} is as it was written" if done.is_good else f"{len(done.bad):,} files are bad")
+
+
+_MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("Before the first table", "tablecrypt --catalog prod doctor --key-id alias/orders"),
+        ("Why a job cannot write", "tablecrypt --catalog prod doctor db.orders"),
+        ("With a reader's rights", "tablecrypt --catalog prod doctor db.orders --read-only"),
+    ],
+    needs="Nothing: what is missing is what it tells.",
+    codes={FOUND: "something does not work; the report says what to do"},
+)
+@click.argument("table", metavar="[TABLE]", required=False)
+@click.option("--key-id", "key_ids", metavar="KEY", multiple=True, help="A master key to try, beside the table's; repeatable.")
+@click.option("--read-only", is_flag=True, help="Wrap nothing and write nothing.")
+@json_option
+@pass_settings
+@click.pass_context
+def doctor(context: click.Context, settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool, as_json: bool) -> None:
+    """Try out whether everything works.
+
+    Loads the catalog, has the key service wrap and unwrap a random probe under each master key, opens TABLE's newest key, lists and reads
+    its folder, and writes, reads back and deletes a probe there: an encrypted file of random bytes. Looks at pins, versions and Java.
+    Says of each what works, what does not, and what to do. No table is changed.
+    """
+    found = _check_up(settings, table, key_ids, read_only)
+    if as_json:
+        show(found, as_json)
+    else:
+        _print_check_up(found)
+    if not found.is_well:
+        context.exit(FOUND)
+
+
+def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> CheckUp:
+    from tablecrypt.maintenance import doctor as check_up
+    from tablecrypt.maintenance._doctor import without_catalog
+
+    try:
+        catalog = settings.catalog()
+    except Exception as error:
+        if not isinstance(error, TablecryptError) and not is_of_the_world(error):
+            raise
+        return without_catalog(settings.catalog_name or "default", error)
+    return check_up(catalog, table, key_ids=key_ids, read_only=read_only)
+
+
+def _print_check_up(found: CheckUp) -> None:
+    for area, checks in groupby(found.checks, key=lambda check: check.area):
+        say(area)
+        for check in checks:
+            _print_check(check)
+    failing = sum(check.state.value == "fails" for check in found.checks)
+    say("everything that was tried works" if found.is_well else f"{failing:,} of {len(found.checks):,} checks fail")
+
+
+def _print_check(check: Check) -> None:
+    say(f"  {_MARKS[check.state.value]:<5}  {check.name}: {check.found}")
+    if check.advice:
+        say(f"         → {check.advice}")

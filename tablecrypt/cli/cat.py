@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tablecrypt.cli import file_keys
-from tablecrypt.cli.rows import ROW_FORMATS, print_rows
+from tablecrypt.cli._framework import DocumentedCommand
+from tablecrypt.cli._output import ROW_FORMATS, print_rows
 from tablecrypt.cli.settings import Settings, pass_settings
-from tablecrypt.cli.verb import Verb
 from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _COPIED = 1024 * 1024
 
 
 @click.command(
-    cls=Verb,
+    cls=DocumentedCommand,
     examples=[
         (
             "Some columns of some rows",

@@ -1,27 +1,31 @@
-"""`tablecrypt hadoop-kms`: a Hadoop KMS for ORC's column encryption, in front of any key service.
+"""Commands about a Hadoop KMS for ORC's column encryption, in front of any key service: the server, its keys and its users' tokens.
 
-Requests are logged to stderr, a line each, without keys and tokens. SIGTERM and SIGINT stop it once the requests under way are answered.
+The server logs requests to stderr, a line each, without keys and tokens. SIGTERM and SIGINT stop it once the requests under way are
+answered. A token goes into a file of mode 0600 and nowhere else: not to the terminal, not to a log.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tablecrypt.cli.output import say
+from tablecrypt.cli._framework import DocumentedCommand, json_option
+from tablecrypt.cli._output import say, show
 from tablecrypt.cli.settings import Settings, pass_settings
-from tablecrypt.cli.verb import Verb
+from tablecrypt.errors import ConfigurationError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(
-    cls=Verb,
+    cls=DocumentedCommand,
     examples=[
         (
             "AWS KMS for the Spark of a cluster",
@@ -74,3 +78,70 @@ def hadoop_kms(
     say(f"serving {len(names)} keys at {server.url}")
     server.serve()
     kms.close()
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("A key", "tablecrypt -p encryption.kms-type=aws hadoop-kms-key pii --key-file orc-keys.json --master-key alias/orc"),
+        (
+            "A new version, for files written from now on",
+            "tablecrypt -p encryption.kms-type=aws hadoop-kms-key pii --key-file k.json --roll",
+        ),
+    ],
+    needs="Permission to generate a key with the master key.",
+)
+@click.argument("name")
+@click.option("--key-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Made if it is not there.")
+@click.option("--master-key", help="The key service's key. Needed for a new key; a new version stays with the last one's by default.")
+@click.option("--length", default=16, show_default=True, type=click.Choice([16, 32]), help="Length of a new key in bytes.")
+@click.option("--roll", is_flag=True, help="Add a version to a key that is there.")
+@json_option
+@pass_settings
+def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: str | None, length: int, roll: bool, as_json: bool) -> None:
+    """Make a key that ORC files can be encrypted with.
+
+    NAME is what the option orc.encrypt says. The key is random and stands in the file under a key of the key service, so the file is of no
+    use without that; but without the file, every ORC file under its keys is lost: keep copies. Older versions stay in it for their files.
+    """
+    from tablecrypt.hadoop_kms.master_keys import create_key, roll_key
+    from tablecrypt.kms.factory import load_kms
+
+    now_ms = time.time_ns() // 1_000_000
+    kms = load_kms(settings.kms_properties())
+    if roll:
+        version = roll_key(key_file, kms, name, now_ms, master_key)
+    elif master_key is None:
+        raise ConfigurationError("a new key needs --master-key")
+    else:
+        version = 0
+        create_key(key_file, kms, name, master_key, now_ms, length)
+    kms.close()
+    show({"key": name, "version": version, "key_file": str(key_file)}, as_json)
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("A token", "tablecrypt hadoop-kms-token --token-file etl.token"),
+        ("Where it goes", "hadoop.security.key.provider.path=kms://https@kms.example.org:9600/token/<token>/kms"),
+    ],
+)
+@click.option("--token-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="A file that is not there yet.")
+@json_option
+def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
+    """Make a token for a user of hadoop-kms.
+
+    Prints the token's hash, which belongs into the allow list: [users.NAME] token-sha256 = ["..."]. Who has the token is that user: it
+    stands in Spark's settings, so use it over TLS, and client certificates where many people can see those.
+    """
+    from tablecrypt.hadoop_kms.access import new_token, token_hash
+
+    token = new_token()
+    try:
+        descriptor = os.open(token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise ConfigurationError(f"the token file {token_file} cannot be made ({error.strerror})") from error
+    with os.fdopen(descriptor, "w") as file:
+        file.write(token + "\n")
+    show({"token_sha256": token_hash(token), "token_file": str(token_file)}, as_json)

@@ -1,26 +1,33 @@
-"""`tablecrypt inspect`: how a table or a file is put together, without its rows and without a key byte."""
+"""`tablecrypt inspect`: how a table or a file is put together, without its rows and without a key byte.
+
+Of an AGS1 stream it shows the blocks, of a Parquet file the modules.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from tablecrypt import parquet
 from tablecrypt.cli import file_keys
-from tablecrypt.cli.options import json_option
+from tablecrypt.cli._framework import DocumentedCommand, json_option
+from tablecrypt.cli._output import show
 from tablecrypt.cli.settings import Settings, pass_settings
-from tablecrypt.cli.show import show
-from tablecrypt.cli.verb import Verb
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.crypto import ags1
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.foreign_files import looks_like
+from tablecrypt.parquet.inspection import ModuleInspection
 
 if TYPE_CHECKING:
-    from tablecrypt.crypto.key_metadata import StandardKeyMetadata
     from tablecrypt.parquet import FileKeys
 
 
 @click.command(
-    cls=Verb,
+    cls=DocumentedCommand,
     examples=[
         ("A table's keys, snapshots and files", "tablecrypt --catalog prod inspect db.orders"),
         (
@@ -44,7 +51,7 @@ def inspect(settings: Settings, source: str, location: str | None, key_file: Pat
     of which kind there are. Of a file: AGS1 blocks, or Parquet modules; with its key also what the footer says. Key bytes are never shown.
     """
     if "/" not in source:
-        show(_table(settings, source) if location is None else _file_of_table(settings, source, location), as_json)
+        show(_layers_of_table(settings, source) if location is None else _file_of_table(settings, source, location), as_json)
         return
     if location is not None:
         raise ConfigurationError("--file is for tables")
@@ -52,10 +59,10 @@ def inspect(settings: Settings, source: str, location: str | None, key_file: Pat
     key_metadata = file_keys.opened(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
     with path.open("rb") as raw:
         keys = None if key_metadata is None else file_keys.parquet_keys(key_metadata)
-        show(_file(raw, source, key_metadata, keys), as_json)
+        show(_layers_of_file(raw, source, key_metadata, keys), as_json)
 
 
-def _table(settings: Settings, name: str) -> dict[str, Any]:
+def _layers_of_table(settings: Settings, name: str) -> dict[str, Any]:
     from tablecrypt.maintenance import inspect as layers_of
 
     return layers_of(settings.table(name))
@@ -77,10 +84,93 @@ def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, An
         raise ConfigurationError(f"no snapshot of {name} leads to {location}")
     with table.io.raw_input(location).open() as raw:
         keys = None if file.key is None else FileKeys.of_table_file(file.key)
-        return {"kind": file.kind.value, "partition": file.partition, "keks": sorted(file.keks), **_file(raw, location, file.key, keys)}
+        return {
+            "kind": file.kind.value,
+            "partition": file.partition,
+            "keks": sorted(file.keks),
+            **_layers_of_file(raw, location, file.key, keys),
+        }
 
 
-def _file(raw: Any, location: str, key_metadata: StandardKeyMetadata | None, keys: FileKeys | None) -> dict[str, Any]:
-    from tablecrypt.cli.file_layers import file_layers
+def _layers_of_file(raw: Any, location: str, key_metadata: StandardKeyMetadata | None, keys: FileKeys | None) -> dict[str, Any]:
 
     return file_layers(raw, location, key_metadata, keys)
+
+
+_PARQUET_MAGICS: Final = (b"PARE", b"PAR1")
+
+
+def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | None, keys: parquet.FileKeys | None) -> dict[str, Any]:
+    """Return the layers of a file, as JSON's types.
+
+    Args:
+        raw: the stored bytes, seekable.
+        location: names the file.
+        key_metadata: its key, to say how long it is and what goes with it; None: only what can be seen without one.
+        keys: the same as keys of a Parquet file, to look inside.
+
+    Raises:
+        FormatError: it is neither an AGS1 stream nor Parquet.
+        TamperedFileError, KeyMismatchError, PlaintextRefusedError: it is not what it should be.
+    """
+    raw.seek(0, os.SEEK_END)
+    length = raw.tell()
+    raw.seek(0)
+    head = raw.read(ags1.HEADER_LENGTH)
+    described = {"file": location, "bytes": length, **_key(key_metadata)}
+    if head.startswith(ags1.MAGIC):
+        ags1.check_header(head, location)
+        return {**described, **_ags1_layers(length, location)}
+    if head.startswith(_PARQUET_MAGICS):
+        raw.seek(0)
+        return {**described, "format": "Parquet", **_parquet_layers(raw, location, keys)}
+    raise FormatError(f"{location}: {looks_like(head)}: it is neither an AGS1 stream nor a Parquet file")
+
+
+def _key(key_metadata: StandardKeyMetadata | None) -> dict[str, Any]:
+    if key_metadata is None:
+        return {}
+    return {
+        "key_length": len(key_metadata.encryption_key),
+        "aad_prefix_length": len(key_metadata.aad_prefix),
+        "trusted_length": key_metadata.file_length,
+    }
+
+
+def _ags1_layers(length: int, location: str) -> dict[str, Any]:
+    try:
+        plaintext = ags1.plaintext_length(length)
+    except FormatError as impossible:
+        raise FormatError(f"{location}: {impossible}") from None
+    blocks = ags1.block_count(plaintext)
+    return {
+        "format": "AGS1",
+        "plaintext_bytes": plaintext,
+        "blocks": blocks,
+        "block_length": ags1.BLOCK_LENGTH,
+        "last_block_offset": ags1.block_offset(blocks - 1),
+        "last_block_length": ags1.block_plaintext_length(blocks - 1, plaintext),
+    }
+
+
+def _parquet_layers(raw: Any, location: str, keys: parquet.FileKeys | None) -> dict[str, Any]:
+    found = parquet.inspect(raw, keys, location=location)
+    columns = [
+        {"row_group": group.ordinal, "column": chunk.path, "key": chunk.key, "locked": chunk.locked, "modules": _modules(chunk.modules)}
+        for group in found.row_groups or ()
+        for chunk in group.chunks
+    ]
+    return {
+        "footer": found.footer,
+        "algorithm": found.algorithm,
+        "needs_aad_prefix": found.needs_aad_prefix,
+        "footer_modules": _modules(found.footer_modules),
+        "columns": columns,
+    }
+
+
+def _modules(modules: tuple[ModuleInspection, ...]) -> list[dict[str, Any]]:
+    return [
+        {"type": each.type, "page": each.page, "offset": each.offset, "size": each.size, "cipher": each.cipher, "key": each.key}
+        for each in modules
+    ]

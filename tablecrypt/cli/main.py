@@ -1,9 +1,14 @@
-"""The `tablecrypt` command: the group of verbs, what stands before them, and what errors look like in a terminal.
+"""The `tablecrypt` command: how it runs, what errors look like in a terminal, and what exit codes say.
 
-    tablecrypt --catalog NAME [--property name=value]… VERB db.table [options]
+    tablecrypt --catalog NAME [--property name=value]… COMMAND db.table [options]
+
+    exit code 0    done, and nothing to report
+              1    doctor, audit and verify: something was found; orphans and shred: something could not be done
+              2    refused, or wrong arguments: stderr says what and why
+              130  interrupted
 
 An error that is said on purpose, one of storage or of the catalog, is one line on stderr and exit code 2. Anything else is a bug: its
-traceback is shown, and the exit code is 2 as well, so that nobody takes it for a finding. No verb prints a key.
+traceback is shown, and the exit code is 2 as well, so that nobody takes it for a finding. No command prints a key.
 """
 
 from __future__ import annotations
@@ -13,10 +18,12 @@ import traceback
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from tablecrypt.cli import exit_codes
 from tablecrypt.errors import MissingExtraError, TablecryptError
 from tablecrypt.printable import printable
 
+FOUND: Final = 1
+REFUSED: Final = 2
+INTERRUPTED: Final = 130
 _OF_CATALOGS: Final = ("pyiceberg", "sqlalchemy", "botocore", "hive_metastore", "thrift")
 """Packages whose errors are a catalog's, its database's or its server's."""
 
@@ -28,12 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TablecryptError as error:
         _refuse(str(error))
     except KeyboardInterrupt:
-        _refuse("interrupted", exit_codes.INTERRUPTED)
+        _refuse("interrupted", INTERRUPTED)
     except Exception as error:  # noqa: BLE001  the last place that can tell an error from a finding
         if is_of_the_world(error):
             _refuse(f"{type(error).__name__}: {error}")
         sys.stderr.writelines(f"{printable(line)}\n" for line in traceback.format_exc().splitlines())
-        raise SystemExit(exit_codes.REFUSED) from None
+        raise SystemExit(REFUSED) from None
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
@@ -42,17 +49,17 @@ def run(arguments: Sequence[str] | None = None) -> None:
         import click
     except ImportError as error:
         raise MissingExtraError('the tablecrypt command needs the package click: pip install "tablecrypt[cli]"') from error
-    from tablecrypt.cli.command import command
-    from tablecrypt.cli.output import say_warnings
+    from tablecrypt.cli._framework import root
+    from tablecrypt.cli._output import say_warnings
 
     say_warnings()
     try:
-        code = command(args=None if arguments is None else list(arguments), prog_name="tablecrypt", standalone_mode=False)
+        code = root(args=None if arguments is None else list(arguments), prog_name="tablecrypt", standalone_mode=False)
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as wrong:
         wrong.show()
-        raise SystemExit(exit_codes.REFUSED) from None
+        raise SystemExit(REFUSED) from None
     raise SystemExit(code or 0)
 
 
@@ -61,6 +68,6 @@ def is_of_the_world(error: Exception) -> bool:
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _OF_CATALOGS
 
 
-def _refuse(message: str, code: int = exit_codes.REFUSED) -> NoReturn:
+def _refuse(message: str, code: int = REFUSED) -> NoReturn:
     sys.stderr.write(f"tablecrypt: {printable(' '.join(message.split()))}\n")
     raise SystemExit(code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from tablecrypt.cli.nearest import did_you_mean, nearest, question
+from tablecrypt.cli._output import did_you_mean, nearest, question
 from tablecrypt.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tablecrypt.cli.group import VERBS
+from tablecrypt.cli._framework import COMMANDS
 from tests.support.cli_reference import PAGE, in_page, reference
 
 
@@ -13,4 +13,4 @@ def test_the_page_is_what_the_help_says() -> None:
 def test_the_page_has_every_verb() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
-    assert all(f"\n### {name}\n" in page for name in VERBS)
+    assert all(f"\n### {name}\n" in page for name in COMMANDS)

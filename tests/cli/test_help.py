@@ -9,19 +9,17 @@ from pathlib import Path
 import click
 import pytest
 
-from tablecrypt.cli.command import command
-from tablecrypt.cli.group import FILE_VERBS, TABLE_VERBS, VERBS
-from tablecrypt.cli.verb import Verb
+from tablecrypt.cli._framework import COMMANDS, OTHER_COMMANDS, TABLE_COMMANDS, DocumentedCommand, root
 from tests.support.command import Command, run, run_process
 
 FOLDER = Path(sys.modules["tablecrypt.cli"].__file__ or "").parent
-CHANGING = sorted(set(TABLE_VERBS) - {"doctor", "audit", "verify", "inspect", "cat"})
+CHANGING = sorted(set(TABLE_COMMANDS) - {"doctor", "audit", "verify", "inspect", "cat"})
 DESTROYING = ("migrate", "shred", "orphans", "rescue")
 
 
-def verb(name: str) -> Verb:
-    found = command.get_command(click.Context(command), name)
-    assert isinstance(found, Verb), name
+def verb(name: str) -> DocumentedCommand:
+    found = root.get_command(click.Context(root), name)
+    assert isinstance(found, DocumentedCommand), name
     return found
 
 
@@ -29,7 +27,7 @@ def options_of(name: str) -> set[str]:
     return {option for parameter in verb(name).params for option in parameter.opts}
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_verb_explains_itself(name: str) -> None:
     found = verb(name)
     text = found.get_help(click.Context(found, info_name=name))
@@ -40,12 +38,12 @@ def test_every_verb_explains_itself(name: str) -> None:
     assert name in found.examples[0][1]
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_verbs_says_what_the_verb_says(name: str) -> None:
-    assert (verb(name).help or "").splitlines()[0] == VERBS[name]
+    assert (verb(name).help or "").splitlines()[0] == COMMANDS[name]
 
 
-@pytest.mark.parametrize("name", TABLE_VERBS)
+@pytest.mark.parametrize("name", TABLE_COMMANDS)
 def test_every_verb_on_tables_has_json(name: str) -> None:
     assert "--json" in options_of(name)
 
@@ -60,17 +58,16 @@ def test_what_destroys_asks(name: str) -> None:
     assert "--yes" in options_of(name)
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_no_option_takes_a_key(name: str) -> None:
     assert not options_of(name) & {"--key", "--secret", "--password", "--dek", "--kek"}
 
 
-def test_the_list_names_every_verb_and_module() -> None:
+def test_the_list_names_every_verb() -> None:
     text = run("--help").stdout
 
-    assert all(f"  {name} " in text for name in VERBS)
-    assert all((FOLDER / f"{name.replace('-', '_')}.py").exists() for name in VERBS)
-    assert len(TABLE_VERBS) + len(FILE_VERBS) == len(VERBS)
+    assert all(f"  {name} " in text for name in COMMANDS)
+    assert len(TABLE_COMMANDS) + len(OTHER_COMMANDS) == len(COMMANDS)
 
 
 def test_the_list_of_verbs_loads_no_verb() -> None:

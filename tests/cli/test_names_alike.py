@@ -10,8 +10,7 @@ import pytest
 
 from tablecrypt import maintenance
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.cli.command import command
-from tablecrypt.cli.group import TABLE_VERBS
+from tablecrypt.cli._framework import TABLE_COMMANDS, root
 from tablecrypt.errors import ConfigurationError
 
 WITHOUT_FUNCTION: Final = {"cat": "table.scan is its function"}
@@ -27,11 +26,11 @@ SHORT: Final = {**OF_TERMINALS, "properties": "set"}
 SEVERAL: Final = {"include", "exclude"}
 """maintenance.on_tables has them."""
 
-COMMANDS: Final = [name for name in TABLE_VERBS if name not in WITHOUT_FUNCTION]
+COMMANDS: Final = [name for name in TABLE_COMMANDS if name not in WITHOUT_FUNCTION]
 
 
 def of_command(name: str) -> set[str]:
-    verb = command.get_command(click.Context(command), name)
+    verb = root.get_command(click.Context(root), name)
     assert verb is not None
     taken = {SPELLED_OTHERWISE.get(str(each.name), str(each.name)) for each in verb.params}
     return {"table" if each == "source" else each for each in taken}
@@ -49,9 +48,9 @@ def test_a_command_takes_what_its_function_takes(name: str) -> None:
     assert taken - given <= OF_COMMANDS | SEVERAL | {"table"}
 
 
-@pytest.mark.parametrize("name", TABLE_VERBS)
+@pytest.mark.parametrize("name", TABLE_COMMANDS)
 def test_an_option_is_spelled_as_its_argument(name: str) -> None:
-    verb = command.get_command(click.Context(command), name)
+    verb = root.get_command(click.Context(root), name)
     assert verb is not None
     for option in verb.params:
         if isinstance(option, click.Option) and name != "inspect":

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tablecrypt.cli.whole_file import whole_file
+from tablecrypt.cli.files import whole_file
 from tablecrypt.errors import ConfigurationError
 
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from tablecrypt.cli.whole_file import whole_file
+from tablecrypt.cli.files import whole_file
 with whole_file(Path(sys.argv[1]), sys.argv[2] == "replace") as file:
     file.write(b"secret " * 100_000)
     file.flush()

@@ -8,20 +8,18 @@ from typing import Final
 
 import click
 
-from tablecrypt.cli import exit_codes
-from tablecrypt.cli.command import command
-from tablecrypt.cli.group import FILE_VERBS, TABLE_VERBS
-from tablecrypt.cli.verb import Verb
+from tablecrypt.cli._framework import OTHER_COMMANDS, TABLE_COMMANDS, DocumentedCommand, root
+from tablecrypt.cli.main import INTERRUPTED, REFUSED
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "cli.md"
 BEGIN: Final = "<!-- verbs: begin -->"
 END: Final = "<!-- verbs: end -->"
-SHARED_CODES: Final = (0, exit_codes.REFUSED, exit_codes.INTERRUPTED)
+SHARED_CODES: Final = (0, REFUSED, INTERRUPTED)
 
 
 def reference() -> str:
     """What every verb does, takes and answers, as Markdown."""
-    return "\n".join(line for names in (TABLE_VERBS, FILE_VERBS) for name in names for line in _section(name)).rstrip()
+    return "\n".join(line for names in (TABLE_COMMANDS, OTHER_COMMANDS) for name in names for line in _section(name)).rstrip()
 
 
 def in_page(page: str) -> str:
@@ -30,8 +28,8 @@ def in_page(page: str) -> str:
 
 
 def _section(name: str) -> Iterator[str]:
-    verb = command.get_command(click.Context(command), name)
-    assert isinstance(verb, Verb)
+    verb = root.get_command(click.Context(root), name)
+    assert isinstance(verb, DocumentedCommand)
     arguments = [each.metavar or str(each.name).upper() for each in verb.params if isinstance(each, click.Argument)]
     yield from (f"### {name}", "", "```", " ".join(("tablecrypt", name, "[OPTIONS]", *arguments)), "```", "")
     for paragraph in (verb.help or "").split("\n\n"):

@@ -1,16 +1,61 @@
-"""What the command says on stderr while it works: to a terminal, to a log, when it is asked to, and when it is to be quiet."""
+"""What people and programs see of a result, and what the command says on stderr while it works."""
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tablecrypt.cli.progress_shown import progress_shown
+from tablecrypt.cli._output import progress_shown, show
 from tablecrypt.cli.settings import Settings
 from tablecrypt.maintenance import Progress
 from tests.support.busy_kms import CLASS, BusyKeyManagementClient
 from tests.support.command import Done, run, run_terminal
+
+RESULT = {
+    "table": "db.t",
+    "made_at": "2026-01-02T03:04:05.678900+00:00",
+    "snapshots": [
+        {"snapshot_id": 7, "timestamp_ms": 1767323045000, "kek": None},
+        {"snapshot_id": 1234, "timestamp_ms": 0, "kek": "a\x1b[2J"},
+    ],
+    "keks": [{"key_id": "k", "timestamp_ms": "9" * 19}],
+    "unopened": [],
+}
+
+
+@pytest.fixture(autouse=True)
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_people_see_tables_and_local_time(capsys: pytest.CaptureFixture[str]) -> None:
+    show(RESULT, False)
+
+    assert capsys.readouterr().out.splitlines() == [
+        "table:     db.t",
+        "made at:   2026-01-02 08:34:05+05:30",
+        "snapshots: snapshot id  timestamp                  kek",
+        "                     7  2026-01-02 08:34:05+05:30  none",
+        "                  1234  1970-01-01 05:30:00+05:30  a\\x1b[2J",
+        "keks:      key id  timestamp",
+        "           k       9999999999999999999",
+        "unopened:  none",
+    ]
+
+
+def test_programs_get_the_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    show(RESULT, True)
+
+    assert json.loads(capsys.readouterr().out) == RESULT
+
 
 STEPS = [Progress("verify", done, 1000, "files") for done in range(1001)]
 

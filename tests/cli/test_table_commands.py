@@ -1,4 +1,4 @@
-"""Each verb that changes a table, on the command line: dry run, the change itself, JSON, and asking before something is destroyed."""
+"""Each command that changes a table, on the command line: dry run, the change itself, JSON, and asking before something is destroyed."""
 
 from __future__ import annotations
 

@@ -1,0 +1,406 @@
+"""What all commands share: their help, options and arguments, the question before something is destroyed, and the group that finds them.
+
+Commands are imported only when they are used, so that --help and completion answer at once. Their one-line help stands here too, since the
+list of commands shows it without importing them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from click.shell_completion import get_completion_class
+
+from tablecrypt.cli._output import did_you_mean, progress_shown, retries_shown, say, show
+from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
+from tablecrypt.cli.settings import Settings, parse_properties
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.printable import printable
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from tablecrypt.maintenance import CatalogResult, ProgressListener
+
+_BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
+_CODES: Final = {
+    0: "done",
+    REFUSED: "refused, or wrong arguments; stderr says why",
+    INTERRUPTED: "interrupted, or answered with no",
+}
+
+
+class DocumentedCommand(click.Command):
+    """A click command with examples, needed permissions and exit codes in its help.
+
+    Args:
+        examples: (what it is for, the line to type).
+        needs: permissions and other things that must be there.
+        codes: exit codes beside those that all verbs share, or instead of them.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        examples: Sequence[tuple[str, str]] = (),
+        needs: str = "",
+        codes: Mapping[int, str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self.examples = tuple(examples)
+        self.needs = needs
+        self.codes = dict(sorted({**_CODES, **(codes or {})}.items()))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what follows the verb; an option that belongs before it is told as such."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as wrong:
+            if wrong.option_name not in _BEFORE_COMMAND:
+                raise
+            raise click.UsageError(
+                f"{wrong.option_name} stands before the verb: tablecrypt {wrong.option_name} … {self.name}", ctx
+            ) from None
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples, needs and exit codes after the options."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for purpose, line in self.examples:
+                    formatter.write_text(f"{purpose}:")
+                    formatter.write(f"{'':{formatter.current_indent + 2}}{line}\n")
+        if self.needs:
+            with formatter.section("Needs"):
+                formatter.write_text(self.needs)
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in self.codes.items()])
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+table_argument = click.argument("table", metavar="TABLE")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed where nobody can be asked.")
+workers_option = click.option(
+    "--workers", type=click.IntRange(min=1), help="How many files at once; by default one for each core.", metavar="N"
+)
+delete_below_option = click.option(
+    "--delete-below",
+    "delete_below",
+    metavar="LOCATION",
+    multiple=True,
+    help="A folder in which files of the table may be deleted or written over, where no pin says so; repeatable.",
+)
+spark_option = click.option(
+    "--spark", "use_spark", is_flag=True, help="Run on the executors of the Spark session that the environment describes."
+)
+
+
+def _set_loudness(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and parameter.name is not None:
+        settings = context.ensure_object(Settings)
+        setattr(settings, parameter.name, True)
+        settings.check_loudness()
+
+
+def progress_options(verb: F) -> F:
+    """Add --quiet and --progress, which may stand before the verb too: what `progress_shown` shows."""
+    for flags, help_text in (
+        (("--progress",), "Show progress where stderr is no terminal too."),
+        (("--quiet", "-q"), "Show neither progress nor retries: results and errors alone."),
+    ):
+        verb = click.option(*flags, is_flag=True, expose_value=False, callback=_set_loudness, help=help_text)(verb)
+    return verb
+
+
+def moment(context: click.Context, parameter: click.Parameter, value: str | None) -> dt.datetime | None:
+    """Return the moment that an option names: ISO 8601, UTC without a zone, or how long ago it was: 30d, 12h."""
+    if value is None:
+        return None
+    units = {"d": "days", "h": "hours"}
+    try:
+        if value[-1:] in units and value[:-1].isdecimal():
+            return dt.datetime.now(dt.UTC) - dt.timedelta(**{units[value[-1]]: int(value[:-1])})
+        named = dt.datetime.fromisoformat(value)
+    except (ValueError, OverflowError):
+        message = f"{value!r} is neither a date such as 2024-02-29T12:00 nor an age such as 30d"
+        raise click.BadParameter(message, context, parameter) from None
+    return named if named.tzinfo is not None else named.replace(tzinfo=dt.UTC)
+
+
+def spark_session(use_spark: bool) -> Any:
+    """Return the Spark session that the environment describes, or None where none is wanted.
+
+    Raises:
+        MissingExtraError: PySpark is not installed.
+    """
+    if not use_spark:
+        return None
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        from tablecrypt.errors import MissingExtraError
+
+        raise MissingExtraError('--spark needs the package pyspark: pip install "tablecrypt[spark]"') from error
+    return SparkSession.builder.getOrCreate()
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Return if the answer is yes.
+
+    Args:
+        question: what will be gone, as a question.
+        yes: whether --yes was given.
+
+    Raises:
+        ConfigurationError: nobody can be asked.
+        click.Abort: the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigurationError(f"{question} Nobody can be asked here: say --yes, or look first with --dry-run")
+    click.confirm(printable(question), abort=True, err=True)
+
+
+FAILED: Final = "with --include or --exclude, a table failed; the report names it and why"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which tables a command is for: one by its name, or those that globs leave."""
+
+    table: str | None
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+    @property
+    def is_several(self) -> bool:
+        """Whether globs choose.
+
+        Raises:
+            ConfigurationError: neither a table nor a glob is given, or both are.
+        """
+        globs = bool(self.include or self.exclude)
+        if globs and self.table is not None:
+            raise ConfigurationError(f"{self.table} is one table: --include and --exclude choose among all of the catalog")
+        if not globs and self.table is None:
+            raise ConfigurationError("name a table, or choose several: --include 'db.*', or --include '*' for all of the catalog")
+        return globs
+
+
+def glob_options(verb: F) -> F:
+    """Add --include and --exclude."""
+    for flag, what in (("--exclude", "Leave out tables of such names; repeatable."), ("--include", "Tables of such names; repeatable.")):
+        verb = click.option(flag, flag[2:], metavar="GLOB", multiple=True, help=f"Of the whole catalog: {what[0].lower()}{what[1:]}")(verb)
+    return verb
+
+
+optional_table_argument = click.argument("table", metavar="[TABLE]", required=False)
+
+
+def run_on(
+    context: click.Context,
+    settings: Settings,
+    chosen: Chosen,
+    operation: Callable[[Table, ProgressListener], Any],
+    show_one: Callable[[Any], None],
+    as_json: bool,
+    is_bad: Callable[[Any], bool] = lambda result: False,
+) -> None:
+    """Run an operation and print what it came to; end with code 1 if a table of several failed, or is bad.
+
+    Args:
+        context, settings: the command's.
+        chosen: which tables.
+        operation: is given a table and who listens to its progress.
+        show_one: prints one result for people.
+        as_json: whether to print JSON instead.
+        is_bad: whether a result says that something was found.
+    """
+    if not chosen.is_several:
+        with progress_shown(settings) as heard:
+            result = operation(settings.table(chosen.table or ""), heard)
+        show(result, as_json) if as_json else show_one(result)
+        if is_bad(result):
+            context.exit(FOUND)
+        return
+    with progress_shown(settings) as heard:
+        done = _on_each(settings, chosen, operation, heard)
+    bad = sum(map(is_bad, done.results))
+    show(done, as_json) if as_json else _print_each(done, show_one, bad)
+    if done.failed or bad:
+        context.exit(FOUND)
+
+
+def _on_each(
+    settings: Settings, chosen: Chosen, operation: Callable[[Table, ProgressListener], Any], heard: ProgressListener
+) -> CatalogResult[Any]:
+    from tablecrypt.maintenance import on_tables
+    from tablecrypt.maintenance.catalog_tables import named
+
+    def one(table: Table) -> Any:
+        return operation(table, named(heard, ".".join(table.name())))
+
+    return on_tables(settings.catalog(), one, include=chosen.include, exclude=chosen.exclude)
+
+
+def _print_each(done: CatalogResult[Any], show_one: Callable[[Any], None], bad: int) -> None:
+    for each in done.outcomes:
+        if each.result is not None:
+            show_one(each.result)
+        elif each.error is not None:
+            say(f"{each.table}: FAILED: {type(each.error).__name__}: {' '.join(str(each.error).split())}")
+        else:
+            say(f"{each.table}: not encrypted, left as it is")
+    say(_summary(done, bad))
+
+
+def _summary(done: CatalogResult[Any], bad: int) -> str:
+    """Return the line that sums up."""
+    numbers = {"done": len(done.results) - bad, "bad": bad, "failed": len(done.failed), "not encrypted": len(done.skipped)}
+    counts = [f"{number:,} {what}" for what, number in numbers.items() if number or what in {"done", "failed"}]
+    return f"{len(done.outcomes):,} {'table' if len(done.outcomes) == 1 else 'tables'}: {', '.join(counts)}"
+
+
+TABLE_COMMANDS: Final = {
+    "doctor": "Try out whether everything works.",
+    "audit": "Look for plaintext, and for keys that need care.",
+    "verify": "Authenticate every byte of a table.",
+    "inspect": "Show how a table or a file is put together.",
+    "cat": "Print rows of a table or a file.",
+    "rotate-kek": "Give a table a new KEK now.",
+    "rewrap": "Wrap the KEKs anew under the newest master key version.",
+    "prune-keys": "Remove keys that no snapshot needs.",
+    "reencrypt": "Encrypt data files anew under fresh keys.",
+    "migrate": "Make an encrypted table of a plaintext one.",
+    "compact": "Rewrite small files and applied deletes.",
+    "rescue": "Bring back a lost key from older metadata.",
+    "relocate": "Copy a table to another place or master key.",
+    "shred": "Destroy the keys of snapshots, or of a whole table.",
+    "orphans": "Find and remove files that the table does not know.",
+}
+OTHER_COMMANDS: Final = {
+    "keygen": "Make a master key in a key file.",
+    "encrypt-file": "Encrypt one file.",
+    "decrypt-file": "Decrypt one file.",
+    "hadoop-kms": "Serve the keys of encrypted ORC columns to Spark and Hive.",
+    "hadoop-kms-key": "Make a key that ORC files can be encrypted with.",
+    "hadoop-kms-token": "Make a token for a user of hadoop-kms.",
+    "completion": "Print the shell's completion script.",
+}
+_MODULES: Final = {
+    "audit": ("audit", "verify", "doctor"),
+    "cat": ("cat",),
+    "files": ("encrypt-file", "decrypt-file"),
+    "hadoop_kms": ("hadoop-kms", "hadoop-kms-key", "hadoop-kms-token"),
+    "inspect": ("inspect",),
+    "keys": ("keygen", "rotate-kek", "rewrap", "prune-keys", "rescue"),
+    "tables": ("reencrypt", "migrate", "compact", "relocate", "shred", "orphans"),
+    "_framework": ("completion",),
+}
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+COMMANDS: Final = {**TABLE_COMMANDS, **OTHER_COMMANDS}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all verbs."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a verb."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"tablecrypt.cli.{_MODULE_OF[cmd_name]}")
+        command = getattr(module, cmd_name.replace("-", "_"))
+        return command if isinstance(command, click.Command) else None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb that stands first; of one that is not there, tell what it comes near to."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in COMMANDS:
+            ctx.fail(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs without importing them."""
+        for title, verbs in (("Verbs on tables", TABLE_COMMANDS), ("Other verbs", OTHER_COMMANDS)):
+            with formatter.section(title):
+                formatter.write_dl(list(verbs.items()))
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("bash", 'eval "$(tablecrypt completion bash)"'),
+        ("zsh, in ~/.zshrc", 'eval "$(tablecrypt completion zsh)"'),
+        ("fish", "tablecrypt completion fish > ~/.config/fish/completions/tablecrypt.fish"),
+    ],
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the shell's completion script.
+
+    Evaluate what it prints where your shell starts, and TAB completes verbs and options.
+    """
+    source = get_completion_class(shell)
+    if source is None:
+        raise ConfigurationError(f"this version of click has no completion for {shell}")
+    click.echo(source(context.find_root().command, {}, "tablecrypt", "_TABLECRYPT_COMPLETE").source())
+
+
+def _show_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if not value or context.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        installed = version("tablecrypt")
+    except PackageNotFoundError:
+        installed = "run from its source, not installed"
+    click.echo(f"tablecrypt {installed}")
+    context.exit()
+
+
+@click.group(
+    "tablecrypt",
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="tablecrypt VERB --help tells more about each, with examples. Exit codes: 0 done, 1 something was found, 2 refused.",
+)
+@click.option(
+    "--catalog",
+    "catalog_name",
+    metavar="NAME",
+    help="The catalog, as .pyiceberg.yaml or the environment configures it; else the default one.",
+)
+@click.option(
+    "--property",
+    "-p",
+    "pairs",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A property of the catalog or the key service, before those configured. Others on this machine may see it: no passwords here.",
+)
+@progress_options
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
+@click.pass_context
+def root(context: click.Context, catalog_name: str | None, pairs: tuple[str, ...]) -> None:
+    """Encrypted Apache Iceberg tables: keys, and what happens to tables under them."""
+    settings = context.ensure_object(Settings)
+    settings.catalog_name, settings.properties = catalog_name, parse_properties(pairs)
+    context.with_resource(retries_shown(settings))

@@ -1,0 +1,340 @@
+"""What the command prints: lines, results, rows and progress.
+
+    lines       each goes through `say`, which lets nothing through that commands a terminal
+    results     on stdout: lines and tables for people, or JSON for programs
+    rows        on stdout: CSV, a JSON object a line, or an Arrow stream
+    progress    on stderr, with questions, errors and the wait for the key service
+
+People see moments in the local time of their machine, with its offset; JSON has them as the result has: epoch milliseconds, or UTC.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime as dt
+import json
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from enum import Enum
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.printable import json_printable, printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.progress import TaskID
+
+    from tablecrypt.cli.settings import Settings
+    from tablecrypt.kms.resilient import Retry
+    from tablecrypt.maintenance import Progress, ProgressListener
+
+_FORMAT: Final = "%(levelname)s: %(message)s"
+
+
+def say(line: str, err: bool = False) -> None:
+    """Print one line to stdout, or to stderr."""
+    click.echo(printable(line), err=err)
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(printable(line) for line in super().format(record).split("\n"))
+
+
+def say_warnings() -> None:
+    """Have warnings that libraries log printed in the same way, where nobody has set up logging."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_OneLine(_FORMAT))
+
+
+_EPOCH: Final = "_ms"
+_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00")
+_FEWEST_COLUMNS: Final = 2
+
+
+def show(result: Any, as_json: bool) -> None:
+    """Print a verb's result: a dataclass, as `name: value` lines or as JSON."""
+    values = plain(result)
+    if as_json:
+        click.echo(json.dumps(values, indent=2))
+        return
+    width = max((len(name) for name in values), default=0)
+    for name, value in values.items():
+        for at, line in enumerate(_lines(value)):
+            label = f"{name.replace('_', ' ')}:" if at == 0 else ""
+            say(f"{label:<{width + 2}}{line}")
+
+
+def plain(value: Any) -> Any:
+    """Return a result as JSON's types. A dataclass that knows its own form says it."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(each) for each in value]
+    if isinstance(value, (dt.datetime, dt.date)):
+        return value.isoformat()
+    if isinstance(value, Enum):
+        return value.value
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, list) and _is_table(value):
+        return _table(value)
+    if isinstance(value, list):
+        return [line for each in value for line in _item_lines(each)] or ["none"]
+    if isinstance(value, dict):
+        return [f"{name}: {_one_line(each)}" for name, each in value.items()] or ["none"]
+    return [_one_line(value)]
+
+
+def _is_table(items: list[Any]) -> bool:
+    """Whether all items have the same fields, and no lists in them."""
+    first = items[0] if items else None
+    if not isinstance(first, dict) or len(first) < _FEWEST_COLUMNS:
+        return False
+    return all(isinstance(each, dict) and each.keys() == first.keys() and not _nested(each) for each in items)
+
+
+def _nested(item: dict[str, Any]) -> bool:
+    return any(isinstance(each, (list, dict)) for each in item.values())
+
+
+def _table(items: list[dict[str, Any]]) -> list[str]:
+    """Return items as rows under a head, numbers to the right."""
+    head = [_label(name) for name in items[0]]
+    rows = [[_shown(name, each) for name, each in item.items()] for item in items]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    right = [not name.endswith(_EPOCH) and all(type(item[name]) is int for item in items) for name in items[0]]
+    return ["  ".join(map(_aligned, row, widths, right)).rstrip() for row in (head, *rows)]
+
+
+def _aligned(cell: str, width: int, right: bool) -> str:
+    return f"{cell:>{width}}" if right else f"{cell:<{width}}"
+
+
+def _label(name: str) -> str:
+    return name.removesuffix(_EPOCH).replace("_", " ")
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return a field's value for people: an epoch by the name of the field, a moment by its form."""
+    if name.endswith(_EPOCH) and str(value).isdecimal():
+        try:
+            return _local(dt.datetime.fromtimestamp(int(value) / 1000, dt.UTC))
+        except (OverflowError, ValueError, OSError):
+            return str(value)
+    return _one_line(value)
+
+
+def _local(moment: dt.datetime) -> str:
+    try:
+        return moment.astimezone().isoformat(" ", timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return moment.isoformat()
+
+
+def _item_lines(value: Any) -> list[str]:
+    """Return a list's item as a line, and what lists of its own have below that."""
+    if not isinstance(value, dict):
+        return [_one_line(value)]
+    below = {name: each for name, each in value.items() if isinstance(each, list) and each and isinstance(each[0], dict)}
+    own = {name: each for name, each in value.items() if name not in below}
+    return [_one_line(own), *(f"  {_one_line(each)}" for items in below.values() for each in items)]
+
+
+def _one_line(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{_label(name)}: {_shown(name, each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_one_line, value)) or "none"
+    if isinstance(value, str) and _MOMENT.fullmatch(value):
+        return _local(dt.datetime.fromisoformat(value))
+    return str(value)
+
+
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_TENTHS: Final = 10
+
+
+@contextmanager
+def progress_shown(settings: Settings, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
+    """Yield a listener that shows what it hears, as far as it is wanted."""
+    if sys.stderr.isatty() and not settings.quiet:
+        with _bars() as listener:
+            yield listener
+    elif settings.progress:
+        yield _Lines(clock).hear
+    else:
+        yield _unheard
+
+
+@contextmanager
+def retries_shown(settings: Settings) -> Iterator[None]:
+    """Show while the block runs that the key service is asked again, unless --quiet is given before it is."""
+    from tablecrypt.kms.resilient import retries_heard
+
+    with retries_heard(_Retries(settings).hear):
+        yield
+
+
+class _Retries:
+    """Shows retries, of one second one. Threads may tell it at once: then a line too many is the worst."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._shown: int | None = None
+
+    def hear(self, retry: Retry) -> None:
+        left = round(retry.seconds_left)
+        if self._settings.quiet or left == self._shown:
+            return
+        self._shown = left
+        say(f"KMS unavailable, retrying, {left} s left: {retry.problem}", err=True)
+
+
+def _unheard(step: Progress) -> None:
+    """Show nothing."""
+
+
+@contextmanager
+def _bars() -> Iterator[ProgressListener]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[shown]}"), TimeRemainingColumn())
+    with RichProgress(*columns, console=Console(stderr=True), transient=False) as bars:
+        tasks: dict[str, TaskID] = {}
+        started: dict[str, float] = {}
+
+        def hear(step: Progress) -> None:
+            if step.verb not in tasks:
+                tasks[step.verb] = bars.add_task(step.verb, total=step.total, shown="")
+                started[step.verb] = time.monotonic()
+            shown = _amounts(step, time.monotonic() - started[step.verb])
+            bars.update(tasks[step.verb], completed=step.done, total=step.total, shown=shown)
+
+        yield hear
+
+
+class _Lines:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._started: dict[str, float] = {}
+        self._tenth: dict[str, int] = {}
+
+    def hear(self, step: Progress) -> None:
+        started = self._started.setdefault(step.verb, self._clock())
+        tenth = _TENTHS if step.total == 0 else step.done * _TENTHS // step.total
+        if tenth <= self._tenth.get(step.verb, -1):
+            return
+        self._tenth[step.verb] = tenth
+        say(f"{step.verb}: {_amounts(step, self._clock() - started)}", err=True)
+
+
+def _amounts(step: Progress, seconds: float) -> str:
+    rate = step.done / seconds if seconds > 0 and step.done else None
+    if step.unit == "bytes":
+        amounts = f"{bytes_shown(step.done)} of {bytes_shown(step.total)}"
+        return amounts if rate is None else f"{amounts}, {bytes_shown(int(rate))}/s"
+    amounts = f"{step.done:,} of {step.total:,} {step.unit}"
+    return amounts if rate is None else f"{amounts}, {rate:,.0f}/s"
+
+
+def bytes_shown(length: int) -> str:
+    """Return a number of bytes with three significant digits."""
+    value, unit = float(length), 0
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{length} B" if unit == 0 else f"{value:.3g} {_UNITS[unit]}"
+
+
+def print_rows(rows: pa.RecordBatchReader, row_format: str) -> None:
+    """Write rows to stdout, batch by batch. A reader of the pipe that has had enough ends it quietly.
+
+    Raises:
+        ConfigurationError: a column cannot be written in this format.
+    """
+    try:
+        _WRITERS[row_format](rows, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit, and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_csv(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    for field in rows.schema:
+        if pa.types.is_nested(field.type):
+            raise ConfigurationError(f"column {field.name} is a {field.type}, which CSV cannot hold: use --format json")
+    with csv.CSVWriter(sink, rows.schema) as writer:
+        for batch in rows:
+            writer.write_batch(batch)
+
+
+def _write_json(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
+    for batch in rows:
+        for row in batch.to_pylist(maps_as_pydicts=None):
+            sink.write(json_printable(json.dumps(row, default=_cell_as_json, ensure_ascii=False)).encode() + b"\n")
+
+
+def _cell_as_json(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.isoformat() if isinstance(value, (dt.date, dt.time, dt.datetime)) else str(value)
+
+
+def _write_arrow(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
+    import pyarrow as pa
+
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        for batch in rows:
+            writer.write_batch(batch)
+
+
+_WRITERS: Final[dict[str, Callable[[pa.RecordBatchReader, BinaryIO], None]]] = {
+    "csv": _write_csv,
+    "json": _write_json,
+    "arrow": _write_arrow,
+}
+ROW_FORMATS: Final = tuple(_WRITERS)
+
+
+_MOST_NAMES: Final = 3
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return the names that come near to a name, the nearest first."""
+    return get_close_matches(name, list(known), n=_MOST_NAMES)
+
+
+def question(names: Sequence[str]) -> str:
+    """Return a question that names what may have been meant, to stand behind an error; nothing without a name."""
+    return f"; did you mean {' or '.join(names)}?" if names else ""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the question of which of some names was meant."""
+    return question(nearest(name, known))

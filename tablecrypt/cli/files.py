@@ -1,0 +1,269 @@
+"""Commands on files without a table: `encrypt-file` and `decrypt-file`, as AGS1 or as Parquet Modular Encryption.
+
+A file is there whole or not at all, and readable by its owner alone. It has no name until it is whole, so that nothing is left of it when
+the process is killed (Linux, on file systems that know O_TMPFILE). Elsewhere it has a hidden name until then, and a killed process leaves
+what it had written, which its owner alone can read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
+
+import click
+
+from tablecrypt.cli import file_keys
+from tablecrypt.cli._framework import DocumentedCommand, dry_run_option, json_option
+from tablecrypt.cli._output import show
+from tablecrypt.cli.settings import Settings, pass_settings
+from tablecrypt.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyiceberg.io import OutputStream
+
+    from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+
+_MODE: Final = 0o600
+_DESCRIPTORS: Final = "/proc/self/fd"
+
+
+def check_target(source: Path, target: Path) -> None:
+    """Refuse a target that is no file of its own.
+
+    Raises:
+        ConfigurationError: it is -, the source itself, or in a folder that is not there.
+    """
+    if str(target) == "-":
+        raise ConfigurationError("- is no file: name one, since the key of an encrypted file is kept beside it")
+    if not target.absolute().parent.is_dir():
+        raise ConfigurationError(f"{target}: there is no folder {target.parent}")
+    if target.exists() and target.samefile(source):
+        raise ConfigurationError(f"{target} is the source, which stays as it is: name another file")
+
+
+@contextmanager
+def stdout_sink() -> Iterator[BinaryIO]:
+    """Yield stdout for the bytes of a file.
+
+    Raises:
+        ConfigurationError: it is a terminal, which would obey what is in the file.
+    """
+    if sys.stdout.isatty():
+        raise ConfigurationError("stdout is a terminal: send it to a file or a program")
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def whole_file(path: Path, replace: bool) -> Iterator[BinaryIO]:
+    """Yield an open file that gets its name when the block ends without an error, and is gone when it does not.
+
+    Args:
+        path: the file's name in the end.
+        replace: whether a file of that name may be there already.
+
+    Raises:
+        ConfigurationError: it is there.
+    """
+    if path.exists() and not replace:
+        raise ConfigurationError(f"{path} is there already: name another file, or say --force")
+    unnamed = _unnamed(path.absolute().parent)
+    if unnamed is not None:
+        try:
+            # Who writes may close the file; it is there for as long as one descriptor is open.
+            with os.fdopen(os.dup(unnamed), "wb") as file:
+                yield file
+            _give_name(unnamed, path, replace)
+        finally:
+            os.close(unnamed)
+        return
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "wb") as file:
+            yield file
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _unnamed(folder: Path) -> int | None:
+    """Open a file without a name in a folder; None where the system or the file system has none."""
+    if not hasattr(os, "O_TMPFILE") or not Path(_DESCRIPTORS).is_dir():
+        return None
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, _MODE)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
+            return None
+        raise
+
+
+def _give_name(descriptor: int, path: Path, replace: bool) -> None:
+    """Name a whole file. A link cannot replace one, so that a new name takes the old one's place."""
+    try:
+        _link(descriptor, path)
+    except FileExistsError:
+        if not replace:
+            raise ConfigurationError(f"{path} is there already: name another file, or say --force") from None
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        _link(descriptor, beside)
+        try:
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _link(descriptor: int, path: Path) -> None:
+    # Python follows the link to the file only where a folder's descriptor is given too; the path is a whole one, and makes no use of it.
+    os.link(f"{_DESCRIPTORS}/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+
+
+_COPIED = 4 * 1024 * 1024
+
+
+@click.command(
+    "encrypt-file",
+    cls=DocumentedCommand,
+    examples=[
+        ("Under a key of a key file", "tablecrypt encrypt-file rows.parquet rows.enc.parquet --key-file keys.json --key-id orders"),
+        ("From another program", "pg_dump orders | tablecrypt encrypt-file - dump.sql.ags1 --key-file keys.json --key-id orders"),
+        (
+            "Under a key of AWS KMS",
+            "tablecrypt -p encryption.kms-type=aws -p client.region=eu-central-1 encrypt-file a.bin a.ags1 --key-id alias/orders",
+        ),
+    ],
+    needs="Permission to wrap with the master key.",
+)
+@click.argument("source", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@file_keys.key_options
+@click.option("--format", "file_format", type=click.Choice(["auto", "parquet", "ags1"]), default="auto", show_default=True)
+@click.option("--data-key-length", type=click.Choice([16, 24, 32]), default=32, show_default=True, help="Bytes of the file's key.")
+@click.option("--force", is_flag=True, help="Replace TARGET and its key.")
+@dry_run_option
+@json_option
+@pass_settings
+def encrypt_file(
+    settings: Settings,
+    source: Path,
+    target: Path,
+    key_file: Path | None,
+    key_id: str | None,
+    file_format: str,
+    data_key_length: int,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Encrypt one file.
+
+    A Parquet SOURCE is encrypted module by module, without decoding a value, and stays a Parquet file; any other, and what comes through
+    a pipe, becomes an AGS1 stream; - as SOURCE is stdin. Its fresh key is written beside TARGET, as TARGET.key.json, wrapped under the
+    master key: keep both. SOURCE stays as it is.
+    """
+    source = Path("/dev/stdin") if str(source) == "-" else source
+    check_target(source, target)
+    if file_format == "parquet" and not source.is_file():
+        raise ConfigurationError(f"{source} is a pipe, which a Parquet file cannot be read from: leave out --format parquet")
+    as_parquet = file_format == "parquet" or (file_format == "auto" and _begins_as_parquet(source))
+    described = {
+        "source": str(source),
+        "target": str(target),
+        "key": str(file_keys.key_path(target)),
+        "format": "parquet" if as_parquet else "ags1",
+    }
+    keys = file_keys.manager(settings, key_file, key_id, data_key_length)
+    if dry_run:
+        show({**described, "bytes": source.stat().st_size}, as_json)
+        return
+    key_metadata = keys.new_key_metadata()
+    with whole_file(file_keys.key_path(target), force) as key_sink, whole_file(target, force) as sink:
+        length = (_encrypt_parquet if as_parquet else _encrypt_stream)(source, sink, key_metadata)
+        key_sink.write(file_keys.sealed(keys, key_metadata.with_file_length(length)).encode())
+    show({**described, "bytes": length}, as_json)
+
+
+def _begins_as_parquet(source: Path) -> bool:
+    # Of a pipe the first bytes can be read once only: they are the stream's.
+    if not source.is_file():
+        return False
+    with source.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _encrypt_parquet(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> int:
+    from tablecrypt import parquet
+
+    return parquet.encrypt(str(source), sink, parquet.FileKeys.of_table_file(key_metadata), location=str(source))
+
+
+def _encrypt_stream(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> int:
+    from tablecrypt.files.ags1_writer import Ags1OutputStream
+
+    with source.open("rb") as plaintext, Ags1OutputStream(cast("OutputStream", sink), key_metadata) as stream:
+        shutil.copyfileobj(plaintext, stream, _COPIED)
+    return stream.file_length
+
+
+@click.command(
+    "decrypt-file",
+    cls=DocumentedCommand,
+    examples=[
+        ("With a key file", "tablecrypt decrypt-file rows.enc.parquet rows.parquet --key-file keys.json --key-id orders"),
+        ("Into another program", "tablecrypt decrypt-file dump.sql.ags1 - --key-file keys.json --key-id orders | psql"),
+    ],
+    needs="Permission to unwrap with the master key, and the .key.json file that encrypt-file left beside SOURCE.",
+)
+@click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@file_keys.key_options
+@click.option("--force", is_flag=True, help="Replace TARGET.")
+@dry_run_option
+@json_option
+@pass_settings
+def decrypt_file(
+    settings: Settings, source: Path, target: Path, key_file: Path | None, key_id: str | None, force: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Decrypt one file.
+
+    SOURCE is a file that encrypt-file made, with SOURCE.key.json beside it. TARGET gets its name only after every byte of SOURCE has
+    authenticated, and only its owner may read it. With - as TARGET the plaintext goes to stdout, each part after it has authenticated: what
+    comes out is authentic, and whole only if the exit code is 0.
+    """
+    to_stdout = str(target) == "-"
+    if not to_stdout:
+        check_target(source, target)
+    key_metadata = file_keys.opened(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))
+    described = {"source": str(source), "target": str(target)}
+    if dry_run:
+        show({**described, "bytes": source.stat().st_size}, as_json)
+        return
+    with stdout_sink() if to_stdout else whole_file(target, force) as sink:
+        decrypt_to(source, sink, key_metadata)
+    if to_stdout:
+        return
+    show({**described, "bytes": target.stat().st_size}, as_json)
+
+
+def decrypt_to(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> None:
+    """Write the plaintext of an encrypted file, Parquet or AGS1.
+
+    Raises:
+        KeyMismatchError: the key opens nothing of the file.
+        TamperedFileError: the file is not what was encrypted. What was written before is authentic, and not whole.
+        FormatError: the file is empty, or of another format.
+    """
+    if file_keys.begins_as_encrypted_parquet(source):
+        from tablecrypt import parquet
+
+        parquet.decrypt(str(source), sink, file_keys.parquet_keys(key_metadata), location=str(source))
+        return
+    with file_keys.opened_stream(source, key_metadata) as stream:
+        shutil.copyfileobj(stream, sink, _COPIED)

@@ -1,0 +1,206 @@
+"""Commands about keys: a master key in a key file, and the KEKs and entries of encryption-keys in a table's metadata.
+
+A master key goes into the key file and nowhere else: not to the terminal, not to a log.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tablecrypt.cli._framework import (
+    FAILED,
+    Chosen,
+    DocumentedCommand,
+    confirm,
+    dry_run_option,
+    glob_options,
+    json_option,
+    optional_table_argument,
+    progress_options,
+    run_on,
+    table_argument,
+    yes_option,
+)
+from tablecrypt.cli._output import progress_shown, show
+from tablecrypt.cli.main import FOUND
+from tablecrypt.cli.settings import Settings, pass_settings
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.kms.local_file import add_key, add_key_version, create_key_file
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from tablecrypt.maintenance import ProgressListener, Rewrapped, RotatedKek
+
+DEFAULT_LENGTH: Final = 32
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("A key for the tables of one team", "tablecrypt keygen --key-file ~/keys.json --key-id orders"),
+        ("A new version of it, which wraps from now on", "tablecrypt keygen --key-file ~/keys.json --key-id orders --new-version"),
+    ],
+)
+@click.option(
+    "--key-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Key file; made with mode 0600 if it is not there."
+)
+@click.option("--key-id", required=True, help="Name of the key: what a table's encryption.key-id says.")
+@click.option("--length", type=click.Choice([16, 24, 32]), help="Length of a new key in bytes; 32 unless given.")
+@click.option("--new-version", is_flag=True, help="Add a version to a key that the file has, of the same length.")
+@json_option
+def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, as_json: bool) -> None:
+    """Make a master key in a key file.
+
+    The key is random, and for the key service that is a file: encryption.kms-type=local. The file is made where there is none.
+
+    With --new-version the key gets another version. The newest version wraps; all of them unwrap, so tables written before still open.
+    tablecrypt rewrap has a table's KEKs wrapped by the newest version.
+
+    Keep a copy of the file in a safe place, anew after each change: without it, every table under its keys is lost.
+    """
+    path, version = key_file.expanduser(), 1
+    if new_version and length is not None:
+        raise ConfigurationError("--length belongs to a new key: a new version is as long as the key is")
+    if new_version:
+        version = add_key_version(path, key_id)
+    elif path.exists():
+        add_key(path, key_id, length or DEFAULT_LENGTH)
+    else:
+        create_key_file(path, key_id, length or DEFAULT_LENGTH)
+    show({"key_id": key_id, "version": version, "key_file": str(path)}, as_json)
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("What would change", "tablecrypt --catalog prod rotate-kek db.orders --dry-run"),
+        ("Rotate", "tablecrypt --catalog prod rotate-kek db.orders"),
+        ("Every table of a namespace but one", "tablecrypt --catalog prod rotate-kek --include 'db.*' --exclude db.archive"),
+    ],
+    needs="Permission to wrap and unwrap with the table's master key, and to commit to the table.",
+    codes={FOUND: FAILED},
+)
+@optional_table_argument
+@glob_options
+@dry_run_option
+@progress_options
+@json_option
+@pass_settings
+@click.pass_context
+def rotate_kek(
+    context: click.Context,
+    settings: Settings,
+    table: str | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Give a table a new KEK now.
+
+    Wraps the manifest-list key of every snapshot of TABLE anew under a new KEK and lets the old KEKs go, in one metadata commit. No file is
+    read or written. Data keys stay as they are (reencrypt), older metadata files keep the old KEK (shred), and so does the master key its
+    versions (rewrap).
+    """
+    from tablecrypt.maintenance import rotate_kek as rotate
+
+    def one(table: Table, heard: ProgressListener) -> RotatedKek:
+        return rotate(table, dry_run=dry_run, progress=heard)
+
+    run_on(context, settings, Chosen(table, include, exclude), one, lambda done: show(done, False), as_json)
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("After the master key was rotated in the key service", "tablecrypt --catalog prod rewrap db.orders"),
+        ("After an alias was moved to another key", "tablecrypt --catalog prod rewrap db.orders --from-key-id 1234abcd-12ab-34cd"),
+        ("Every table of the catalog", "tablecrypt --catalog prod rewrap --include '*'"),
+    ],
+    needs="On AWS kms:ReEncryptFrom and kms:ReEncryptTo, elsewhere permission to unwrap and wrap; and to commit to the table.",
+    codes={FOUND: FAILED},
+)
+@optional_table_argument
+@glob_options
+@click.option("--from-key-id", metavar="KEY", help="The master key that wraps the KEKs now, where an alias was moved.")
+@dry_run_option
+@progress_options
+@json_option
+@pass_settings
+@click.pass_context
+def rewrap(
+    context: click.Context,
+    settings: Settings,
+    table: str | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    from_key_id: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Wrap the KEKs anew under the newest master key version.
+
+    For before an old version of TABLE's master key is disabled, and after its alias was moved to another key. The KEKs themselves stay, and
+    so does everything under them. Older metadata files keep what the old version wrapped.
+    """
+    from tablecrypt.maintenance import rewrap as wrap_anew
+
+    def one(table: Table, heard: ProgressListener) -> Rewrapped:
+        return wrap_anew(table, from_key_id, dry_run=dry_run, progress=heard)
+
+    run_on(context, settings, Chosen(table, include, exclude), one, lambda done: show(done, False), as_json)
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[("After Iceberg Java expired snapshots", "tablecrypt --catalog prod prune-keys db.orders")],
+    needs="Permission to commit to the table. The key service is not asked.",
+)
+@table_argument
+@dry_run_option
+@json_option
+@pass_settings
+def prune_keys(settings: Settings, table: str, dry_run: bool, as_json: bool) -> None:
+    """Remove keys that no snapshot needs.
+
+    Iceberg Java never removes an entry of encryption-keys, so metadata of TABLE grows with every commit. What the entries opened does not
+    become unreadable by that: older metadata files still hold them (shred).
+    """
+    from tablecrypt.maintenance import prune_keys as prune
+
+    show(prune(settings.table(table), dry_run=dry_run), as_json)
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("What can be brought back", "tablecrypt --catalog prod rescue db.orders --dry-run"),
+        ("From a metadata file of a backup", "tablecrypt --catalog prod rescue db.orders --metadata s3://backup/00041-a.metadata.json"),
+    ],
+    needs="Permission to unwrap with the table's master key, to read and list its metadata folder, and to commit to the table.",
+)
+@table_argument
+@click.option("--metadata", multiple=True, metavar="LOCATION", help="A metadata file that may hold the keys; repeatable.")
+@click.option("--expire-lost", is_flag=True, help="Remove snapshots whose keys are nowhere.")
+@yes_option
+@dry_run_option
+@progress_options
+@json_option
+@pass_settings
+def rescue(settings: Settings, table: str, metadata: tuple[str, ...], expire_lost: bool, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Bring back a lost key from older metadata.
+
+    For TABLE whose metadata another tool wrote and dropped entries of encryption-keys. Looks in the metadata files that the table left
+    behind, and in those given. It does not help against a lost master key, and does not ask whether a key is gone on purpose.
+    """
+    from tablecrypt.maintenance import rescue as bring_back
+
+    if expire_lost and not dry_run:
+        confirm(f"Snapshots of {table} whose keys are nowhere will be removed. Go on?", yes)
+    with progress_shown(settings) as heard:
+        done = bring_back(settings.table(table), metadata, expire_lost, dry_run=dry_run, progress=heard)
+    show(done, as_json)

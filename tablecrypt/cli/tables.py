@@ -1,0 +1,428 @@
+"""Commands that rewrite, copy or remove the files of a table."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from tablecrypt.cli._framework import (
+    DocumentedCommand,
+    confirm,
+    delete_below_option,
+    dry_run_option,
+    json_option,
+    moment,
+    progress_options,
+    spark_option,
+    spark_session,
+    table_argument,
+    workers_option,
+    yes_option,
+)
+from tablecrypt.cli._output import bytes_shown, progress_shown, say, show
+from tablecrypt.cli.main import FOUND
+from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
+from tablecrypt.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tablecrypt.maintenance import OrphanFiles
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("Files whose keys are older than two years", "tablecrypt --catalog prod reencrypt db.orders --older-than 730d"),
+        (
+            "One partition, with longer keys",
+            "tablecrypt --catalog prod reencrypt db.orders --where \"region = 'north'\" --data-key-length 32",
+        ),
+    ],
+    needs="Permission to wrap and unwrap with the table's master key, to read and write its files, and to commit.",
+)
+@table_argument
+@click.option("--where", metavar="FILTER", help="Only data files that may hold rows which pass this filter.")
+@click.option("--older-than", metavar="MOMENT", callback=moment, help="Only files whose keys were made before: a date, or 730d ago.")
+@click.option("--data-key-length", type=click.Choice([16, 24, 32]), help="Bytes of the new keys; by default as the table says.")
+@click.option("--branch", default="main", show_default=True, help="Whose files.")
+@workers_option
+@spark_option
+@dry_run_option
+@progress_options
+@json_option
+@pass_settings
+def reencrypt(
+    settings: Settings,
+    table: str,
+    where: str | None,
+    older_than: dt.datetime | None,
+    data_key_length: int | None,
+    branch: str,
+    workers: int | None,
+    use_spark: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Encrypt data files anew under fresh keys.
+
+    Data and delete files of TABLE are decrypted and encrypted module by module, without decoding a value, and put in place of the old ones
+    in one snapshot. Row ids, statistics and the order of rows stay. An interrupted run goes on when called again. Older snapshots go on
+    naming the old files until they are expired.
+    """
+    from tablecrypt.maintenance import reencrypt as encrypt_anew
+
+    filtered = {} if where is None else {"where": where}
+    with progress_shown(settings) as heard:
+        done = encrypt_anew(
+            settings.table(table),
+            **filtered,
+            older_than=older_than,
+            data_key_length=data_key_length,
+            branch=branch,
+            dry_run=dry_run,
+            progress=heard,
+            spark=spark_session(use_spark),
+            workers=workers,
+        )
+    show(done, as_json)
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("What would be encrypted", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --dry-run"),
+        ("Migrate in place", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --yes"),
+        ("Into a new table", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --into db.sealed_orders"),
+    ],
+    needs="Permission to wrap with the master key, to read, write and delete the table's files, and to commit.",
+)
+@table_argument
+@click.option("--key-id", required=True, help="The master key: the table's encryption.key-id from now on.")
+@click.option(
+    "--set", "properties", metavar="NAME=VALUE", multiple=True, help="A further table property, such as encryption.data-key-length=32."
+)
+@click.option("--into", metavar="NAME", help="Make a new table of this name, and leave the plain one as it is.")
+@click.option("--location", help="Of the new table; by default beside the plain table's.")
+@click.option("--drop-refs", is_flag=True, help="Drop other branches and tags, which would keep plaintext snapshots.")
+@click.option("--keep-plaintext", is_flag=True, help="Do not delete the plaintext files after the commit.")
+@delete_below_option
+@workers_option
+@spark_option
+@yes_option
+@dry_run_option
+@progress_options
+@json_option
+@pass_settings
+def migrate(
+    settings: Settings,
+    table: str,
+    key_id: str,
+    into: str | None,
+    location: str | None,
+    properties: tuple[str, ...],
+    drop_refs: bool,
+    keep_plaintext: bool,
+    delete_below: tuple[str, ...],
+    workers: int | None,
+    use_spark: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make an encrypted table of a plaintext one.
+
+    Every live file of TABLE is encrypted beside itself, without decoding a value, and one commit puts the encrypted ones in place. Its
+    history goes, and its plaintext files are deleted; with --into both stay, and the encrypted table is a new one. An interrupted run goes
+    on when called again. The report lists every place where plaintext may still be. Files outside TABLE's folder stay as they are, unless
+    --delete-below names their folder.
+    """
+    from tablecrypt.maintenance import migrate as encrypt_table
+
+    if not dry_run and into is None:
+        losses = "its history goes" if keep_plaintext else "its history goes and its plaintext files are deleted"
+        confirm(f"Encrypt {table} under {key_id}: {losses}. Go on?", yes)
+    with progress_shown(settings) as heard:
+        done = encrypt_table(
+            settings.plain_table(table),
+            key_id,
+            into=into,
+            location=location,
+            properties=parse_properties(properties, "--set"),
+            drop_refs=drop_refs,
+            keep_plaintext=keep_plaintext,
+            delete_below=delete_below,
+            dry_run=dry_run,
+            progress=heard,
+            spark=spark_session(use_spark),
+            workers=workers,
+        )
+    show(done, as_json)
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("What is worth rewriting", "tablecrypt --catalog prod compact db.orders --dry-run"),
+        ("One partition, ordered", "tablecrypt --catalog prod compact db.orders --where \"day = '2024-02-29'\" --sort-by id"),
+    ],
+    needs="Permission to unwrap with the table's master key, to read and write its files, and to commit.",
+)
+@table_argument
+@click.option("--where", metavar="FILTER", help="Only files that may hold rows which pass this filter.")
+@click.option("--target-file-size", type=click.IntRange(min=1), metavar="BYTES", help="By default write.target-file-size-bytes.")
+@click.option(
+    "--min-input-files",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="Rewrite short files where so many are together.",
+)
+@click.option(
+    "--delete-ratio",
+    type=click.FloatRange(0, 1),
+    metavar="X",
+    default=0.3,
+    show_default=True,
+    help="Rewrite files of whose rows more are deleted.",
+)
+@click.option("--rewrite-all", is_flag=True, help="Rewrite every file that --where leaves.")
+@click.option("--sort-by", multiple=True, metavar="COLUMN", help="Order the rows of each group; repeatable.")
+@click.option("--partial-progress", type=click.IntRange(min=1), metavar="N", help="Commit after every N groups, not once at the end.")
+@click.option("--branch", default="main", show_default=True, help="Whose files.")
+@workers_option
+@spark_option
+@dry_run_option
+@progress_options
+@json_option
+@pass_settings
+def compact(
+    settings: Settings,
+    table: str,
+    where: str | None,
+    target_file_size: int | None,
+    min_input_files: int,
+    delete_ratio: float,
+    rewrite_all: bool,
+    sort_by: tuple[str, ...],
+    partial_progress: int | None,
+    branch: str,
+    workers: int | None,
+    use_spark: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Rewrite small files and applied deletes.
+
+    Short files of TABLE, and files with many deleted rows, become files of the right size under fresh keys. Rows keep their ids. Older
+    snapshots keep the old files until they are expired.
+    """
+    from tablecrypt.maintenance import compact as rewrite
+
+    with progress_shown(settings) as heard:
+        done = rewrite(
+            settings.table(table),
+            where,
+            target_file_size=target_file_size,
+            min_input_files=min_input_files,
+            delete_ratio=delete_ratio,
+            rewrite_all=rewrite_all,
+            sort_by=sort_by,
+            partial_progress=partial_progress,
+            branch=branch,
+            progress=heard,
+            dry_run=dry_run,
+            spark=spark_session(use_spark),
+            workers=workers,
+        )
+    show(done, as_json)
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("Into another bucket", "tablecrypt --catalog prod relocate db.orders s3://archive/orders"),
+        (
+            "Under another master key, and into the catalog",
+            "tablecrypt --catalog prod relocate db.orders s3://eu/orders --key-id alias/eu --as eu.orders",
+        ),
+    ],
+    needs="Permission to unwrap with the table's master key and to wrap with the copy's, to read the table and to write the copy.",
+)
+@table_argument
+@click.argument("location")
+@click.option("--key-id", help="The copy's master key; by default the table's.")
+@click.option("--register-as", "--as", "register_as", metavar="NAME", help="Register the copy under this name.")
+@click.option("--current-only", is_flag=True, help="Copy the current snapshot alone, not all of them.")
+@click.option("--trust-lengths", is_flag=True, help="Do not compare the content of files that an earlier run copied, only their lengths.")
+@workers_option
+@spark_option
+@dry_run_option
+@progress_options
+@json_option
+@pass_settings
+def relocate(
+    settings: Settings,
+    table: str,
+    location: str,
+    key_id: str | None,
+    register_as: str | None,
+    current_only: bool,
+    trust_lengths: bool,
+    workers: int | None,
+    use_spark: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Copy a table to another place or master key.
+
+    The copy of TABLE at LOCATION is a table of its own that Iceberg Java reads there: paths in metadata, lists and manifests are rewritten,
+    and everything that re-seals is sealed anew. The original stays. Data files keep their keys (reencrypt). An interrupted run goes on when
+    called again.
+    """
+    from tablecrypt.maintenance import relocate as copy_table
+
+    with progress_shown(settings) as heard:
+        done = copy_table(
+            settings.table(table),
+            location,
+            key_id,
+            register_as,
+            current_only=current_only,
+            trust_lengths=trust_lengths,
+            dry_run=dry_run,
+            progress=heard,
+            spark=spark_session(use_spark),
+            workers=workers,
+        )
+    show(done, as_json)
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("What would go, and what would be left", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --dry-run"),
+        ("Two snapshots", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --snapshot 71 --yes"),
+        ("The whole table", "tablecrypt --catalog prod shred db.orders --whole-table db.orders --yes"),
+    ],
+    needs="Permission to wrap and unwrap with the table's master key, to list, write and delete in its metadata folder, and to commit.",
+    codes={FOUND: "not complete: something is left, refused, not found or still opened, or nothing became unreadable"},
+)
+@table_argument
+@click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="A snapshot, in the table or expired; repeatable.")
+@click.option("--whole-table", metavar="NAME", help="Shred all of it: say the table's name once more.")
+@click.option(
+    "--replace-heads",
+    is_flag=True,
+    help="Put the same rows in the place of heads that hold keys of files they deleted, and shred those too.",
+)
+@delete_below_option
+@yes_option
+@dry_run_option
+@progress_options
+@json_option
+@pass_settings
+@click.pass_context
+def shred(
+    context: click.Context,
+    settings: Settings,
+    table: str,
+    snapshots: tuple[int, ...],
+    whole_table: str | None,
+    replace_heads: bool,
+    delete_below: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Destroy the keys of snapshots, or of a whole table.
+
+    Rows that were deleted from TABLE are in older snapshots until the keys of those are gone. Takes the keys out of the table and out of
+    every metadata file that can still be read, and lets the KEK go that opened them. It cannot be undone. The report says what copies
+    elsewhere would still open.
+    """
+    from tablecrypt.maintenance import shred as destroy
+
+    if not snapshots and whole_table is None:
+        raise ConfigurationError("name what to shred: --snapshot ID, or --whole-table NAME")
+    if snapshots and whole_table is not None:
+        raise ConfigurationError("--snapshot and --whole-table exclude each other")
+    if whole_table is not None and whole_table != table:
+        raise ConfigurationError(
+            f"--whole-table says {whole_table}, but the table is {table}: to destroy all of it, say its name once more"
+        )
+    if not dry_run:
+        what = f"{len(snapshots)} {'snapshot' if len(snapshots) == 1 else 'snapshots'} of {table}" if snapshots else f"all of {table}"
+        confirm(f"The keys of {what} will be destroyed for good. Go on?", yes)
+    with progress_shown(settings) as heard:
+        done = destroy(
+            settings.table(table),
+            list(snapshots) or None,
+            whole_table=whole_table or "",
+            replace_heads=replace_heads,
+            dry_run=dry_run,
+            progress=heard,
+            delete_below=delete_below,
+        )
+    show(done, as_json)
+    if not dry_run and not done.is_complete:
+        context.exit(FOUND)
+
+
+@click.command(
+    cls=DocumentedCommand,
+    examples=[
+        ("Find", "tablecrypt --catalog prod orphans db.orders --dry-run"),
+        ("Remove what is older than a week, in a nightly job", "tablecrypt --catalog prod orphans db.orders --older-than 7d --yes"),
+    ],
+    needs="Permission to unwrap with the table's master key, to read its metadata, and to list and delete in its folder.",
+    codes={FOUND: "a file could not be deleted; the report says why"},
+)
+@table_argument
+@click.option("--older-than", metavar="MOMENT", callback=moment, help="Only files last written before: a date, or 7d ago; by default 3d.")
+@delete_below_option
+@yes_option
+@dry_run_option
+@json_option
+@pass_settings
+@click.pass_context
+def orphans(
+    context: click.Context,
+    settings: Settings,
+    table: str,
+    older_than: dt.datetime | None,
+    delete_below: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Find and remove files that the table does not know.
+
+    What failed and cancelled writes left, and what expired snapshots held, in the folder of TABLE. --older-than must be longer ago than the
+    longest write takes. Do not use it where the folder holds another table's files.
+    """
+    from tablecrypt.maintenance import remove_orphan_files
+
+    loaded = settings.table(table)
+    result = replace(remove_orphan_files(loaded, older_than, delete_below=delete_below), dry_run=dry_run)
+    if not dry_run and result.found:
+        confirm(f"Delete {len(result.found):,} files ({bytes_shown(result.size)}) under {loaded.location()}?", yes)
+        result = remove_orphan_files(loaded, older_than, dry_run=False, delete_below=delete_below)
+    if as_json:
+        show(result, as_json)
+    else:
+        _print_orphans(result)
+    if result.failed:
+        context.exit(FOUND)
+
+
+def _print_orphans(result: OrphanFiles) -> None:
+    for file in result.found:
+        say(f"{file.size:>14,}  {file.location}")
+    for location, problem in result.failed.items():
+        say(f"{location}: {problem}")
+    for location, reason in result.refused.items():
+        say(f"refused: {location} {reason}")
+    say(f"{len(result.found):,} found, {len(result.deleted):,} deleted, {len(result.failed):,} could not be deleted")
