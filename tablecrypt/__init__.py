@@ -18,8 +18,8 @@ from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import load_kms
 
 if TYPE_CHECKING:
-    from tablecrypt.table.encrypted_table import EncryptedTable as EncryptedTable
-    from tablecrypt.table.encrypted_table import is_encrypted as is_encrypted
+    from tablecrypt.table.table import EncryptedTable as EncryptedTable
+    from tablecrypt.table.table import is_encrypted as is_encrypted
     from tablecrypt_catalog.configuration import load_catalog as load_catalog
 
 __version__ = version("tablecrypt")
@@ -27,8 +27,8 @@ __all__ = ["EncryptedTable", "EncryptionManager", "KeyManagementClient", "errors
 
 # What lies in the upper layers is imported when it is asked for: the lower ones are used without it.
 _ON_DEMAND: Final = {
-    "EncryptedTable": "tablecrypt.table.encrypted_table",
-    "is_encrypted": "tablecrypt.table.encrypted_table",
+    "EncryptedTable": "tablecrypt.table.table",
+    "is_encrypted": "tablecrypt.table.table",
     "load_catalog": "tablecrypt_catalog.configuration",
 }
 

@@ -24,12 +24,11 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.metastore import MetastoreCatalogSeam
-from tablecrypt.table.commit_rules import check_commit, check_migration
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedCreateTransaction
-from tablecrypt.table.updates import UpgradeToVersion3Update
+from tablecrypt.table.updates import UpgradeToVersion3Update, check_commit, check_migration
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.existing_tables import ExistingTables
 from tablecrypt_catalog.new_tables import check_catalog_properties, creation_properties

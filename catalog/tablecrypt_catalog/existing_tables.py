@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
-from tablecrypt.table.plain_tables import plain_tables_opened
+from tablecrypt.table.table import plain_tables_opened
 from tablecrypt_catalog.table_encryption import checked_existing
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pyiceberg.typedef import Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.commit_rules import check_name_mapping
+from tablecrypt.table.updates import check_name_mapping
 from tablecrypt_catalog.table_encryption import encryption_manager
 
 

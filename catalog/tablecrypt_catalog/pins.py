@@ -44,7 +44,7 @@ from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackEr
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_settings import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.table_file_io import WRITE_PATHS, folders_of
+from tablecrypt.table.table_files import WRITE_PATHS, folders_of
 
 _HASH_LENGTH: Final = 32
 MOST_VANISHED_REFS: Final = 1000

@@ -34,10 +34,10 @@ from tablecrypt.errors import (
     TamperedFileError,
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.metadata_file import read_named_metadata_file
-from tablecrypt.table.table_file_io import deleting_io
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import deleting_io
 
 logger = logging.getLogger(__name__)
 

@@ -45,12 +45,11 @@ from tablecrypt.errors import (
 )
 from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.table._pyiceberg.rest import RestCatalogSeam
-from tablecrypt.table.commit_rules import check_commit, check_migration
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
-from tablecrypt.table.metadata_checks import ParsedJson, check_keys, is_encrypted_tables
+from tablecrypt.table.metadata_file import ParsedJson, check_keys, is_encrypted_tables
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedCreateTransaction
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.commit_answer import check_answer
 from tablecrypt_catalog.existing_tables import ExistingTables

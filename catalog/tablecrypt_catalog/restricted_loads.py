@@ -11,7 +11,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.read_restrictions import check_restrictions, parse_restrictions
+from tablecrypt.table.restrictions.read_restrictions import check_restrictions, parse_restrictions
 from tablecrypt_catalog.table_encryption import is_encrypted
 
 

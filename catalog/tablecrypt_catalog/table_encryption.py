@@ -27,14 +27,11 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
-from tablecrypt.table.commit_rules import check_name_mapping
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
-from tablecrypt.table.metadata_checks import check_whole
-from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file
-from tablecrypt.table.plain_tables import are_plain_tables_opened
-from tablecrypt.table.table_file_io import TableFileIO, folders_of
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate
+from tablecrypt.table.metadata_file import MetadataFile, check_whole, read_metadata_file
+from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
+from tablecrypt.table.table_files import TableFileIO, folders_of
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_name_mapping
 from tablecrypt_catalog.pins import Sighting, sighting
 
 logger = logging.getLogger(__name__)

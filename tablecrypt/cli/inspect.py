@@ -71,9 +71,9 @@ def _layers_of_table(settings: Settings, name: str) -> dict[str, Any]:
 def _file_of_table(settings: Settings, name: str, location: str) -> dict[str, Any]:
     from tablecrypt.maintenance.reachable import reachable_files
     from tablecrypt.parquet import FileKeys
-    from tablecrypt.table.encrypted_table import EncryptedTable
-    from tablecrypt.table.read_restrictions import refuse_restricted
-    from tablecrypt.table.table_file_io import TableFileIO
+    from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+    from tablecrypt.table.table import EncryptedTable
+    from tablecrypt.table.table_files import TableFileIO
 
     table = settings.table(name)
     if not isinstance(table, EncryptedTable) or not isinstance(table.io, TableFileIO):

@@ -77,7 +77,7 @@ class Settings:
 
     def plain_table(self, name: str) -> Table:
         """Return a table of the catalog, also one that has encryption.key-id and is not encrypted. Raises as `table` does."""
-        from tablecrypt.table.plain_tables import plain_tables_opened
+        from tablecrypt.table.table import plain_tables_opened
 
         with plain_tables_opened():
             return self.table(name)

@@ -1,7 +1,7 @@
 """What a catalog's server restricts of a table's rows, as the table's FileIO carries it.
 
 Every reader of rows gets the table's FileIO: scans, transactions, their pickled copies, Spark's executors. So the restrictions travel with
-it, and no reader can be built without them. What they mean is the matter of `tablecrypt.table.read_restrictions`.
+it, and no reader can be built without them. What they mean is the matter of `tablecrypt.table.restrictions.read_restrictions`.
 """
 
 from __future__ import annotations

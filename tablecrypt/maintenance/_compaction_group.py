@@ -27,16 +27,14 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.compaction_plan import FileGroup, check_rows
 from tablecrypt.maintenance.runner import FileDone, FileWork
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.content_files import key_metadata_of, with_key
-from tablecrypt.table.data_keys import FreshKeys
-from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.parquet_properties import with_target_file_size
+from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.scan import prefetched
+from tablecrypt.table.table_files import FreshKeys, delete_written, key_metadata_of, with_key
 from tablecrypt.table.write import write_data_files
 
 _LANES: Final = 2

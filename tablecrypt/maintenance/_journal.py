@@ -36,9 +36,8 @@ from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tablecrypt.table.content_files import with_key
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, with_key
 
 logger = logging.getLogger(__name__)
 

@@ -38,8 +38,8 @@ from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, newest
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 
 logger = logging.getLogger(__name__)

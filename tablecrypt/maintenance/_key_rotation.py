@@ -45,10 +45,10 @@ from tablecrypt.kms.new_blobs import unwrap_key
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.progress import Counted, Progress, ProgressListener, VerbResult, unheard
-from tablecrypt.table.commit_rules import check_snapshots_have_keys
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.updates import check_snapshots_have_keys
 
 
 @dataclass(frozen=True)

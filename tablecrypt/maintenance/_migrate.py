@@ -33,9 +33,8 @@ from tablecrypt.maintenance._tables import check_new_name, name_of, table_io
 from tablecrypt.maintenance.progress import ProgressListener, VerbResult, unheard
 from tablecrypt.maintenance.runner import runner_for
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.plain_tables import plain_tables_opened
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table import EncryptedTable, plain_tables_opened
+from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -71,17 +71,23 @@ from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import encrypt
 from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
-from tablecrypt.table.content_files import is_deletion_vector, key_metadata_of, with_key
-from tablecrypt.table.data_keys import FreshKeys
-from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.failed_write import delete_written, deleting_on_error
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.file_swap import BaseManifest, EncryptedFileSwap
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.metadata_file import write_metadata_file
-from tablecrypt.table.parquet_properties import with_target_file_size
-from tablecrypt.table.table_file_io import TableFileIO, folders_of
+from tablecrypt.table.parquet_options import with_target_file_size
+from tablecrypt.table.replace_files import BaseManifest, EncryptedFileSwap
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import (
+    FreshKeys,
+    TableFileIO,
+    delete_written,
+    deleting_on_error,
+    folders_of,
+    is_deletion_vector,
+    key_metadata_of,
+    with_key,
+)
 from tablecrypt.table.updates import EncryptTableUpdate
 from tablecrypt.table.write import write_data_files
 

@@ -31,9 +31,9 @@ from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance._tables import checked_moment, encrypted, name_of, newest, table_io
 from tablecrypt.maintenance.progress import VerbResult
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata_file import read_named_metadata_file
-from tablecrypt.table.table_file_io import TableFileIO, deleting_io
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO, deleting_io
 
 logger = logging.getLogger(__name__)
 

@@ -29,10 +29,10 @@ from tablecrypt.maintenance._orphan_files import known_locations
 from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, stored_files
 from tablecrypt.maintenance._tables import table_io
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import read_named_metadata_file
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
     plan      data files that the filter may match and that are old enough, with the delete files that apply to them
     files     each one written under a fresh DEK and AAD prefix, on threads or executors; the journal says which are done
-    commit    one snapshot of operation "replace" (see table/file_swap.py), tried again on what others commit meanwhile
+    commit    one snapshot of operation "replace" (see table/replace_files.py), tried again on what others commit meanwhile
 
 A run that was killed is continued by calling again: what its journal holds is not done again. Sequence numbers, row ids, statistics and the
 order of rows stay; deletion vectors are written anew, about the new files.
@@ -49,14 +49,12 @@ from tablecrypt.maintenance.runner import FileDone, FileWork, runner_for
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import reencrypt as reencrypt_modules
-from tablecrypt.table.content_files import is_deletion_vector, key_metadata_of
-from tablecrypt.table.data_keys import FreshKeys
-from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.failed_write import deleting_on_error
-from tablecrypt.table.file_swap import EncryptedFileSwap
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import ScanPlanner
-from tablecrypt.table.read_restrictions import refuse_restricted
+from tablecrypt.table.replace_files import EncryptedFileSwap
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import FreshKeys, deleting_on_error, is_deletion_vector, key_metadata_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -44,10 +44,10 @@ from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResu
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_for
 from tablecrypt.manifests.manifest_list import read_manifest_list
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata_file import read_metadata_file
-from tablecrypt.table.read_restrictions import refuse_restricted
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -53,7 +53,7 @@ from tablecrypt.manifests.records import (
 )
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning import FILE_PATH_FIELD_ID
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table_files import TableFileIO
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.progress import Counted, ProgressListener, VerbResult, unheard
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.table import EncryptedTable
 
 _DOES_NOT_OPEN = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError)
 

@@ -40,10 +40,10 @@ from tablecrypt.maintenance._shred_files import Inventory, InventoryTaker, Scrub
 from tablecrypt.maintenance._storage import OlderMetadata, object_versions, older_metadata
 from tablecrypt.maintenance._tables import encrypted, encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.progress import Counted, ProgressListener, VerbResult, unheard
-from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.manifest_cleaning import EncryptedManifestCleaning
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.table_file_io import deleting_io
+from tablecrypt.table.snapshots import EncryptedManifestCleaning
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import deleting_io
 
 logger = logging.getLogger(__name__)
 

@@ -41,10 +41,10 @@ from tablecrypt.maintenance._storage import OlderMetadata, canonical, delete_che
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.manifests.manifest_file import EncryptedManifestFile
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.metadata_file import decompressed
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import ForgetMetadataFilesUpdate
 
 _OUT_OF_REACH: Final = (

@@ -17,9 +17,9 @@ from pyparsing import ParseBaseException
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.transactions import parse_row_filter
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
 
 
 def encrypted(table: Table) -> EncryptedTable:

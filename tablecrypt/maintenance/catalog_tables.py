@@ -21,7 +21,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.progress import Progress, ProgressListener
-from tablecrypt.table.encrypted_table import is_encrypted
+from tablecrypt.table.table import is_encrypted
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
     plan      scan tasks of one snapshot ─▶ groups of files of one partition (see compaction_plan.py)
     rewrite   each group on a thread here or on an executor of a Spark cluster (see _compaction_group.py)
-    commit    new files in place of the old ones, one snapshot of operation "replace" (see table/rewritten_files.py)
+    commit    new files in place of the old ones, one snapshot of operation "replace" (see table/replace_files.py)
 
 Rows that others add meanwhile are kept: the commit is tried again on top of theirs. A file that others removed while it was rewritten, or
 deleted rows of, is a conflict: nothing of that commit lands, and its new files are deleted.
@@ -34,14 +34,13 @@ from tablecrypt.maintenance._tables import check_branch, checked_filter, encrypt
 from tablecrypt.maintenance.compaction_plan import DELETE_RATIO, MIN_INPUT_FILES, CompactionRules, FileGroup, plan_groups, spent_deletes
 from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResult, unheard
 from tablecrypt.maintenance.runner import Runner, runner_for
-from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.parquet_properties import target_file_size as target_file_size_of
+from tablecrypt.table.parquet_options import target_file_size as target_file_size_of
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.read_restrictions import refuse_restricted
-from tablecrypt.table.rewritten_files import EncryptedRewrite, RewrittenFiles
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO, delete_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

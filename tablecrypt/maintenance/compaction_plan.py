@@ -23,8 +23,8 @@ from pyiceberg.utils.bin_packing import PackingIterator
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.content_files import is_deletion_vector
 from tablecrypt.table.planning import EncryptedFileScanTask, partition_values
+from tablecrypt.table.table_files import is_deletion_vector
 
 MIN_INPUT_FILES: Final = 5
 DELETE_RATIO: Final = 0.3

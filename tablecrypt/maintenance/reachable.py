@@ -42,9 +42,8 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._tables import encrypted, encrypted_metadata_of
 from tablecrypt.manifests import EncryptedManifestFile
-from tablecrypt.table.content_files import is_deletion_vector, key_metadata_of
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of
 
 A = TypeVar("A")
 B = TypeVar("B")

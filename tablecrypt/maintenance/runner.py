@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,7 +28,7 @@ from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance._verify import verify
 from tablecrypt.maintenance.compaction import compact
 from tablecrypt.maintenance.reachable import inspect
-from tablecrypt.table.encrypted_table import EncryptedMaintenance
+from tablecrypt.table.table import EncryptedMaintenance
 
 P = ParamSpec("P")
 R = TypeVar("R")

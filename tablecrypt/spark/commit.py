@@ -44,15 +44,15 @@ from pyroaring import BitMap64
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.job_messages import FileNumber
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.content_files import is_deletion_vector
 from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import ROW_ID
-from tablecrypt.table.merge_on_read import MarkedRows
 from tablecrypt.table.planning import EncryptedFileScanTask, partition_values
 from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.row_changes import MarkedRows
 from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedRowDelta
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import is_deletion_vector
 from tablecrypt.table.transaction import EncryptedTransaction
 
 

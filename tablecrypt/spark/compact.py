@@ -15,7 +15,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.parquet_properties import target_file_size as target_file_size_of
+from tablecrypt.table.parquet_options import target_file_size as target_file_size_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -41,8 +41,8 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.filters import certain
 from tablecrypt.table.lineage import ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.read_restrictions import refuse_restricted
 from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

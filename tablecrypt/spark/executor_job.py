@@ -52,10 +52,9 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.job_keys import JobKey, JobTicket, Role
 from tablecrypt.spark.job_messages import FilePositions, decode_positions, encode_positions
 from tablecrypt.spark.tables import TableAccess
-from tablecrypt.table.data_keys import DataKeySource, FreshKeys
-from tablecrypt.table.failed_write import delete_written, deleting_on_error
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table_files import DataKeySource, FreshKeys, delete_written, deleting_on_error
 from tablecrypt.table.write import write_data_files
 
 _IMPL: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL

@@ -37,8 +37,8 @@ from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import WorkItem, decode_items, encode_items
 from tablecrypt.spark.session import Sizing, check_session
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

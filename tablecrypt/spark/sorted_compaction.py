@@ -43,9 +43,9 @@ from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.parquet_properties import with_target_file_size
+from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.reader import TaskReader
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,11 +21,11 @@ from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.spark.job_keys import JobKey, JobTicket, brings_keys_by_spark, issue_by_broadcast, issue_job
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -55,11 +55,11 @@ from tablecrypt.spark.merge import checked_keys, merged_change
 from tablecrypt.spark.read import Path
 from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.table.delete_modes import upsert_mode
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.parquet_properties import parquet_writer_options, target_file_size
-from tablecrypt.table.read_restrictions import refuse_restricted
+from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.row_changes import upsert_mode
+from tablecrypt.table.table import EncryptedTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

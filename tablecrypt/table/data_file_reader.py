@@ -42,7 +42,7 @@ from pyiceberg.manifest import DataFile, FileFormat
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.parquet.uniform import PositionedBatch, UniformParquetFile
-from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.table_files import key_metadata_of
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
 _MAX_DEPTH: Final = 64

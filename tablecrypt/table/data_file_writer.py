@@ -38,13 +38,10 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
-from tablecrypt.table.data_keys import DataKeySource
-from tablecrypt.table.dictionary_choice import dictionary_columns
-from tablecrypt.table.failed_write import delete_written
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, lineage_columns, with_lineage, without_lineage
-from tablecrypt.table.parquet_properties import parquet_writer_options, row_group_limit
-from tablecrypt.table.statistics import data_file_statistics
+from tablecrypt.table.parquet_options import data_file_statistics, dictionary_columns, parquet_writer_options, row_group_limit
+from tablecrypt.table.table_files import DataKeySource, delete_written
 
 FORMAT_VERSION: Final = 3
 

@@ -32,10 +32,10 @@ from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
-from tablecrypt.table.content_files import is_deletion_vector
 from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.deletion_vectors import DeletedPositions, read_deletion_vector
 from tablecrypt.table.planning import FILE_PATH_FIELD_ID
+from tablecrypt.table.table_files import is_deletion_vector
 
 
 @dataclass(frozen=True)

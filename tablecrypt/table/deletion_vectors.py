@@ -34,8 +34,7 @@ from pyroaring import BitMap64
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.content_files import key_metadata_of
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, key_metadata_of
 
 
 class DeletedPositions:

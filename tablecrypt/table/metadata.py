@@ -29,7 +29,7 @@ from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.stated_layout import StatedLayout
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table_files import TableFileIO
 
 
 class EncryptedSnapshot(Snapshot):

@@ -53,8 +53,8 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
-from tablecrypt.table.content_files import is_deletion_vector, refuse_plaintext
-from tablecrypt.table.read_restrictions import plannable
+from tablecrypt.table.restrictions.read_restrictions import plannable
+from tablecrypt.table.table_files import is_deletion_vector, refuse_plaintext
 
 
 @dataclass(frozen=True)

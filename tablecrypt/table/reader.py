@@ -40,8 +40,7 @@ from tablecrypt.table.deletion_vectors import DeletedPositions
 from tablecrypt.table.filters import DeleteFilter, check_evaluable
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
-from tablecrypt.table.read_restrictions import refuse_restricted, restrictions_of
-from tablecrypt.table.restricted_rows import RestrictedRows
+from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
 
 
 def may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> bool:

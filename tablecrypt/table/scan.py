@@ -46,8 +46,8 @@ from tablecrypt.table.filters import with_nanoseconds
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.planning import ScanPlanner, partition_values
-from tablecrypt.table.read_restrictions import refuse_restricted, restrictions_of
 from tablecrypt.table.reader import MatchingPositions, TaskReader
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted, restrictions_of
 
 T = TypeVar("T")
 

@@ -2,12 +2,19 @@
 
 One attempt to commit writes, from the bottom up:
 
-    manifests (AGS1, each under its own DEK) → manifest list (AGS1, own DEK) → key entry for the list, sealed under the table's KEK
+    manifests (AGS1, each under its own DEK) → manifest list (AGS1, own DEK) → key entry for the list, encrypted under the table's KEK
     → updates [add-encryption-key …, add-snapshot, set-snapshot-ref], which one commit of the catalog lands together or not at all
 
-An abandoned attempt leaves no key entry behind: `EncryptedTransaction` drops its updates, and the retry seals anew.
+An abandoned attempt leaves no key entry behind: `EncryptedTransaction` drops its updates, and the retry encrypts a new entry.
 
-Iceberg table spec, "Snapshots", "Row Lineage", "Manifest Lists".
+One producer changes no file: it commits a snapshot of the same files whose manifests name no deleted ones, before shredding can let go of
+the snapshot that deleted them. A deleted entry keeps the DEK of the file that it names.
+
+    manifest with live entries only         kept as it is
+    manifest with live and deleted ones     written again with the live ones, as existing
+    manifest with deleted ones only         left out
+
+Iceberg table spec, "Snapshots", "Row Lineage", "Manifest Lists", "Manifests" (status).
 """
 
 from __future__ import annotations
@@ -38,12 +45,12 @@ from tablecrypt.table._pyiceberg.producers import (
     OverwriteFiles,
     ProducerSeam,
     UpdateSnapshotSeam,
+    WholeSnapshotSeam,
 )
-from tablecrypt.table.content_files import is_deletion_vector, refuse_plaintext
-from tablecrypt.table.merge_on_read import MarkedRows
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.read_restrictions import refuse_restricted
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.row_changes import MarkedRows
+from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, refuse_plaintext
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
 
 
@@ -338,3 +345,25 @@ def _as_counted(file: DataFile) -> DataFile:
 def _vector_counts(change: str, files: Iterable[DataFile]) -> dict[str, str]:
     count = sum(is_deletion_vector(file) for file in files)
     return {f"{change}-dvs": str(count)} if count else {}
+
+
+class EncryptedManifestCleaning(EncryptedProducer, WholeSnapshotSeam):
+    """Leaves deleted entries out of a branch's manifests. Snapshots of operation REPLACE."""
+
+    def collect_manifests(self) -> list[ManifestFile]:
+        """Write the manifests that change, and return them with those that stay."""
+        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
+        cleaned = [self._cleaned(manifest) for manifest in (parent.manifests(self.io) if parent is not None else ())]
+        return [manifest for manifest in cleaned if manifest is not None]
+
+    def _cleaned(self, manifest: ManifestFile) -> ManifestFile | None:
+        entries = manifest.fetch_manifest_entry(self.io, discard_deleted=False)
+        live = [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
+        if len(live) == len(entries):
+            return manifest
+        if not live:
+            return None
+        with self._manifest_writer(self.spec(manifest.partition_spec_id), manifest.content) as writer:
+            for entry in live:
+                writer.existing(entry)
+        return writer.to_manifest_file()

@@ -1,8 +1,14 @@
-"""The verbs that change an encrypted table: PyIceberg's own signatures, with every byte they write encrypted.
+"""The operations that change an encrypted table: PyIceberg's own signatures, with every byte they write encrypted.
 
-PyIceberg's Transaction writes data files itself and takes no crypto, so the verbs that write are ours; schema, partition and sort-order
-changes, branches, tags, staging and the commit loop stay PyIceberg's. What one transaction stages, one commit lands: data, manifests, key
-entries and snapshot together, or nothing.
+PyIceberg's Transaction writes data files itself and takes no crypto, so the operations that write are ours; schema, partition and
+sort-order changes, branches, tags, staging and the commit loop stay PyIceberg's. What one transaction stages, one commit lands: data,
+manifests, key entries and snapshot together, or nothing.
+
+Of schema and partition evolution, PyIceberg's own classes still think of version 2 alone. A partition field that a spec of the table had
+before, with the same source and transform, gets its old id again, so that the files of both specs have it as one field. Any other field
+gets an id that no field ever had. PyIceberg does so for version 2 and gives new ids in version 3; Iceberg Java does so for both.
+
+Iceberg table spec, "Partition Evolution".
 """
 
 from __future__ import annotations
@@ -12,11 +18,13 @@ import uuid
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, StagedTable, TableProperties, Transaction, UpsertResult
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
@@ -24,29 +32,51 @@ from pyiceberg.table.update import TableUpdate, UpgradeFormatVersionUpdate
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, Transform
 from pyiceberg.typedef import EMPTY_DICT, Properties, Record, TableVersion
 from pyiceberg.utils.config import Config
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
+from tablecrypt.table._pyiceberg.evolution import UpdateSpecSeam
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionSeam, TransactionSeam, parse_row_filter
-from tablecrypt.table.add_files import encrypted_files_to_data_files
-from tablecrypt.table.commit_rules import check_properties_keep_key_id, check_table_properties
-from tablecrypt.table.copy_on_write import rewrite_without
-from tablecrypt.table.delete_modes import RowDelete, upsert_mode
-from tablecrypt.table.evolution import UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table.filters import certain, partitions_filter, with_nanoseconds
-from tablecrypt.table.merge_on_read import mark_deleted
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.read_restrictions import refuse_restricted
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.row_changes import (
+    RowDelete,
+    encrypted_files_to_data_files,
+    key_columns,
+    mark_deleted,
+    plan_upsert,
+    rewrite_without,
+    upsert_mode,
+)
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedUpdateSnapshot
-from tablecrypt.table.table_file_io import TableFileIO
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Update
-from tablecrypt.table.upsert import key_columns, plan_upsert
+from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Update, check_properties_keep_key_id, check_table_properties
 from tablecrypt.table.write import write_data_files
+
+
+class UpdateSpecInVersion3(UpdateSpecSeam):
+    """PyIceberg's UpdateSpec, with the field ids of version 3."""
+
+    def earlier_field(self, source_id: int, transform: Transform[Any, Any], name: str | None) -> PartitionField | None:
+        """Return the same field of an earlier spec. A field that is asked for by name is the same only under that name."""
+        for field in (field for spec in self.specs for field in spec.fields):
+            if field.source_id == source_id and field.transform == transform and name in (None, field.name):
+                return field
+        return None
+
+
+class UpdateSchemaInVersion3(UpdateSchema):
+    """PyIceberg's UpdateSchema, with the types of version 3."""
+
+    def union_by_name(self, new_schema: Schema | pa.Schema, format_version: TableVersion = 3) -> UpdateSchema:
+        """Add the columns that `new_schema` has and the table has not, and widen types; nanosecond timestamps stay what they are."""
+        return super().union_by_name(new_schema, format_version)
 
 
 class EncryptedTransaction(TransactionSeam):

@@ -1,7 +1,19 @@
 """Writing data files: Arrow data in, encrypted Parquet files and their manifest entries out.
 
     Table    partitioned, packed to write.target-file-size-bytes of Arrow memory as PyIceberg packs ──▶ files written side by side
-    stream   row groups written as they fill up, files ended at write.target-file-size-bytes of stored bytes (see rolling_files.py)
+    stream   row groups written as they fill up, files ended at write.target-file-size-bytes of stored bytes
+
+A stream is written with bounded memory:
+
+    batches ─▶ chunk (one row group's worth) ─▶ parts by partition ─▶ row group ─▶ file of the partition ─▶ next file at the target size
+               └──────────── this thread ─────────────┘   └────────────────── one thread beside it ─────────────────┘
+
+A row group has at most `write.parquet.row-group-limit` rows and about ROW_GROUP_BYTES of Arrow memory, or the target size where that is
+less. A file ends at the first row group that brings it to `write.target-file-size-bytes`, measured in stored bytes as Iceberg Java does.
+
+In memory are, at most: the chunk that is being collected, the rows that wait for their partition's row group, and the row group that is
+being encoded, each of about ROW_GROUP_BYTES. Of a partitioned table OPEN_FILES are written at a time: rows that come ordered by partition
+fill theirs one after another; rows of more partitions than that, mixed, end in more and smaller files.
 
 Transforms, statistics and locations are PyIceberg's. Each file has a DEK of its own (see data_file_writer.py). Nothing is registered
 here: the caller commits the entries. If any file fails, those already written are deleted and the error is raised.
@@ -11,8 +23,9 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -24,11 +37,195 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.table.data_file_writer import DataFileWriter
-from tablecrypt.table.data_keys import DataKeySource
-from tablecrypt.table.parquet_properties import target_file_size
+from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
+from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.partitions import rows_by_partition
-from tablecrypt.table.rolling_files import write_stream
+from tablecrypt.table.planning import partition_values
+from tablecrypt.table.table_files import DataKeySource
+
+ROW_GROUP_BYTES: Final = 24 * 1024 * 1024
+OPEN_FILES: Final = 16
+
+
+@dataclass
+class _Rows:
+    """Rows that wait for their row group to be full."""
+
+    partition_key: PartitionKey | None = None
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    count: int = 0
+    size: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.batches.append(batch)
+        self.count += batch.num_rows
+        self.size += batch.nbytes
+
+    def take_combined(self) -> list[pa.RecordBatch]:
+        """Return the rows in one batch, which is brought into the file's columns faster than many, and hold the many no longer."""
+        combined: list[pa.RecordBatch] = pa.Table.from_batches(self.batches).combine_chunks().to_batches()
+        self.batches.clear()
+        return combined
+
+
+def write_stream(writer: DataFileWriter, rows: pa.RecordBatchReader, target_size: int) -> list[DataFile]:
+    """Write a stream and return its files, in the order in which they were finished.
+
+    Args:
+        writer: of the rows' Arrow schema.
+        rows: drawn as they are written.
+        target_size: stored bytes of a file.
+    """
+    limit = _Limit(writer.row_group_size, min(ROW_GROUP_BYTES, target_size))
+    files = _RollingFiles(writer, target_size)
+    waiting = _Waiting(limit)
+    with ThreadPoolExecutor(1, thread_name_prefix="tablecrypt-write") as thread:
+        encoder = _OneAtATime(thread)
+        try:
+            for part in _parts(writer, rows, limit):
+                for full in waiting.add(part):
+                    encoder.run(files, full)
+            for rest in waiting.remaining():
+                encoder.run(files, rest)
+            encoder.wait()
+            return files.finish()
+        except BaseException:
+            encoder.stop()
+            files.abandon()
+            raise
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """When a row group is full."""
+
+    rows: int
+    size: int
+
+    def is_reached(self, rows: _Rows) -> bool:
+        return rows.count >= self.rows or rows.size >= self.size
+
+
+def _parts(writer: DataFileWriter, rows: pa.RecordBatchReader, limit: _Limit) -> Iterator[_Rows]:
+    """Yield chunks of the stream, each cut by partition."""
+    chunk = _Rows()
+    for batch in rows:
+        if batch.num_rows:
+            chunk.add(batch)
+        if limit.is_reached(chunk):
+            yield from _by_partition(writer, chunk)
+            chunk = _Rows()
+    if chunk.count:
+        yield from _by_partition(writer, chunk)
+
+
+def _by_partition(writer: DataFileWriter, chunk: _Rows) -> Iterator[_Rows]:
+    spec = writer.table_metadata.spec()
+    if spec.is_unpartitioned():
+        yield chunk
+        return
+    table = pa.Table.from_batches(chunk.batches)
+    for partition_key, rows in rows_by_partition(spec, writer.table_metadata.schema(), table):
+        part = _Rows(partition_key)
+        for batch in rows.to_batches():
+            part.add(batch)
+        yield part
+
+
+class _Waiting:
+    """Rows of partitions whose row groups are not full yet. When they are too many, the largest row group is taken as it is."""
+
+    def __init__(self, limit: _Limit) -> None:
+        self._limit = limit
+        self._rows: dict[Hashable, _Rows] = {}
+        self._size = 0
+
+    def add(self, part: _Rows) -> Iterator[_Rows]:
+        """Add rows of one partition, and yield the row groups that are to be written now."""
+        key = _key(part.partition_key)
+        known = self._rows.setdefault(key, _Rows(part.partition_key))
+        for batch in part.batches:
+            known.add(batch)
+        self._size += part.size
+        if self._limit.is_reached(known):
+            yield self._take(key)
+        while self._size > ROW_GROUP_BYTES:
+            yield self._take(max(self._rows, key=lambda each: self._rows[each].size))
+
+    def remaining(self) -> Iterator[_Rows]:
+        """Yield what is left."""
+        for key in list(self._rows):
+            yield self._take(key)
+
+    def _take(self, key: Hashable) -> _Rows:
+        taken = self._rows.pop(key)
+        self._size -= taken.size
+        return taken
+
+
+class _RollingFiles:
+    """The files of a stream. All of it but `abandon` happens in one thread at a time."""
+
+    def __init__(self, writer: DataFileWriter, target_size: int) -> None:
+        self._writer = writer
+        self._target_size = target_size
+        self._open: dict[Hashable, UnfinishedDataFile] = {}
+        self._finished: list[DataFile] = []
+
+    def write(self, rows: _Rows) -> None:
+        """Write one row group to its partition's file."""
+        key = _key(rows.partition_key)
+        file = self._open.pop(key, None)
+        if file is None:
+            if len(self._open) >= OPEN_FILES:
+                self._finish(next(iter(self._open)))
+            file = self._writer.begin(next(self._writer.counter), rows.partition_key)
+        self._open[key] = file
+        file.write(rows.take_combined())
+        if file.length >= self._target_size:
+            self._finish(key)
+
+    def finish(self) -> list[DataFile]:
+        """End all files."""
+        for key in list(self._open):
+            self._finish(key)
+        return self._finished
+
+    def abandon(self) -> None:
+        """Close what is open. The writer deletes the files."""
+        for file in self._open.values():
+            file.abandon()
+
+    def _finish(self, key: Hashable) -> None:
+        self._finished.append(self._open[key].finish())
+        del self._open[key]
+
+
+class _OneAtATime:
+    """Runs one write beside the caller; the next one waits for it."""
+
+    def __init__(self, thread: ThreadPoolExecutor) -> None:
+        self._thread = thread
+        self._running: Future[None] | None = None
+
+    def run(self, files: _RollingFiles, rows: _Rows) -> None:
+        self.wait()
+        self._running = self._thread.submit(files.write, rows)
+
+    def wait(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()
+
+    def stop(self) -> None:
+        """Wait until nothing runs any more, whatever came of it."""
+        if self._running is not None:
+            self._running.exception()
+
+
+def _key(partition_key: PartitionKey | None) -> Hashable:
+    return None if partition_key is None else partition_values(partition_key.partition)
+
 
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
 

@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from tablecrypt.errors import DeletionRefusedError, FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt.maintenance import remove_orphan_files
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
 from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.encrypted import EncryptionMixin

@@ -17,7 +17,7 @@ from strictyaml import as_document
 
 import tablecrypt
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, load_catalog
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import AwsServer

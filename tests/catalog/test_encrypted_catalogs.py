@@ -17,8 +17,8 @@ from pyiceberg.types import StringType
 
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.kms.factory import shared_kms
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog

@@ -23,7 +23,7 @@ import tablecrypt_catalog
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MissingExtraError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import REGION, AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY

@@ -22,7 +22,7 @@ from thrift.transport.TTransport import TTransportException
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TamperedFileError
 from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog
 from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient
 from tests.support.aws import AwsServer

@@ -20,7 +20,7 @@ from tablecrypt.cli.main import run
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import compact, reencrypt, relocate, rotate_kek
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.plaintext import CANARY
 from tests.support.restricting_server import RestrictingServer

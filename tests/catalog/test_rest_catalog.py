@@ -21,8 +21,8 @@ from pyiceberg.types import StringType
 
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY

@@ -14,7 +14,7 @@ from pyiceberg.types import BinaryType, DateType, DecimalType, DoubleType, Integ
 
 from tablecrypt.errors import TamperedFileError
 from tablecrypt.table.canonical_metadata import hash_of
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY

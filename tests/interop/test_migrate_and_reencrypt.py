@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from tablecrypt.maintenance import migrate, reencrypt
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows

@@ -18,8 +18,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance import Progress, compact
 from tablecrypt.maintenance.compaction import Compaction
-from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.merge_on_read import MarkedRows
+from tablecrypt.table.row_changes import MarkedRows
+from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.table_files import TableFiles

@@ -19,8 +19,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.maintenance import Migrated, Progress, migrate
 from tablecrypt.maintenance._journal import Journal
-from tablecrypt.table.content_files import key_metadata_of
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal

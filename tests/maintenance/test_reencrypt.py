@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance import Progress, reencrypt
-from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal

@@ -16,8 +16,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone, FileWork, LocalRunner, runner_for
-from tablecrypt.table.content_files import key_metadata_of
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
 from tests.support.file_functions import Copying, add, copy_encrypted, count_rows, note_and_wait, refuse_seven

@@ -23,7 +23,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedRestCatalog, encrypted
 from tests.support.aws import AwsServer
 from tests.support.canary_module import canary_module

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.maintenance import audit, migrate, reencrypt, remove_orphan_files, verify
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.command import Command

@@ -23,7 +23,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Progress
 from tablecrypt.maintenance import compact as compact_anywhere
 from tablecrypt.maintenance.compaction import Compaction
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
 from tests.support.java import JavaJudge

@@ -213,7 +213,7 @@ def test_neither_keys_nor_credentials_are_in_plans_and_events(
 
 
 def _file_keys(table: Any) -> list[bytes]:
-    from tablecrypt.table.content_files import key_metadata_of
+    from tablecrypt.table.table_files import key_metadata_of
 
     entries = [
         entry

@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.keys import AnswerKey
-from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
 from tests.spark.test_no_key_leaves_sealed_tasks import file_keys, found
 from tests.support.plaintext import CANARY

@@ -11,8 +11,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.maintenance import migrate, reencrypt
-from tablecrypt.table.content_files import key_metadata_of
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.plaintext import CANARY
 

@@ -16,8 +16,8 @@ from tablecrypt.kms.factory import shared_kms
 from tablecrypt.maintenance.runner import FileWork
 from tablecrypt.spark.job_keys import JobKey, JobTicket
 from tablecrypt.spark.runner import SparkRunner
-from tablecrypt.table.content_files import key_metadata_of
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
 from tests.support.file_functions import Copying, copy_encrypted, count_rows
 from tests.support.plaintext import CANARY

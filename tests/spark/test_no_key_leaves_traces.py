@@ -15,9 +15,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
 from tests.spark.conftest import Lake
 from tests.spark.test_jvm_path import lake_in
 from tests.spark.test_no_key_leaves_sealed_tasks import file_keys, found

@@ -15,8 +15,8 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatErr
 from tablecrypt.maintenance.runner import FileWork, runner_for
 from tablecrypt.spark.job_keys import JobKey, Role
 from tablecrypt.spark.runner import SparkRunner
-from tablecrypt.table.content_files import key_metadata_of
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.file_functions import (
     Copying,

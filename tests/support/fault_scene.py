@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from sqlalchemy import MetaData, create_engine
 from sqlalchemy.pool import NullPool
 
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.kill_points import MORTAL_IO

@@ -38,7 +38,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import FormatError, ReadRestrictionError
-from tablecrypt.table.column_masks import MaskAction, mask_column, takes
+from tablecrypt.table.restrictions.column_masks import MaskAction, mask_column, takes
 
 TEXT = {MaskAction.MASK_ALPHANUM, MaskAction.SHOW_FIRST_4, MaskAction.SHOW_LAST_4}
 HASHES = {MaskAction.SHA_256_GLOBAL, MaskAction.SHA_256_QUERY_LOCAL}

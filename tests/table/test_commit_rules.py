@@ -15,8 +15,8 @@ from pyiceberg.types import LongType, NestedField
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.table.commit_rules import check_commit, check_migration
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.updates import check_commit, check_migration
 
 KEY_ID = "encryption.key-id"
 NAME_MAPPING = "schema.name-mapping.default"

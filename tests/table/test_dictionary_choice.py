@@ -13,9 +13,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.parquet.uniform import UniformParquetFile
-from tablecrypt.table import dictionary_choice
-from tablecrypt.table.content_files import key_metadata_of
-from tablecrypt.table.dictionary_choice import SAMPLE_VALUES, dictionary_columns
+from tablecrypt.table import parquet_options
+from tablecrypt.table.parquet_options import SAMPLE_VALUES, dictionary_columns
+from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.write import write_data_files
 from tests.support.catalogs import CANARY
 from tests.support.table_files import Keys, TableFiles
@@ -114,7 +114,7 @@ def test_of_long_values_few_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> No
     rows = pa.table({"column": pa.array(values, pa.large_string())})
     assert dictionary_columns(rows) == ["column"]
 
-    monkeypatch.setattr(dictionary_choice, "SAMPLE_BYTES", 8000)
+    monkeypatch.setattr(parquet_options, "SAMPLE_BYTES", 8000)
 
     assert dictionary_columns(rows) == []
 

@@ -24,8 +24,8 @@ from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.encrypted_table import EncryptedTable
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.catalogs import CANARY
 from tests.support.uniform_files import seal

@@ -17,8 +17,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.parquet.uniform import UniformParquetFile
-from tablecrypt.table import rolling_files
-from tablecrypt.table.content_files import key_metadata_of
+from tablecrypt.table import write
+from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.write import write_data_files
 from tests.support.catalogs import CANARY
 from tests.support.table_files import Keys, TableFiles
@@ -66,7 +66,7 @@ def test_row_groups_are_as_long_as_the_limits_let_them_be(tmp_path: Path, monkey
     batches = [batch(list(range(start, start + 100)), [0] * 100) for start in range(0, 2000, 100)]
     by_rows = TableFiles(tmp_path / "rows", SCHEMA, properties={"write.parquet.row-group-limit": "500"})
     (one,) = write_data_files(by_rows.metadata, stream(batches), by_rows.io, Keys())
-    monkeypatch.setattr(rolling_files, "ROW_GROUP_BYTES", 10 * batches[0].nbytes)
+    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 10 * batches[0].nbytes)
     by_size = TableFiles(tmp_path / "size", SCHEMA)
 
     (other,) = write_data_files(by_size.metadata, stream(batches), by_size.io, Keys())
@@ -91,15 +91,15 @@ def test_mixed_partitions_fill_one_file_each(tmp_path: Path) -> None:
 
 
 def test_files_of_many_partitions_are_not_all_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rolling_files, "OPEN_FILES", 2)
+    monkeypatch.setattr(write, "OPEN_FILES", 2)
     open_at_once: list[int] = []
-    original = rolling_files._RollingFiles.write
+    original = write._RollingFiles.write
 
-    def observed(self: rolling_files._RollingFiles, rows: rolling_files._Rows) -> None:
+    def observed(self: write._RollingFiles, rows: write._Rows) -> None:
         original(self, rows)
         open_at_once.append(len(self._open))
 
-    monkeypatch.setattr(rolling_files._RollingFiles, "write", observed)
+    monkeypatch.setattr(write._RollingFiles, "write", observed)
     files = TableFiles(tmp_path, SCHEMA, BY_PART, {"write.parquet.row-group-limit": "10"})
     mixed = [batch(list(range(start, start + 50)), [each % 5 for each in range(50)]) for start in range(0, 500, 50)]
     ordered = [batch([500 + part], [10 + part]) for part in range(5)]
@@ -113,15 +113,15 @@ def test_files_of_many_partitions_are_not_all_open_at_once(tmp_path: Path, monke
 
 def test_rows_that_wait_for_their_partitions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = batch(list(range(50)), [each % 50 for each in range(50)])
-    monkeypatch.setattr(rolling_files, "ROW_GROUP_BYTES", 4 * one.nbytes)
+    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 4 * one.nbytes)
     waiting: list[int] = []
-    original = rolling_files._Waiting.add
+    original = write._Waiting.add
 
-    def observed(self: rolling_files._Waiting, part: rolling_files._Rows) -> Iterator[rolling_files._Rows]:
+    def observed(self: write._Waiting, part: write._Rows) -> Iterator[write._Rows]:
         yield from original(self, part)
         waiting.append(self._size)
 
-    monkeypatch.setattr(rolling_files._Waiting, "add", observed)
+    monkeypatch.setattr(write._Waiting, "add", observed)
     files = TableFiles(tmp_path, SCHEMA, BY_PART)
 
     written = list(write_data_files(files.metadata, stream([one] * 40), files.io, Keys()))

@@ -23,8 +23,8 @@ from pyiceberg.types import IntegerType, ListType, LongType, NestedField, String
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY

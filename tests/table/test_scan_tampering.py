@@ -16,8 +16,8 @@ from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TablecryptError, TamperedFileError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests import EncryptedDataFile
-from tablecrypt.table.encrypted_table import EncryptedTable
 from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.plaintext import CANARY
 

@@ -42,7 +42,7 @@ from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import read_named_metadata_file
-from tablecrypt.table.table_file_io import folders_of
+from tablecrypt.table.table_files import folders_of
 
 Place = tuple[str, str, str]
 

@@ -47,8 +47,8 @@ from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, reachable_files
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.plain_tables import plain_tables_opened
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table import plain_tables_opened
+from tablecrypt.table.table_files import TableFileIO
 
 _METADATA_KINDS: Final = (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

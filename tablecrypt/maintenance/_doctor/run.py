@@ -40,7 +40,7 @@ from tablecrypt.maintenance._doctor.checks import (
     version_checks,
 )
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 
 _CONFIGURATION: Final = "configuration"
 _TABLE: Final = "table"

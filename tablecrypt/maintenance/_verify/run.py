@@ -50,7 +50,7 @@ from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look
 from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, runner_for
-from tablecrypt.table.encrypted_table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -51,9 +51,9 @@ from tablecrypt.spark.jvm.support import (
     served,
 )
 from tablecrypt.spark.tables import PlannedRead
-from tablecrypt.table.content_files import key_metadata_of
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.table_files import key_metadata_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -44,7 +44,7 @@ from tablecrypt.spark.network import keeps_messages_private, requires_private_me
 from tablecrypt.spark.tables import LocatedTable, PlannedRead
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.read_restrictions import restrictions_of
+from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -51,8 +51,8 @@ from tablecrypt.spark.jvm.support import (
 from tablecrypt.spark.jvm.written_files import decode_answer, split_answers
 from tablecrypt.spark.layout import Distribution, check_distribution, check_sort_columns
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.parquet_properties import parquet_writer_options, positive, row_group_limit, target_file_size
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.parquet_options import parquet_writer_options, positive, row_group_limit, target_file_size
+from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -40,7 +40,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.statistics import data_file_statistics
+from tablecrypt.table.parquet_options import data_file_statistics
 
 _MAGIC: Final = b"PAR1"
 _BROKEN: Final = (pa.ArrowException, ConfigurationError, struct.error, KeyError, IndexError, OSError, OverflowError, TypeError, ValueError)

@@ -32,7 +32,7 @@ from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.spark.write import check_fits, check_unchanged, commit_written, write_partition
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.table_file_io import TableFileIO
+from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -38,7 +38,7 @@ from tenacity import retry
 
 from tablecrypt.errors import FormatError, ReadRestrictionError
 from tablecrypt.properties import check_table_properties, taken_from_server
-from tablecrypt.table.read_restrictions import parse_restrictions
+from tablecrypt.table.restrictions.read_restrictions import parse_restrictions
 
 if TYPE_CHECKING:
     import pyarrow as pa

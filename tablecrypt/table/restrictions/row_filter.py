@@ -48,7 +48,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import ReadRestrictionError
-from tablecrypt.table.json_values import json_value, primitive_type
+from tablecrypt.table.restrictions.json_values import json_value, primitive_type
 
 Rows: TypeAlias = Callable[[pa.RecordBatch], Any]
 """From rows to an array, or to a scalar that stands for each of them."""

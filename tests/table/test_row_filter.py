@@ -41,7 +41,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import ReadRestrictionError
-from tablecrypt.table.restricting_filter import RestrictingFilter, referenced_ids
+from tablecrypt.table.restrictions.row_filter import RestrictingFilter, referenced_ids
 
 NAN = float("nan")
 NUMBERS = Schema(

@@ -1,22 +1,37 @@
-"""A snapshot of the same rows in other files: what re-encryption commits.
+"""Snapshots of the same rows in other files: what a compaction and a re-encryption commit.
+
+A compaction puts data files in place of others that hold the same rows:
+
+    read at the planned snapshot     data files, with the deletes that applied to them
+    committed on the branch's head   those files go, with the deletes that are about them alone; the new files come
+
+The new files get the sequence number of the planned snapshot, not that of the commit: an equality delete that others commit meanwhile is
+younger than they are, so it deletes from them what it would have deleted from the old files. What cannot be carried over is refused, at
+every attempt to commit: an old file that is gone, or that others deleted rows of by position meanwhile. Rows keep their identity because
+the files hold `_row_id` and `_last_updated_sequence_number` as columns.
+
+A re-encryption swaps each file for a copy under a new key:
 
     data file                new location and key; sequence number, row ids, partition, statistics as they were
     equality delete file     likewise
     position delete file     likewise, as long as it may be about a data file that stays; its rows about swapped files go into vectors
-    deletion vector          of a swapped data file: written anew, about the new file
+    deletion vector          of a swapped data file: written again, about the new file
 
-The new manifests are worked out anew on each base that the commit is tried on, so what others committed meanwhile survives: rows appended
+The new manifests are worked out again on each base that the commit is tried on, so what others committed meanwhile survives: rows appended
 stay, a swapped file that was removed stays removed, and rows deleted from it stay deleted.
 
-Iceberg table spec, "Sequence Numbers", "Row Lineage", "Deletion Vectors"; operation "replace" of "Snapshots".
+Raises ValidationException for a conflict of a compaction; nothing is committed then.
+
+Iceberg table spec, "Snapshots" (operation replace), "Sequence Numbers", "Row Lineage", "Deletion Vectors".
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -26,6 +41,7 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.table import FileScanTask
+from pyiceberg.table.update import UpdatesAndRequirements
 from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
@@ -33,8 +49,84 @@ from tablecrypt.table._pyiceberg.producers import WholeSnapshotSeam
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
 from tablecrypt.table.foreign_engines import location_provider
-from tablecrypt.table.planning import DeleteIndex, only_path, sequence_number_of
-from tablecrypt.table.snapshots import EncryptedProducer
+from tablecrypt.table.planning import DeleteIndex, EncryptedFileScanTask, ScanPlanner, only_path, sequence_number_of
+from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedProducer, ObsoleteDeletes
+from tablecrypt.table.table_files import refuse_plaintext
+
+
+@dataclass(frozen=True)
+class RewrittenFiles:
+    """What one snapshot replaces.
+
+    Attributes:
+        replaced: scan tasks of the old files, as they were planned.
+        written: the new files.
+        spent_deletes: delete files that apply to no other data file than the old ones.
+        sequence_number: of the snapshot that was planned on.
+        snapshot_id: of the same snapshot.
+    """
+
+    replaced: Sequence[EncryptedFileScanTask]
+    written: Sequence[DataFile]
+    spent_deletes: frozenset[DataFile]
+    sequence_number: int
+    snapshot_id: int
+
+
+class EncryptedRewrite(EncryptedOverwrite):
+    """Puts files in place of others that hold the same rows. Snapshots of operation REPLACE."""
+
+    def apply(self, rewritten: RewrittenFiles) -> None:
+        """Take over what was rewritten.
+
+        Raises:
+            PlaintextRefusedError: a new file has no key metadata.
+        """
+        for file in rewritten.written:
+            refuse_plaintext(file)
+        self._rewritten = rewritten
+        for task in rewritten.replaced:
+            self.delete_data_file(task.file)
+
+    def produce(self) -> UpdatesAndRequirements:
+        """Write one attempt's manifests, after a look at what others committed since the plan."""
+        self._check_nothing_was_lost()
+        return super().produce()
+
+    def check_concurrency(self) -> None:
+        """Do nothing here: `produce` has its own check, and rows that others add are no conflict."""
+
+    def obsolete_deletes(self) -> ObsoleteDeletes:
+        """Return which delete files go: those about old files alone."""
+        return replace(super().obsolete_deletes(), files=self._rewritten.spent_deletes)
+
+    @property
+    def added_data_files(self) -> list[DataFile]:
+        """The new files."""
+        return list(self._rewritten.written)
+
+    @property
+    def sequence_number_of_added(self) -> int:
+        """That of the snapshot that was planned on."""
+        return self._rewritten.sequence_number
+
+    def _check_nothing_was_lost(self) -> None:
+        if self.parent_snapshot_id == self._rewritten.snapshot_id:
+            return
+        planned = {task.file.file_path: task for task in self._rewritten.replaced}
+        head = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
+        manifests = head.manifests(self.io) if head is not None else []
+        living = ScanPlanner(self.table_metadata, self.io).plan_files(manifests, lambda entry: entry.data_file.file_path in planned)
+        gone = planned.keys() - {task.file.file_path for task in living}
+        if gone:
+            raise ValidationException(f"data files were removed while they were rewritten: {', '.join(sorted(gone))}")
+        for task in living:
+            if _positional(task) - _positional(planned[task.file.file_path]):
+                raise ValidationException(f"rows of {task.file.file_path} were deleted while it was rewritten")
+
+
+def _positional(task: EncryptedFileScanTask) -> set[DataFile]:
+    return {EncryptedDataFile.of(file) for file in task.delete_files if file.content == DataFileContent.POSITION_DELETES}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,250 @@
+"""How the table's Parquet files are written, and what their manifest entries say of them: options, dictionaries, statistics.
+
+Options come from the table properties `write.parquet.*` and `write.format.default`. Compression codec and level, page size, page row limit,
+dictionary size and row-group limit mean what they mean to PyIceberg, which also warns of the properties that it knows and does not
+implement. Three are refused, each with its reason, because honouring them would put plaintext into the file or make a file that other
+readers of the table cannot open.
+
+Dictionaries: the first rows of a file tell which columns are worth one. A dictionary page holds each value once, and for every row the data
+pages hold an index into it:
+
+    dictionary   distinct values × length + rows × bits of an index / 8       worth it where this is less than
+    plain        rows × length
+
+Arrow tries a dictionary for every column until it has `write.parquet.dict-size-bytes`. For values that hardly ever repeat (ids, amounts,
+free text) that takes longer than all the rest of writing, and makes the file longer, since the pages written until then stay as they are.
+parquet-java asks the same question of the first page of a column chunk.
+
+Statistics come from the Parquet footer that was just written. They are PyIceberg's but for the bounds of dates, times and timestamps.
+PyIceberg takes these through Python's datetime, which ends at year 9999 and at microseconds: a table of years beyond fails to be written,
+and the upper bound of nanosecond timestamps comes out too low, so that a scan's filter would leave out files that hold matching rows. Here
+they are taken as the integers that Parquet stores, which are the ones that Iceberg stores too.
+
+    date                                        4 bytes LE, days since 1970-01-01
+    time, timestamp(tz), timestamp(tz)_ns       8 bytes LE, microseconds (nanoseconds) since midnight or 1970-01-01
+
+Iceberg table spec, "Manifests" (metrics) and appendix D "Binary single-value serialization".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadataCommonFields
+from pyiceberg.typedef import Properties
+from pyiceberg.types import (
+    DateType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
+from pyiceberg.utils.properties import property_as_int
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
+
+M = TypeVar("M", bound=TableMetadataCommonFields)
+
+PAGE_VERSION: Final = "write.parquet.page-version"
+_PAGE_VERSION_1: Final = frozenset({"v1", "1", "1.0"})
+_BLOOM_FILTER_PREFIX: Final = TableProperties.PARQUET_BLOOM_FILTER_COLUMN_ENABLED_PREFIX + "."
+
+
+def parquet_writer_options(properties: Properties) -> dict[str, Any]:
+    """Return the writer's options for a table.
+
+    Raises:
+        ConfigurationError: a property asks for another format than Parquet, for data page version 2, or for bloom filters.
+    """
+    _check_format(properties)
+    _check_page_version(properties)
+    _check_bloom_filters(properties)
+    return parquet_writer_kwargs(properties)
+
+
+def row_group_limit(properties: Properties) -> int:
+    """Return the most rows of a row group, `write.parquet.row-group-limit`."""
+    return positive(properties, TableProperties.PARQUET_ROW_GROUP_LIMIT, TableProperties.PARQUET_ROW_GROUP_LIMIT_DEFAULT)
+
+
+def target_file_size(properties: Properties) -> int:
+    """Return `write.target-file-size-bytes`: of an Arrow table bytes in memory, as for PyIceberg; of a stream stored bytes, as for Java."""
+    return positive(properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
+
+
+def with_target_file_size(metadata: M, size: int) -> M:
+    """Return table metadata whose data files end at `size` bytes. For writing files only, never to be committed."""
+    return metadata.model_copy(update={"properties": {**metadata.properties, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES: str(size)}})
+
+
+def positive(properties: Properties, name: str, default: int) -> int:
+    """Return a property that is a number above 0. ConfigurationError for any other."""
+    value = property_as_int(properties, name, default)
+    if value is None or value <= 0:
+        raise ConfigurationError(f"{name} is {value}; it must be a positive number")
+    return value
+
+
+def _check_format(properties: Properties) -> None:
+    name = properties.get(TableProperties.WRITE_FILE_FORMAT, TableProperties.WRITE_FILE_FORMAT_DEFAULT)
+    if name.lower() != "parquet":
+        raise ConfigurationError(f"{TableProperties.WRITE_FILE_FORMAT} is {name!r}; encrypted data files are written as parquet only")
+
+
+def _check_page_version(properties: Properties) -> None:
+    version = properties.get(PAGE_VERSION, "v1")
+    if version.lower() not in _PAGE_VERSION_1:
+        raise ConfigurationError(
+            f"{PAGE_VERSION} is {version!r}; encrypted files are written with data pages of version 1, because parquet-java "
+            "cannot read Arrow's encrypted pages of version 2: set v1, or remove the property"
+        )
+
+
+def _check_bloom_filters(properties: Properties) -> None:
+    for name, value in properties.items():
+        if name.startswith(_BLOOM_FILTER_PREFIX) and str(value).lower() == "true":
+            raise ConfigurationError(
+                f"{name} is true, but bloom filters cannot be written into an encrypted file: Arrow has no encrypted ones, and a "
+                "plaintext filter would tell which values a column holds"
+            )
+
+
+SAMPLE_VALUES: Final = 65536
+SAMPLE_BYTES: Final = 8 * 1024 * 1024
+"""The first rows are as many as this, and about as many bytes of Arrow memory as this, at most."""
+
+_LENGTH_BYTES: Final = 4
+_LEAST_BYTES: Final = 4
+_INT32_DIGITS: Final = 9
+_INT64_DIGITS: Final = 18
+
+
+def dictionary_columns(rows: pa.Table) -> list[str]:
+    """Return the Parquet paths ("props.key_value.key") of the leaf columns that a dictionary makes shorter.
+
+    Args:
+        rows: the first rows of the file, in its own columns.
+    """
+    within_bytes = rows.num_rows * SAMPLE_BYTES // max(rows.nbytes, 1)
+    sample = rows.slice(0, max(1, min(SAMPLE_VALUES, within_bytes))).combine_chunks()
+    return [
+        path
+        for batch in sample.to_batches()
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        for path, values in _leaves(name, column)
+        if _is_worth_it(values.slice(0, SAMPLE_VALUES))
+    ]
+
+
+def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Yield the leaf columns of a column, under the names that they have in a Parquet file."""
+    if isinstance(array, pa.StructArray):
+        for field, child in zip(array.type, array.flatten(), strict=True):
+            yield from _leaves(f"{path}.{field.name}", child)
+    elif isinstance(array, pa.MapArray):
+        yield from _leaves(f"{path}.key_value.key", _of_these_rows(array, array.keys))
+        yield from _leaves(f"{path}.key_value.value", _of_these_rows(array, array.items))
+    elif isinstance(array, (pa.ListArray, pa.LargeListArray)):
+        yield from _leaves(f"{path}.list.element", _of_these_rows(array, array.values))
+    else:
+        yield path, array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _of_these_rows(array: pa.MapArray | pa.ListArray | pa.LargeListArray, values: pa.Array) -> pa.Array:
+    """Return what the rows of a slice hold, of the values that the whole array holds."""
+    start, stop = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return values.slice(start, stop - start)
+
+
+def _is_worth_it(values: pa.Array) -> bool:
+    count = _count(values)
+    if count == 0 or isinstance(values, pa.DictionaryArray):
+        return True
+    distinct = values.drop_null().unique()
+    index_bits = max(len(distinct) - 1, 1).bit_length()
+    return _plain_bytes(distinct) + count * index_bits // 8 < _plain_bytes(values)
+
+
+def _plain_bytes(values: pa.Array) -> int:
+    """Return how many bytes the values take in pages without a dictionary, before compression."""
+    count, arrow = _count(values), values.type
+    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+        return int(pc.sum(pc.binary_length(values), min_count=0).as_py()) + count * _LENGTH_BYTES
+    if pa.types.is_decimal(arrow) and arrow.precision <= _INT64_DIGITS:
+        return count * (4 if arrow.precision <= _INT32_DIGITS else 8)
+    return count * max(int(arrow.bit_width) // 8, _LEAST_BYTES)
+
+
+def _count(values: pa.Array) -> int:
+    return len(values) - int(values.null_count)
+
+
+_TEMPORAL: Final = (DateType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+_WITHOUT_BOUNDS: Final = (MetricModeTypes.NONE, MetricModeTypes.COUNTS)
+
+
+def data_file_statistics(footer: pq.FileMetaData, file_schema: Schema, properties: Properties) -> dict[str, Any]:
+    """Return record_count, column_sizes, counts, lower and upper bounds and split_offsets, as the manifest stores them.
+
+    Args:
+        footer: of the written file.
+        file_schema: the columns as they are in the file.
+        properties: the table's; its metrics modes are honoured.
+    """
+    plan = compute_statistics_plan(file_schema, properties)
+    paths = parquet_path_to_id_mapping(file_schema)
+    temporal = {field_id: column for field_id, column in plan.items() if _has_temporal_bounds(column)}
+    counted = {field_id: dataclasses.replace(column, mode=MetricsMode(MetricModeTypes.COUNTS)) for field_id, column in temporal.items()}
+    statistics = data_file_statistics_from_parquet_metadata(footer, {**plan, **counted}, paths).to_serialized_dict()
+    for field_id, (lower, upper) in _integer_bounds(footer, temporal, paths).items():
+        layout = "<i" if isinstance(plan[field_id].iceberg_type, DateType) else "<q"
+        statistics["lower_bounds"][field_id] = struct.pack(layout, lower)
+        statistics["upper_bounds"][field_id] = struct.pack(layout, upper)
+    return statistics
+
+
+def _has_temporal_bounds(column: StatisticsCollector) -> bool:
+    return isinstance(column.iceberg_type, _TEMPORAL) and column.mode.type not in _WITHOUT_BOUNDS
+
+
+def _integer_bounds(footer: pq.FileMetaData, columns: dict[int, StatisticsCollector], paths: dict[str, int]) -> dict[int, tuple[int, int]]:
+    bounds: dict[int, tuple[int, int]] = {}
+    unknown: set[int] = set()
+    for field_id, chunk in _chunks(footer, columns, paths):
+        statistics = chunk.statistics
+        if statistics is None or not (statistics.has_min_max or statistics.null_count == chunk.num_values):
+            unknown.add(field_id)
+        elif statistics.has_min_max:
+            lower, upper = bounds.get(field_id, (statistics.min_raw, statistics.max_raw))
+            bounds[field_id] = min(lower, statistics.min_raw), max(upper, statistics.max_raw)
+    return {field_id: each for field_id, each in bounds.items() if field_id not in unknown}
+
+
+def _chunks(
+    footer: pq.FileMetaData, columns: dict[int, StatisticsCollector], paths: dict[str, int]
+) -> Iterator[tuple[int, pq.ColumnChunkMetaData]]:
+    for group in range(footer.num_row_groups):
+        row_group = footer.row_group(group)
+        for at in range(footer.num_columns):
+            chunk = row_group.column(at)
+            field_id = paths[chunk.path_in_schema]
+            if field_id in columns:
+                yield field_id, chunk

@@ -1,0 +1,178 @@
+"""The files of one encrypted table: the FileIO that reaches them, their keys, and what a write that failed leaves of them.
+
+PyIceberg hands a table's FileIO to everything that reads or writes for the table, so the encryption manager travels with it. A pickled
+copy, for a worker process, holds the KMS client's configuration and no key.
+
+Iceberg table spec, "Manifests" (data_file) and "Encryption".
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
+from tablecrypt.files.deletion import NOTHING, DeletionScope
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile
+from tablecrypt.files.read_restrictions import ReadRestrictions
+from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.table.foreign_engines import PropertiesForOthers
+
+_KEY_METADATA: Final = DATA_FILE_POSITIONS["key_metadata"]
+
+
+def key_metadata_of(file: DataFile) -> StandardKeyMetadata:
+    """Return the DEK, AAD prefix and length of a data or delete file.
+
+    Raises:
+        PlaintextRefusedError: the manifest names no key for it.
+        FormatError: the key metadata is not StandardKeyMetadata version 1.
+    """
+    refuse_plaintext(file)
+    try:
+        return StandardKeyMetadata.decode(bytes(file.key_metadata or b""))
+    except FormatError as error:
+        raise FormatError(f"{file.file_path}: its key metadata: {error}") from error
+
+
+def refuse_plaintext(file: DataFile) -> None:
+    """Raise PlaintextRefusedError for a file that the manifest names no key for."""
+    if not file.key_metadata:
+        raise PlaintextRefusedError(file.file_path, "has no key metadata in its manifest, so it is not an encrypted file of this table")
+
+
+def is_deletion_vector(file: DataFile) -> bool:
+    """Whether a delete file entry is a deletion vector in a Puffin file."""
+    return file.content == DataFileContent.POSITION_DELETES and file.file_format == FileFormat.PUFFIN
+
+
+def with_key(file: DataFile, key_metadata: StandardKeyMetadata | None) -> EncryptedDataFile:
+    """Return a copy of a file's entry with another key, or with none, to travel apart from it."""
+    other = copy(EncryptedDataFile.of(file))
+    other.spec_id = file.spec_id
+    other[_KEY_METADATA] = None if key_metadata is None else key_metadata.encode()
+    return other
+
+
+WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+
+
+class TableFileIO(EncryptingFileIO):
+    """EncryptingFileIO of one table, with the manager that makes its DEKs and opens its manifest lists.
+
+    Args:
+        inner: does the storing.
+        manager: the table's.
+        own_folders: below which folders the table's files are, as its metadata says.
+        deletable: below which folders it deletes files that it did not write itself: none where nothing pins the table's metadata.
+        read_restrictions: what readers of the table's rows have to apply.
+    """
+
+    def __init__(
+        self,
+        inner: FileIO,
+        manager: EncryptionManager,
+        own_folders: DeletionScope = NOTHING,
+        deletable: DeletionScope = NOTHING,
+        read_restrictions: ReadRestrictions | None = None,
+    ) -> None:
+        super().__init__(inner, read_restrictions)
+        self.properties = PropertiesForOthers.of(inner.properties, "the table's FileIO")
+        self.manager = manager
+        self.own_folders = own_folders
+        self.deletable = deletable
+
+    def __reduce__(  # type: ignore[override]
+        self,
+    ) -> tuple[type[TableFileIO], tuple[FileIO, EncryptionManager, DeletionScope, DeletionScope, ReadRestrictions | None]]:
+        return TableFileIO, (self.inner, self.manager, self.own_folders, self.deletable, self.read_restrictions)
+
+    def deleting_below(self, locations: Iterable[str]) -> TableFileIO:
+        """Return the same with further folders below which it deletes.
+
+        Raises:
+            ConfigurationError: a location cannot be a table's folder.
+        """
+        return TableFileIO(self.inner, self.manager, self.own_folders, self.deletable.and_below(locations), self.read_restrictions)
+
+    def new_encrypted_output(self, location: str) -> EncryptingOutputFile:
+        """Return an AGS1 output under a fresh DEK and AAD prefix."""
+        return self.encrypting_output(location, self.manager.new_key_metadata())
+
+
+def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
+    """Return an encrypted table's FileIO that may delete the table's files.
+
+    Args:
+        table: an encrypted table.
+        delete_below: folders that the caller names, beside those of pinned metadata.
+
+    Raises:
+        ConfigurationError: neither a pin nor the caller says that the table lies where its metadata says; or a location is no folder.
+    """
+    io = cast("TableFileIO", table.io).deleting_below(delete_below)
+    if not io.deletable.contains(table.location()):
+        raise ConfigurationError(
+            f"{'.'.join(table.name())}: no pin of this client says that the table lies in {table.location()}, so nothing there is deleted "
+            f"or written over. If it does lie there, name the folder: delete_below=[{table.location()!r}] (--delete-below)"
+        )
+    return io
+
+
+def folders_of(metadata: TableMetadata) -> DeletionScope:
+    """Return the folders that a table's metadata says its files are in: its location, and those of the properties write.*.path."""
+    properties = dict(metadata.properties)
+    paths = (properties.get(name) for name in WRITE_PATHS)
+    return DeletionScope((metadata.location, *(str(path) for path in paths if path)))
+
+
+class DataKeySource(Protocol):
+    """Gives each file its own key: an EncryptionManager, or FreshKeys where none is."""
+
+    def new_key_metadata(self) -> StandardKeyMetadata:
+        """Return a DEK and an AAD prefix that no other file has."""
+
+
+@dataclass(frozen=True)
+class FreshKeys:
+    """Gives each file a DEK of `data_key_length` bytes and an AAD prefix of its own. A worker process needs no KMS for that."""
+
+    data_key_length: int
+
+    def new_key_metadata(self) -> StandardKeyMetadata:
+        """Return a DEK and an AAD prefix that no other file has."""
+        return StandardKeyMetadata.generate(self.data_key_length, secrets.token_bytes)
+
+
+logger = logging.getLogger(__name__)
+
+
+def delete_written(io: EncryptingFileIO, locations: Iterable[str]) -> None:
+    """Delete files that nothing names, as far as the store lets it be. One that stays holds only ciphertext."""
+    for location in locations:
+        try:
+            io.delete_new(location)
+        except Exception as error:  # noqa: BLE001  the error that made the write fail is the one to raise
+            logger.warning("could not delete %s of a failed write: %s", location, type(error).__name__)
+
+
+@contextmanager
+def deleting_on_error(io: EncryptingFileIO, locations: Iterable[str]) -> Iterator[None]:
+    """Delete files that nothing names yet when what is done meanwhile fails. They are looked up only then."""
+    try:
+        yield
+    except BaseException:
+        delete_written(io, locations)
+        raise
