@@ -27,6 +27,8 @@ from tablecrypt.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
+_WHOLE_NUMBER: Final = re.compile("[0-9]{1,18}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Property:
@@ -62,6 +64,13 @@ class Property:
     def is_true(self, properties: Mapping[str, Any]) -> bool:
         """Whether the value is `true`, in letters of any case."""
         return self.read(properties).strip().lower() == "true"
+
+    def whole_number(self, properties: Mapping[str, Any]) -> int:
+        """The value, or the default, of a property that is a whole number. ConfigurationError for any other."""
+        text = self.read(properties)
+        if not _WHOLE_NUMBER.fullmatch(text):
+            raise ConfigurationError(f"{self.name} is {text!r}; it must be a whole number of at least 0")
+        return int(text)
 
     @property
     def default_number(self) -> int:

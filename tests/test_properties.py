@@ -204,7 +204,16 @@ def test_no_other_module_lists_names_of_secrets_or_prefixes_of_properties() -> N
     assert found == []
 
 
+@pytest.mark.parametrize("value", ["", "-1", "1.5", "1_000", " 1", "1\n", "١", "9" * 19, None])
+def test_a_property_that_is_a_number_takes_nothing_else(value: str | None) -> None:
+    for each in (names.DATA_KEY_LENGTH, names.KMS_CACHE_TTL_MS, names.KMS_RETRY_BUDGET_MS):
+        with pytest.raises(ConfigurationError, match=rf"{each.name} is .*; it must be a whole number"):
+            each.whole_number({each.name: value})
+
+
 def test_every_default_that_is_a_number_is_one() -> None:
+    assert names.KMS_CACHE_TTL_MS.whole_number({}) == 3_600_000
+    assert names.KMS_CACHE_TTL_MS.whole_number({"encryption.kms.cache-ttl-ms": "0"}) == 0
     assert names.DATA_KEY_LENGTH.default_number == 16
     assert names.KMS_CACHE_MAX_KEYS.default_number == 1000
     assert {each.name for each in names.registered() if not each.doc} == set()

@@ -6,7 +6,6 @@ encryption.kek-lifespan-ms    1 to 63072000000, which is 730 days and the defaul
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
@@ -18,8 +17,6 @@ from tablecrypt.errors import ConfigurationError
 DEFAULT_DATA_KEY_LENGTH: Final = names.DATA_KEY_LENGTH.default_number
 DEFAULT_KEK_LIFESPAN_MS: Final = names.KEK_LIFESPAN_MS.default_number
 """NIST SP 800-57 part 1, section 5.3.6: two years is the upper bound for a symmetric key-wrapping key's originator period."""
-
-_WHOLE_NUMBER: Final = re.compile("[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
@@ -44,14 +41,4 @@ class KeySettings:
     @classmethod
     def of(cls, table_properties: Mapping[str, object]) -> Self:
         """Return what a table's properties say."""
-        return cls(
-            _whole_number(table_properties, names.DATA_KEY_LENGTH.name, DEFAULT_DATA_KEY_LENGTH),
-            _whole_number(table_properties, names.KEK_LIFESPAN_MS.name, DEFAULT_KEK_LIFESPAN_MS),
-        )
-
-
-def _whole_number(table_properties: Mapping[str, object], name: str, default: int) -> int:
-    value = str(table_properties.get(name, default))
-    if not _WHOLE_NUMBER.fullmatch(value):
-        raise ConfigurationError(f"{name} is {value!r}; it must be a whole number")
-    return int(value)
+        return cls(names.DATA_KEY_LENGTH.whole_number(table_properties), names.KEK_LIFESPAN_MS.whole_number(table_properties))

@@ -19,7 +19,6 @@ from tablecrypt.errors import ConfigurationError, KeyNotFoundError
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, open_key, seal_key
 from tablecrypt.properties import KMS_MEMORY_NAME
 
-_DEFAULT_NAME: Final = "default"
 _VERSION: Final = 1
 
 _keyrings: dict[str, dict[str, Secret]] = {}
@@ -39,7 +38,7 @@ class MemoryKeyManagementClient:
         keys: Mapping[str, bytes] | None = None,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        self._name = (properties or {}).get(KMS_MEMORY_NAME.name, _DEFAULT_NAME)
+        self._name = KMS_MEMORY_NAME.read(properties or {})
         self._random = random
         with _keyrings_lock:
             self._keyring = _keyrings.setdefault(self._name, {})

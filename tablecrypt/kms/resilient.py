@@ -56,11 +56,11 @@ from typing import Any, Final, Generic, NoReturn, Self, TypeVar
 
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, FormatError, KmsError, KmsUnavailableError
+from tablecrypt.errors import FormatError, KmsError, KmsUnavailableError
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient, RewrappingClient, check_key_length
 from tablecrypt.kms.redaction import without_locals
-from tablecrypt.properties import KMS_CACHE_MAX_KEYS, KMS_CACHE_TTL_MS, KMS_RETRY_BUDGET_MS, Property
+from tablecrypt.properties import KMS_CACHE_MAX_KEYS, KMS_CACHE_TTL_MS, KMS_RETRY_BUDGET_MS
 
 T = TypeVar("T")
 
@@ -250,9 +250,9 @@ class ResilientKeyManagementClient:
         """Reads `encryption.allowed-key-ids` and the properties `encryption.kms.`: cache-ttl-ms, cache-max-keys, retry-budget-ms."""
         return cls(
             inner,
-            cache_ttl_seconds=_whole_number(properties, KMS_CACHE_TTL_MS) / 1000,
-            cache_max_keys=_whole_number(properties, KMS_CACHE_MAX_KEYS),
-            retry=RetryPolicy(budget_seconds=_whole_number(properties, KMS_RETRY_BUDGET_MS) / 1000),
+            cache_ttl_seconds=KMS_CACHE_TTL_MS.whole_number(properties) / 1000,
+            cache_max_keys=KMS_CACHE_MAX_KEYS.whole_number(properties),
+            retry=RetryPolicy(budget_seconds=KMS_RETRY_BUDGET_MS.whole_number(properties) / 1000),
             allowed=AllowedKeys.of(properties),
         )
 
@@ -354,14 +354,3 @@ def _key_in(answer: object, wrapping_key_id: str) -> Secret:
     if len(key) not in KEY_LENGTHS:
         raise FormatError(f"master key {wrapping_key_id!r} unwrapped {len(key)} bytes, which is no AES key: this blob is not a wrapped KEK")
     return key
-
-
-def _whole_number(properties: Mapping[str, str], read: Property) -> int:
-    text = read.read(properties)
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise ConfigurationError(f"{read.name} must be a whole number of at least 0, not {text!r}")
-    return number
