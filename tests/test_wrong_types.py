@@ -21,7 +21,7 @@ from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.key_tables import SCHEMA, rows
 
-CANARY: Final = "a-value-that-no-message-shows"
+UNSHOWN: Final = "a-value-that-no-message-shows"
 KMS: Final = {"encryption.kms-type": "memory", "kms.memory.name": "wrong-types"}
 FILE_KEYS: Final = parquet.FileKeys(footer_key=b"k" * 16)
 ROWS: Final = pa.table({"id": [1, 2], "ssn": ["a", "b"]})
@@ -31,7 +31,7 @@ class Foreign:
     """A value of no kind that any function takes."""
 
     def __repr__(self) -> str:
-        return CANARY
+        return UNSHOWN
 
 
 WRONG: Final = {"an object": Foreign(), "a list of objects": [Foreign()], "half": 0.5}
@@ -116,7 +116,7 @@ def test_what_fits_nowhere_is_refused_everywhere(
     for wrong in WRONG.values():
         with pytest.raises(ConfigurationError) as refused:
             FUNCTIONS[function](**{**given(function, table), name: wrong})
-        assert CANARY not in str(refused.value)
+        assert UNSHOWN not in str(refused.value)
     assert list(tmp_path.iterdir()) == source
 
 

@@ -24,8 +24,9 @@ from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.encrypted import EncryptionMixin
 from tablecrypt_catalog.pins import sighting
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.edited_metadata import unpinned_catalog
+from tests.support.plaintext import CANARY
 
 ENCRYPTED = {"encryption.key-id": MASTER_KEY}
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)

@@ -21,7 +21,8 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, load_catalog
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
+from tests.support.plaintext import CANARY
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "text": [CANARY, None]})
 

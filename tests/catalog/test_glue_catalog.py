@@ -26,8 +26,9 @@ from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog.glue import EncryptedGlueCatalog
 from tests.support.aws import REGION, AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
+from tests.support.plaintext import CANARY
 from tests.support.plaintext_scan import unwatch
 
 pytestmark = pytest.mark.slow

@@ -26,9 +26,10 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog
 from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.java
 

@@ -13,7 +13,8 @@ from sqlalchemy import text
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.plaintext import CANARY
 
 PATIENT = {
     "encryption.key-id": MASTER_KEY,

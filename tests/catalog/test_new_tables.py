@@ -17,7 +17,8 @@ from tablecrypt.maintenance import audit, migrate
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support import denying_kms
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.plaintext import CANARY
 
 ROWS = pa.table({"name": [CANARY, "b"]})
 REQUIRED = {"encryption.required": "true"}

@@ -18,8 +18,9 @@ from pyiceberg.table import Table
 from tablecrypt.table._pyiceberg.sql import SqlCatalogSeam
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
 from tests.support.aws import REGION, AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
+from tests.support.plaintext import CANARY
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,8 @@ from sqlalchemy import text
 from tablecrypt.errors import PurgeIncompleteError, TamperedFileError
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.plaintext import CANARY
 
 ENCRYPTED = {"encryption.key-id": MASTER_KEY}
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "text": [CANARY, None, ""]})

@@ -27,7 +27,8 @@ from tablecrypt.errors import (
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
+from tests.support.plaintext import CANARY
 from tests.support.rest_proxy import (
     Answer,
     Behaviour,

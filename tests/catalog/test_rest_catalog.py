@@ -25,8 +25,9 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedRestCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
+from tests.support.plaintext import CANARY
 from tests.support.rest_proxy import Answer, Forward, Request, RestProxy, edit_answer, edit_metadata, failing_commits
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.slow
 

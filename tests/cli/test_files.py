@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
 from tests.support.command import ROOT, Done, run, run_terminal
 from tests.support.maintained_table import flip
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,9 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.files.read_restrictions import ReadRestrictions
 from tests.support.ags1_files import KEY, MIB, ags1_file, key_metadata, pattern
 from tests.support.aws import AwsServer
+from tests.support.plaintext import CANARY
 
-CANARY = b"c4nary-plaintext-must-not-appear"
+SECRET = CANARY.encode()
 
 
 @pytest.fixture(params=["pyarrow", "fsspec"])
@@ -68,13 +69,13 @@ def test_the_finished_file_knows_its_length_in_the_store(io: EncryptingFileIO, l
     with pytest.raises(ValueError, match="not written"):
         len(output)
     with output.create() as stream:
-        stream.write(CANARY)
+        stream.write(SECRET)
         with pytest.raises(ValueError, match="not finished"):
             len(output)
     stored = path_of(location).read_bytes()
-    assert len(output) == output.key_metadata.file_length == len(stored) == 36 + len(CANARY)
+    assert len(output) == output.key_metadata.file_length == len(stored) == 36 + len(SECRET)
     assert stored[:4] == b"AGS1"
-    assert CANARY not in stored
+    assert SECRET not in stored
 
 
 def test_the_streams_are_pyicebergs(io: EncryptingFileIO, location: str) -> None:
@@ -242,14 +243,14 @@ def test_a_refusal_does_not_show_or_carry_the_key(io: EncryptingFileIO, location
 def test_s3_holds_only_ciphertext_and_gives_it_back(inner: type[FileIO], aws: AwsServer) -> None:
     io = EncryptingFileIO(inner(aws.s3_properties))
     location = f"s3://{aws.bucket('encrypting-file-io')}/{inner.__name__}.avro"
-    output = write(io, location, CANARY + pattern(3 * MIB))
+    output = write(io, location, SECRET + pattern(3 * MIB))
     stored = io.raw_input(location).open().read()
     assert len(stored) == len(output)
-    assert CANARY not in stored
+    assert SECRET not in stored
     with output.to_input_file().open() as stream:
-        assert stream.read() == CANARY + pattern(3 * MIB)
+        assert stream.read() == SECRET + pattern(3 * MIB)
         stream.seek(2 * MIB)
-        assert stream.read(10) == pattern(3 * MIB)[2 * MIB - len(CANARY) :][:10]
+        assert stream.read(10) == pattern(3 * MIB)[2 * MIB - len(SECRET) :][:10]
 
 
 def test_what_this_object_did_not_write_is_deleted_in_the_scope_alone(io: EncryptingFileIO, tmp_path: Path) -> None:

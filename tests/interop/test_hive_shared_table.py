@@ -17,10 +17,11 @@ from tablecrypt.table.canonical_metadata import hash_of
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
 from tests.support.java import LINEAGE_COLUMNS, JavaError, JavaJudge
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.java
 

@@ -45,9 +45,10 @@ from pyiceberg.types import (
 
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS, JavaJudge
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.java
 

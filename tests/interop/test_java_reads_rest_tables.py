@@ -10,9 +10,10 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS, JavaJudge
+from tests.support.plaintext import CANARY
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
 
 pytestmark = pytest.mark.java

@@ -20,9 +20,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.java import LINEAGE_COLUMNS, JavaJudge
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.java
 

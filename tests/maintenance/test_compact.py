@@ -21,7 +21,8 @@ from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.table.row_changes import MarkedRows
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.plaintext import CANARY
 from tests.support.table_files import TableFiles
 
 pytestmark = pytest.mark.slow

@@ -22,9 +22,9 @@ from tablecrypt.maintenance._journal import Journal
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
-from tests.support.plaintext import findings
+from tests.support.plaintext import CANARY, findings
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,9 @@ from pyiceberg.catalog import load_catalog
 from tablecrypt.maintenance import migrate
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import REGION, AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.slow
 

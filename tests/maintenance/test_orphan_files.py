@@ -18,7 +18,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import remove_orphan_files
 from tablecrypt.maintenance._storage import canonical
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.slow
 

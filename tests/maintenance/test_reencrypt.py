@@ -18,8 +18,9 @@ from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance import Progress, reencrypt
 from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
+from tests.support.plaintext import CANARY
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "team", StringType()), NestedField(3, "note", StringType()))
 BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))

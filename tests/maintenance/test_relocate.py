@@ -21,8 +21,9 @@ from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError, Pl
 from tablecrypt.maintenance import Progress, Relocated, relocate, verify
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.slow
 

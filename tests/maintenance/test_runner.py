@@ -19,8 +19,9 @@ from tablecrypt.maintenance.runner import FileDone, FileWork, LocalRunner, runne
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.file_functions import Copying, add, copy_encrypted, count_rows, note_and_wait, refuse_seven
+from tests.support.plaintext import CANARY
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 

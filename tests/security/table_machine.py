@@ -40,7 +40,8 @@ from tests.security.table_model import (
     names_of,
     shown,
 )
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
+from tests.support.plaintext import CANARY
 
 BORN: Final = "born"
 SCHEMA: Final = Schema(

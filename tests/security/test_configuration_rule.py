@@ -27,7 +27,8 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedRestCatalog, encrypted
 from tests.support.aws import AwsServer
 from tests.support.canary_module import canary_module
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.plaintext import CANARY
 from tests.support.plaintext_scan import unwatch
 from tests.support.rest_proxy import Answer, Forward, Request, RestProxy
 

@@ -29,7 +29,7 @@ from sqlalchemy.exc import OperationalError
 
 from tablecrypt.maintenance import compact, prune_keys, reencrypt, rewrap, rotate_kek, shred
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.catalogs import CANARY
+from tests.support.plaintext import CANARY
 
 Key = tuple[int, int]
 """A row: its writer, and its number among those of this writer."""

@@ -11,7 +11,6 @@ from pyiceberg.catalog import load_catalog
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 
-CANARY = "c4nary-plaintext-must-not-appear"
 MASTER_KEY = "alias/orders"
 """A key that moto's KMS and the golden tables share."""
 

@@ -12,6 +12,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from tests.support.plaintext import CANARY
+
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "catalog")]
 
 ROWS = 1600
@@ -31,7 +33,6 @@ def kill_when_files_are_there(folder: Path, driver: int, killed: list[int], over
 def main() -> None:
     """Run the job."""
     import tablecrypt.spark as tcs
-    from tests.support.plaintext import CANARY
     from tests.support.spark_cluster_job import cluster_session
 
     job = json.load(sys.stdin)

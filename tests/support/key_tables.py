@@ -10,7 +10,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
+from tests.support.plaintext import CANARY
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
 

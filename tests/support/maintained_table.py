@@ -16,7 +16,8 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tests.support.catalogs import CANARY, MASTER_KEY
+from tests.support.catalogs import MASTER_KEY
+from tests.support.plaintext import CANARY
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "team", StringType()), NestedField(3, "note", StringType()))
 BY_TEAM = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "team"))

@@ -18,7 +18,6 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile, ManifestListWriterV3, ManifestWriterV3
 
-CANARY = "c4nary-plaintext-must-not-appear"
 SNAPSHOT_ID = 4231690591278360264
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
 UNPARTITIONED = PartitionSpec()

@@ -15,7 +15,7 @@ from pyiceberg.types import IntegerType, StringType
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.catalogs import CANARY
+from tests.support.plaintext import CANARY
 
 MODES = ("copy-on-write", "merge-on-read")
 ROWS = pa.table(

@@ -17,7 +17,7 @@ from tablecrypt.table import parquet_options
 from tablecrypt.table.parquet_options import SAMPLE_VALUES, dictionary_columns
 from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.write import write_data_files
-from tests.support.catalogs import CANARY
+from tests.support.plaintext import CANARY
 from tests.support.table_files import Keys, TableFiles
 
 ROWS = 1000

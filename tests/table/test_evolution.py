@@ -27,7 +27,7 @@ from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.catalogs import CANARY
+from tests.support.plaintext import CANARY
 from tests.support.uniform_files import seal
 
 KMS = {"encryption.kms-type": "memory", "kms.memory.name": "evolution"}

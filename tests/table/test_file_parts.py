@@ -21,7 +21,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart, parts_of
 from tablecrypt.table.reader import TaskReader
-from tests.support.catalogs import CANARY
+from tests.support.plaintext import CANARY
 from tests.support.table_files import TableFiles
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))

@@ -21,8 +21,8 @@ from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.deletion_vectors import encode_deletion_vector, parse_deletion_vector
 from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.catalogs import CANARY
 from tests.support.compare import assert_same_rows
+from tests.support.plaintext import CANARY
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "value", LongType()), NestedField(3, "text", StringType()))
 MERGE_ON_READ = {"write.delete.mode": "merge-on-read", "write.merge.mode": "merge-on-read"}

@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestampNanoType
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.catalogs import CANARY
+from tests.support.plaintext import CANARY
 
 TIMES = [1, -1, None, 10**18 + 7, 1_600_000_000_123_456_789, -(10**17), 0]
 COMPARED: dict[str, int] = {"1970-01-01T00:00:00.000000001": 1, "1970-01-01T00:00:00": 0, "2020-09-13T12:26:40.123456789": TIMES[4] or 0}

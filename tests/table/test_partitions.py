@@ -46,7 +46,7 @@ from pyiceberg.types import (
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.partitions import rows_by_partition
 from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.catalogs import CANARY
+from tests.support.plaintext import CANARY
 
 DAY_NS = 86_400_000_000_000
 NANOSECONDS = [1, -1, -1000, 10**18 + 7, None, DAY_NS, -DAY_NS]

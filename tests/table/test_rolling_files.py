@@ -20,7 +20,7 @@ from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.table import write
 from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.write import write_data_files
-from tests.support.catalogs import CANARY
+from tests.support.plaintext import CANARY
 from tests.support.table_files import Keys, TableFiles
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "part", LongType()), NestedField(3, "note", StringType()))

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.catalogs import CANARY
+from tests.support.plaintext import CANARY
 
 KMS = {"encryption.kms-type": "memory", "kms.memory.name": "history"}
 

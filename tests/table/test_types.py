@@ -51,8 +51,8 @@ from pyiceberg.types import (
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.catalogs import CANARY
 from tests.support.compare import assert_same_rows
+from tests.support.plaintext import CANARY
 
 UTC = dt.UTC
 VALUES: dict[str, tuple[IcebergType, list[object]]] = {

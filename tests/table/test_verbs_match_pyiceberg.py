@@ -19,8 +19,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt_catalog import EncryptedInMemoryCatalog
-from tests.support.catalogs import CANARY
 from tests.support.compare import assert_same_rows
+from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.slow
 

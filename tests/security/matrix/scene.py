@@ -33,8 +33,9 @@ from tablecrypt.maintenance import rotate_kek
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support.aws import AwsServer
-from tests.support.catalogs import CANARY, MASTER_KEY, encrypted_sql_catalog
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.maintained_table import SCHEMA, TEAMS, maintained_table, path_of
+from tests.support.plaintext import CANARY
 
 NAME: Final = "db.orders"
 OTHER: Final = "db.other"
