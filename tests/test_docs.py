@@ -37,10 +37,10 @@ def arguments_of(line: str) -> list[str]:
 def parse(arguments: list[str]) -> None:
     """Take a command line as far as its options and arguments; a file that it names need not be there."""
     with root.make_context("tablecrypt", list(arguments)) as context:
-        name, verb, rest = root.resolve_command(context, [*context._protected_args, *context.args])
-        assert verb is not None
+        name, command, rest = root.resolve_command(context, [*context._protected_args, *context.args])
+        assert command is not None
         try:
-            verb.make_context(name, rest, parent=context).close()
+            command.make_context(name, rest, parent=context).close()
         except click.BadParameter as wrong:
             if wrong.param is None or not isinstance(wrong.param.type, click.Path):
                 raise

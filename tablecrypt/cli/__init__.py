@@ -1,1 +1,1 @@
-"""The command line: one module for each verb, gathered by tablecrypt/cli/main.py."""
+"""The command line: `main` runs it, `_framework` finds the commands, which are in one module for each subject."""

@@ -14,12 +14,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-from click.shell_completion import get_completion_class
 
 from tablecrypt.cli._output import did_you_mean, progress_shown, retries_shown, say, show
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
 from tablecrypt.cli.settings import Settings, parse_properties
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.printable import printable
 
 if TYPE_CHECKING:
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 
     from tablecrypt.maintenance import CatalogResult, ProgressListener
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+FAILED: Final = "with --include or --exclude, a table failed; the report names it and why"
 _BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
 _CODES: Final = {
     0: "done",
@@ -41,7 +43,7 @@ class DocumentedCommand(click.Command):
     Args:
         examples: (what it is for, the line to type).
         needs: permissions and other things that must be there.
-        codes: exit codes beside those that all verbs share, or instead of them.
+        codes: exit codes beside those that all commands share, or instead of them.
     """
 
     def __init__(
@@ -58,14 +60,14 @@ class DocumentedCommand(click.Command):
         self.codes = dict(sorted({**_CODES, **(codes or {})}.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what follows the verb; an option that belongs before it is told as such."""
+        """Parse what follows the command's name; say of an option that belongs before it that it does."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as wrong:
             if wrong.option_name not in _BEFORE_COMMAND:
                 raise
             raise click.UsageError(
-                f"{wrong.option_name} stands before the verb: tablecrypt {wrong.option_name} … {self.name}", ctx
+                f"{wrong.option_name} belongs before the command: tablecrypt {wrong.option_name} … {self.name}", ctx
             ) from None
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -82,9 +84,8 @@ class DocumentedCommand(click.Command):
             formatter.write_dl([(str(code), meaning) for code, meaning in self.codes.items()])
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 table_argument = click.argument("table", metavar="TABLE")
+optional_table_argument = click.argument("table", metavar="[TABLE]", required=False)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed where nobody can be asked.")
@@ -110,14 +111,14 @@ def _set_loudness(context: click.Context, parameter: click.Parameter, value: boo
         settings.check_loudness()
 
 
-def progress_options(verb: F) -> F:
-    """Add --quiet and --progress, which may stand before the verb too: what `progress_shown` shows."""
+def progress_options(command: F) -> F:
+    """Add --quiet and --progress, which may stand before the command too: what `progress_shown` shows."""
     for flags, help_text in (
         (("--progress",), "Show progress where stderr is no terminal too."),
         (("--quiet", "-q"), "Show neither progress nor retries: results and errors alone."),
     ):
-        verb = click.option(*flags, is_flag=True, expose_value=False, callback=_set_loudness, help=help_text)(verb)
-    return verb
+        command = click.option(*flags, is_flag=True, expose_value=False, callback=_set_loudness, help=help_text)(command)
+    return command
 
 
 def moment(context: click.Context, parameter: click.Parameter, value: str | None) -> dt.datetime | None:
@@ -146,8 +147,6 @@ def spark_session(use_spark: bool) -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        from tablecrypt.errors import MissingExtraError
-
         raise MissingExtraError('--spark needs the package pyspark: pip install "tablecrypt[spark]"') from error
     return SparkSession.builder.getOrCreate()
 
@@ -170,12 +169,9 @@ def confirm(question: str, yes: bool) -> None:
     click.confirm(printable(question), abort=True, err=True)
 
 
-FAILED: Final = "with --include or --exclude, a table failed; the report names it and why"
-
-
 @dataclass(frozen=True)
 class Chosen:
-    """Which tables a command is for: one by its name, or those that globs leave."""
+    """Which tables a command is for: one by its name, or those that globs choose."""
 
     table: str | None
     include: tuple[str, ...]
@@ -188,22 +184,31 @@ class Chosen:
         Raises:
             ConfigurationError: neither a table nor a glob is given, or both are.
         """
-        globs = bool(self.include or self.exclude)
-        if globs and self.table is not None:
-            raise ConfigurationError(f"{self.table} is one table: --include and --exclude choose among all of the catalog")
-        if not globs and self.table is None:
+        self.refuse_both()
+        if not self._has_globs and self.table is None:
             raise ConfigurationError("name a table, or choose several: --include 'db.*', or --include '*' for all of the catalog")
-        return globs
+        return self._has_globs
+
+    def refuse_both(self) -> None:
+        """Refuse a table together with globs.
+
+        Raises:
+            ConfigurationError: both are given.
+        """
+        if self._has_globs and self.table is not None:
+            raise ConfigurationError(f"{self.table} is one table: --include and --exclude choose among all of the catalog")
+
+    @property
+    def _has_globs(self) -> bool:
+        return bool(self.include or self.exclude)
 
 
-def glob_options(verb: F) -> F:
+def glob_options(command: F) -> F:
     """Add --include and --exclude."""
     for flag, what in (("--exclude", "Leave out tables of such names; repeatable."), ("--include", "Tables of such names; repeatable.")):
-        verb = click.option(flag, flag[2:], metavar="GLOB", multiple=True, help=f"Of the whole catalog: {what[0].lower()}{what[1:]}")(verb)
-    return verb
-
-
-optional_table_argument = click.argument("table", metavar="[TABLE]", required=False)
+        option = click.option(flag, flag[2:], metavar="GLOB", multiple=True, help=f"Of the whole catalog: {what[0].lower()}{what[1:]}")
+        command = option(command)
+    return command
 
 
 def run_on(
@@ -220,7 +225,7 @@ def run_on(
     Args:
         context, settings: the command's.
         chosen: which tables.
-        operation: is given a table and who listens to its progress.
+        operation: is given a table, and a listener for its progress.
         show_one: prints one result for people.
         as_json: whether to print JSON instead.
         is_bad: whether a result says that something was found.
@@ -277,9 +282,9 @@ TABLE_COMMANDS: Final = {
     "inspect": "Show how a table or a file is put together.",
     "cat": "Print rows of a table or a file.",
     "rotate-kek": "Give a table a new KEK now.",
-    "rewrap": "Wrap the KEKs anew under the newest master key version.",
+    "rewrap": "Wrap the KEKs again, under the newest master key version.",
     "prune-keys": "Remove keys that no snapshot needs.",
-    "reencrypt": "Encrypt data files anew under fresh keys.",
+    "reencrypt": "Encrypt data files again, under fresh keys.",
     "migrate": "Make an encrypted table of a plaintext one.",
     "compact": "Rewrite small files and applied deletes.",
     "rescue": "Bring back a lost key from older metadata.",
@@ -314,11 +319,11 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all verbs."""
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a verb."""
+        """Import a command."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"tablecrypt.cli.{_MODULE_OF[cmd_name]}")
@@ -326,20 +331,17 @@ class LazyGroup(click.Group):
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb that stands first; of one that is not there, tell what it comes near to."""
+        """Find the command that is named first; for a name that none has, say which names come near it."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in COMMANDS:
             ctx.fail(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs without importing them."""
-        for title, verbs in (("Verbs on tables", TABLE_COMMANDS), ("Other verbs", OTHER_COMMANDS)):
+        """Write the list of commands without importing them."""
+        for title, commands in (("Commands on tables", TABLE_COMMANDS), ("Other commands", OTHER_COMMANDS)):
             with formatter.section(title):
-                formatter.write_dl(list(verbs.items()))
-
-
-SHELLS = ("bash", "zsh", "fish")
+                formatter.write_dl(list(commands.items()))
 
 
 @click.command(
@@ -350,13 +352,15 @@ SHELLS = ("bash", "zsh", "fish")
         ("fish", "tablecrypt completion fish > ~/.config/fish/completions/tablecrypt.fish"),
     ],
 )
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """Print the shell's completion script.
 
-    Evaluate what it prints where your shell starts, and TAB completes verbs and options.
+    Evaluate what it prints where your shell starts, and TAB completes commands and options.
     """
+    from click.shell_completion import get_completion_class
+
     source = get_completion_class(shell)
     if source is None:
         raise ConfigurationError(f"this version of click has no completion for {shell}")
@@ -380,7 +384,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, value: boo
     "tablecrypt",
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="tablecrypt VERB --help tells more about each, with examples. Exit codes: 0 done, 1 something was found, 2 refused.",
+    epilog="tablecrypt COMMAND --help says more about each, with examples. Exit codes: 0 done, 1 something was found, 2 refused.",
 )
 @click.option(
     "--catalog",

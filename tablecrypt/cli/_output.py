@@ -38,7 +38,13 @@ if TYPE_CHECKING:
     from tablecrypt.kms.resilient import Retry
     from tablecrypt.maintenance import Progress, ProgressListener
 
-_FORMAT: Final = "%(levelname)s: %(message)s"
+_LOGGED: Final = "%(levelname)s: %(message)s"
+_EPOCH: Final = "_ms"
+_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00")
+_FEWEST_COLUMNS: Final = 2
+_BYTE_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+_TENTHS: Final = 10
+_MOST_NAMES: Final = 3
 
 
 def say(line: str, err: bool = False) -> None:
@@ -54,16 +60,11 @@ class _OneLine(logging.Formatter):
 def say_warnings() -> None:
     """Have warnings that libraries log printed in the same way, where nobody has set up logging."""
     if logging.lastResort is not None:
-        logging.lastResort.setFormatter(_OneLine(_FORMAT))
-
-
-_EPOCH: Final = "_ms"
-_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00")
-_FEWEST_COLUMNS: Final = 2
+        logging.lastResort.setFormatter(_OneLine(_LOGGED))
 
 
 def show(result: Any, as_json: bool) -> None:
-    """Print a verb's result: a dataclass, as `name: value` lines or as JSON."""
+    """Print a command's result: a dataclass, as `name: value` lines or as JSON."""
     values = plain(result)
     if as_json:
         click.echo(json.dumps(values, indent=2))
@@ -171,10 +172,6 @@ def _one_line(value: Any) -> str:
     return str(value)
 
 
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
-_TENTHS: Final = 10
-
-
 @contextmanager
 def progress_shown(settings: Settings, clock: Callable[[], float] = time.monotonic) -> Iterator[ProgressListener]:
     """Yield a listener that shows what it hears, as far as it is wanted."""
@@ -184,12 +181,14 @@ def progress_shown(settings: Settings, clock: Callable[[], float] = time.monoton
     elif settings.progress:
         yield _Lines(clock).hear
     else:
-        yield _unheard
+        from tablecrypt.maintenance.progress import unheard
+
+        yield unheard
 
 
 @contextmanager
 def retries_shown(settings: Settings) -> Iterator[None]:
-    """Show while the block runs that the key service is asked again, unless --quiet is given before it is."""
+    """While the block runs, show that the key service is asked again, unless --quiet is given by then."""
     from tablecrypt.kms.resilient import retries_heard
 
     with retries_heard(_Retries(settings).hear):
@@ -197,7 +196,7 @@ def retries_shown(settings: Settings) -> Iterator[None]:
 
 
 class _Retries:
-    """Shows retries, of one second one. Threads may tell it at once: then a line too many is the worst."""
+    """Shows one retry for each second. Several threads may call it at once; at worst that prints a line too many."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -209,10 +208,6 @@ class _Retries:
             return
         self._shown = left
         say(f"KMS unavailable, retrying, {left} s left: {retry.problem}", err=True)
-
-
-def _unheard(step: Progress) -> None:
-    """Show nothing."""
 
 
 @contextmanager
@@ -263,9 +258,9 @@ def _amounts(step: Progress, seconds: float) -> str:
 def bytes_shown(length: int) -> str:
     """Return a number of bytes with three significant digits."""
     value, unit = float(length), 0
-    while value >= 1000 and unit < len(_UNITS) - 1:
+    while value >= 1000 and unit < len(_BYTE_UNITS) - 1:
         value, unit = value / 1000, unit + 1
-    return f"{length} B" if unit == 0 else f"{value:.3g} {_UNITS[unit]}"
+    return f"{length} B" if unit == 0 else f"{value:.3g} {_BYTE_UNITS[unit]}"
 
 
 def print_rows(rows: pa.RecordBatchReader, row_format: str) -> None:
@@ -320,9 +315,6 @@ _WRITERS: Final[dict[str, Callable[[pa.RecordBatchReader, BinaryIO], None]]] = {
     "arrow": _write_arrow,
 }
 ROW_FORMATS: Final = tuple(_WRITERS)
-
-
-_MOST_NAMES: Final = 3
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -77,8 +78,7 @@ def audit(
     from tablecrypt.maintenance import Severity
     from tablecrypt.maintenance import audit as look_through
 
-    if table is not None and (include or exclude):
-        raise ConfigurationError(f"{table} is one table: --include and --exclude choose among all of the catalog")
+    Chosen(table, include, exclude).refuse_both()
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
     target = settings.catalog() if table is None else settings.plain_table(table)
@@ -105,8 +105,8 @@ def _print_audit(found: Audit) -> None:
 def _print_table(table: TableAudit) -> None:
     from tablecrypt.maintenance.report.markup import count
 
-    seals = {seal: sum(file.seal.value == seal for file in table.files) for seal in sorted({file.seal.value for file in table.files})}
-    described = ", ".join(f"{number:,} {seal}" for seal, number in seals.items()) or "no files"
+    kinds = sorted(Counter(file.seal.value for file in table.files).items())
+    described = ", ".join(f"{number:,} {kind}" for kind, number in kinds) or "no files"
     layers = f"{count(len(table.keks), 'KEK', 'KEKs')}, {count(table.snapshots, 'snapshot', 'snapshots')}"
     say(f"{table.table}: master key {table.key_id or 'none'}, {layers}, {described}")
     for partition in table.partitions:

@@ -58,8 +58,8 @@ def cat(
 ) -> None:
     """Print rows of a table or a file.
 
-    What holds a / is a FILE, anything else a TABLE of the catalog. A file needs the .key.json that encrypt-file left beside it; an AGS1
-    file is printed as the bytes that it holds. What is printed was authenticated before; it is plaintext from then on.
+    An argument with a / names a FILE, any other a TABLE of the catalog. A file needs the .key.json that encrypt-file left beside it; an
+    AGS1 file is printed as the bytes that it holds. What is printed was authenticated before; it is plaintext from then on.
     """
     names = None if columns is None else columns.split(",")
     wanted = "json" if as_json else row_format
@@ -69,7 +69,7 @@ def cat(
     if row_filter is not None or snapshot is not None:
         raise ConfigurationError("--filter and --snapshot are for tables")
     path = Path(source)
-    key_metadata = file_keys.opened(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path))
+    key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path))
     _print_file(path, key_metadata, names, limit, wanted)
 
 

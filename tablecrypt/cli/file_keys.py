@@ -3,7 +3,7 @@
     <file>.key.json = {"tablecrypt": "file-key", "version": 1, "key-id": "…", "encryption-keys": [KEK, file key]}
 
     KEK         wrapped by the master key, in a key file or a key service; see keys/encrypted_key.py
-    file key    the file's DEK, AAD prefix and length, sealed under the KEK: made and opened as a manifest list's key is
+    file key    the file's DEK, AAD prefix and length, encrypted under the KEK: made and opened as a manifest list's key is
 
 Both entries are worth nothing without the master key. Losing the JSON file loses the file. Raises FormatError for one that is malformed.
 
@@ -34,15 +34,15 @@ VERSION: Final = 1
 SUFFIX: Final = ".key.json"
 
 
-def key_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --key-file and --key-id to a verb: where the master key is, and which."""
+def key_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --key-file and --key-id to a command: where the master key is, and which."""
     key_file = click.option(
         "--key-file",
         type=click.Path(dir_okay=False, path_type=Path),
         help="The master key is in this key file (keygen makes one). Without it, --property and --catalog name the key service.",
     )
     key_id = click.option("--key-id", help="The master key's id in the key file or key service.")
-    return key_file(key_id(verb))
+    return key_file(key_id(command))
 
 
 def manager(settings: Settings, key_file: Path | None, key_id: str | None, data_key_length: int = 32) -> EncryptionManager:
@@ -104,7 +104,7 @@ def begins_as_encrypted_parquet(source: Path) -> bool:
         return file.read(4) == b"PARE"
 
 
-def sealed(keys: EncryptionManager, key_metadata: StandardKeyMetadata) -> str:
+def key_json(keys: EncryptionManager, key_metadata: StandardKeyMetadata) -> str:
     """Return the content of the JSON file that keeps a file's key."""
     from tablecrypt.keys.key_ring import KeyRing
 
@@ -114,7 +114,7 @@ def sealed(keys: EncryptionManager, key_metadata: StandardKeyMetadata) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def opened(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
+def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
     """Return the key that a JSON file keeps.
 
     Raises:

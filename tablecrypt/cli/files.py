@@ -77,7 +77,7 @@ def whole_file(path: Path, replace: bool) -> Iterator[BinaryIO]:
     unnamed = _unnamed(path.absolute().parent)
     if unnamed is not None:
         try:
-            # Who writes may close the file; it is there for as long as one descriptor is open.
+            # The writer may close the file; it exists for as long as one descriptor is open.
             with os.fdopen(os.dup(unnamed), "wb") as file:
                 yield file
             _give_name(unnamed, path, replace)
@@ -186,7 +186,7 @@ def encrypt_file(
     key_metadata = keys.new_key_metadata()
     with whole_file(file_keys.key_path(target), force) as key_sink, whole_file(target, force) as sink:
         length = (_encrypt_parquet if as_parquet else _encrypt_stream)(source, sink, key_metadata)
-        key_sink.write(file_keys.sealed(keys, key_metadata.with_file_length(length)).encode())
+        key_sink.write(file_keys.key_json(keys, key_metadata.with_file_length(length)).encode())
     show({**described, "bytes": length}, as_json)
 
 
@@ -240,7 +240,7 @@ def decrypt_file(
     to_stdout = str(target) == "-"
     if not to_stdout:
         check_target(source, target)
-    key_metadata = file_keys.opened(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))
+    key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))
     described = {"source": str(source), "target": str(target)}
     if dry_run:
         show({**described, "bytes": source.stat().st_size}, as_json)

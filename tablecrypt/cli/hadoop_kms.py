@@ -37,7 +37,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     needs="Permission to unwrap with the master keys that the key file names.",
 )
 @click.option("--key-file", required=True, type=_FILE, help="The keys to serve; tablecrypt hadoop-kms-key makes them.")
-@click.option("--allow-list", required=True, type=_FILE, help="Who may use which key, in TOML; whoever is not in it may use none.")
+@click.option("--allow-list", required=True, type=_FILE, help="Who may use which key, in TOML; a user who is not in it may use none.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen. Any but a loopback address needs --certificate.")
 @click.option("--port", default=9600, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--certificate", type=_FILE, help="PEM file of the server's certificate chain.")
@@ -66,7 +66,7 @@ def hadoop_kms(
 
     kms = load_kms(settings.kms_properties())
     keys = MasterKeyFile(key_file, kms)
-    # What cannot be read is better said now than to the first client.
+    # Say what cannot be read now rather than to the first client.
     names = keys.names()
     listed = AllowListFile(allow_list)
     listed.read()
@@ -132,8 +132,8 @@ def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: st
 def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
     """Make a token for a user of hadoop-kms.
 
-    Prints the token's hash, which belongs into the allow list: [users.NAME] token-sha256 = ["..."]. Who has the token is that user: it
-    stands in Spark's settings, so use it over TLS, and client certificates where many people can see those.
+    Prints the token's hash, which belongs into the allow list: [users.NAME] token-sha256 = ["..."]. The token proves that user to the
+    server. It is among Spark's settings, so use it over TLS, and client certificates where many people can see those.
     """
     from tablecrypt.hadoop_kms.access import new_token, token_hash
 

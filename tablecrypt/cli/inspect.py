@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 def inspect(settings: Settings, source: str, location: str | None, key_file: Path | None, key_id: str | None, as_json: bool) -> None:
     """Show how a table or a file is put together.
 
-    What holds a / is a FILE, anything else a TABLE of the catalog. Of a table: its keys and what each opens, snapshots, and how many files
-    of which kind there are. Of a file: AGS1 blocks, or Parquet modules; with its key also what the footer says. Key bytes are never shown.
+    An argument with a / names a FILE, any other a TABLE of the catalog. Of a table: its keys and what each opens, snapshots, and how many
+    files of which kind there are. Of a file: AGS1 blocks, or Parquet modules; with its key also what the footer says. Key bytes are never
+    shown.
     """
     if "/" not in source:
         show(_layers_of_table(settings, source) if location is None else _file_of_table(settings, source, location), as_json)
@@ -56,7 +57,7 @@ def inspect(settings: Settings, source: str, location: str | None, key_file: Pat
     if location is not None:
         raise ConfigurationError("--file is for tables")
     path = Path(source)
-    key_metadata = file_keys.opened(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
+    key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path)) if key_id else None
     with path.open("rb") as raw:
         keys = None if key_metadata is None else file_keys.parquet_keys(key_metadata)
         show(_layers_of_file(raw, source, key_metadata, keys), as_json)

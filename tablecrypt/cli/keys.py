@@ -60,7 +60,7 @@ def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, a
     With --new-version the key gets another version. The newest version wraps; all of them unwrap, so tables written before still open.
     tablecrypt rewrap has a table's KEKs wrapped by the newest version.
 
-    Keep a copy of the file in a safe place, anew after each change: without it, every table under its keys is lost.
+    Keep a copy of the file in a safe place, and a new one after each change: without it, every table under its keys is lost.
     """
     path, version = key_file.expanduser(), 1
     if new_version and length is not None:
@@ -102,7 +102,7 @@ def rotate_kek(
 ) -> None:
     """Give a table a new KEK now.
 
-    Wraps the manifest-list key of every snapshot of TABLE anew under a new KEK and lets the old KEKs go, in one metadata commit. No file is
+    Wraps the manifest-list key of every snapshot of TABLE under a new KEK and removes the old KEKs, in one metadata commit. No file is
     read or written. Data keys stay as they are (reencrypt), older metadata files keep the old KEK (shred), and so does the master key its
     versions (rewrap).
     """
@@ -142,15 +142,15 @@ def rewrap(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Wrap the KEKs anew under the newest master key version.
+    """Wrap the KEKs again, under the newest master key version.
 
     For before an old version of TABLE's master key is disabled, and after its alias was moved to another key. The KEKs themselves stay, and
     so does everything under them. Older metadata files keep what the old version wrapped.
     """
-    from tablecrypt.maintenance import rewrap as wrap_anew
+    from tablecrypt.maintenance import rewrap as wrap_again
 
     def one(table: Table, heard: ProgressListener) -> Rewrapped:
-        return wrap_anew(table, from_key_id, dry_run=dry_run, progress=heard)
+        return wrap_again(table, from_key_id, dry_run=dry_run, progress=heard)
 
     run_on(context, settings, Chosen(table, include, exclude), one, lambda done: show(done, False), as_json)
 

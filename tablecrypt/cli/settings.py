@@ -1,4 +1,4 @@
-"""What stands before the verb, --catalog and --property, and how a verb gets its catalog, table or key service from it."""
+"""The options before the command, --catalog and --property, and how a command gets its catalog, table or key service from them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Settings:
         """Return the catalog as .pyiceberg.yaml, environment variables and --property describe it.
 
         Raises:
-            ConfigurationError: no encrypting catalog is configured under that name, or it cannot be made of its properties.
+            ConfigurationError: no encrypting catalog is configured under that name, or its properties do not make one.
         """
         from tablecrypt_catalog.configuration import load_catalog
 
@@ -64,7 +64,7 @@ class Settings:
             ConfigurationError: as `catalog` does, or the name has no namespace.
         """
         if self.catalog_name is None and Path(name).is_file():
-            raise ConfigurationError(f"{name} is taken for a table: write ./{name} for the file, or --catalog NAME before the verb")
+            raise ConfigurationError(f"{name} is taken for a table: write ./{name} for the file, or --catalog NAME before the command")
         if "." not in name:
             raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name")
         from pyiceberg.exceptions import NoSuchTableError
@@ -112,7 +112,7 @@ def _tables_near(catalog: Catalog, name: str) -> list[str]:
         inside = nearest(namespace, namespaces)[:1]
         tables = {each[-1]: each for place in inside for each in catalog.list_tables(namespaces[place])}
         return [".".join(tables[each]) for each in nearest(own, tables)]
-    except Exception as error:  # noqa: BLE001  who may not list is told that there is no such table, and nothing of this
+    except Exception as error:  # noqa: BLE001  without permission to list, the error says only that there is no such table
         logger.debug("no names near %s: %s", name, error)
         return []
 

@@ -65,17 +65,17 @@ def reencrypt(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Encrypt data files anew under fresh keys.
+    """Encrypt data files again, under fresh keys.
 
     Data and delete files of TABLE are decrypted and encrypted module by module, without decoding a value, and put in place of the old ones
     in one snapshot. Row ids, statistics and the order of rows stay. An interrupted run goes on when called again. Older snapshots go on
     naming the old files until they are expired.
     """
-    from tablecrypt.maintenance import reencrypt as encrypt_anew
+    from tablecrypt.maintenance import reencrypt as encrypt_again
 
     filtered = {} if where is None else {"where": where}
     with progress_shown(settings) as heard:
-        done = encrypt_anew(
+        done = encrypt_again(
             settings.table(table),
             **filtered,
             older_than=older_than,
@@ -94,7 +94,7 @@ def reencrypt(
     examples=[
         ("What would be encrypted", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --dry-run"),
         ("Migrate in place", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --yes"),
-        ("Into a new table", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --into db.sealed_orders"),
+        ("Into a new table", "tablecrypt --catalog prod migrate db.orders --key-id alias/orders --into db.encrypted_orders"),
     ],
     needs="Permission to wrap with the master key, to read, write and delete the table's files, and to commit.",
 )
@@ -278,9 +278,9 @@ def relocate(
 ) -> None:
     """Copy a table to another place or master key.
 
-    The copy of TABLE at LOCATION is a table of its own that Iceberg Java reads there: paths in metadata, lists and manifests are rewritten,
-    and everything that re-seals is sealed anew. The original stays. Data files keep their keys (reencrypt). An interrupted run goes on when
-    called again.
+    The copy of TABLE at LOCATION is a table of its own that Iceberg Java reads there: paths in metadata, manifest
+    lists and manifests are rewritten, and the latter two get fresh keys. The original stays. Data files keep their keys (reencrypt). An
+    interrupted run goes on when called again.
     """
     from tablecrypt.maintenance import relocate as copy_table
 
@@ -340,7 +340,7 @@ def shred(
     """Destroy the keys of snapshots, or of a whole table.
 
     Rows that were deleted from TABLE are in older snapshots until the keys of those are gone. Takes the keys out of the table and out of
-    every metadata file that can still be read, and lets the KEK go that opened them. It cannot be undone. The report says what copies
+    every metadata file that can still be read, and removes the KEK that opened them. It cannot be undone. The report says what copies
     elsewhere would still open.
     """
     from tablecrypt.maintenance import shred as destroy

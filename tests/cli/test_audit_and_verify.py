@@ -50,8 +50,8 @@ def a_data_file(table: Table) -> Path:
 
 
 def test_a_table_in_order_is_code_0(command: Command) -> None:
-    for verb in ("audit", "verify"):
-        done = command.run(verb, "db.rows")
+    for name in ("audit", "verify"):
+        done = command.run(name, "db.rows")
         assert done.code == 0, done.stdout + done.stderr
 
 
@@ -134,9 +134,9 @@ def test_progress_is_on_stderr_and_the_result_alone_on_stdout(command: Command) 
     assert done.stderr.splitlines()[-1].startswith("verify: ")
 
 
-@pytest.mark.parametrize("verb", ["audit", "verify", "inspect", "cat", "rotate-kek", "orphans"])
-def test_a_table_that_is_not_there_is_one_line_and_code_2(command: Command, verb: str) -> None:
-    done = command.run(verb, "db.nothing")
+@pytest.mark.parametrize("name", ["audit", "verify", "inspect", "cat", "rotate-kek", "orphans"])
+def test_a_table_that_is_not_there_is_one_line_and_code_2(command: Command, name: str) -> None:
+    done = command.run(name, "db.nothing")
 
     assert (done.code, done.stdout) == (2, "")
     assert done.stderr.startswith("tablecrypt: NoSuchTableError: ")

@@ -10,7 +10,7 @@ def test_the_page_is_what_the_help_says() -> None:
     assert in_page(PAGE.read_text(encoding="utf-8")) == reference(), "run python -m tests.support.cli_reference"
 
 
-def test_the_page_has_every_verb() -> None:
+def test_the_page_has_every_command() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     assert all(f"\n### {name}\n" in page for name in COMMANDS)

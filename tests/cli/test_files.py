@@ -149,16 +149,16 @@ def test_the_key_of_another_file_does_not_open(stream: Path, parquet: Path, keys
     first, second = encrypted(stream, keys), encrypted(parquet, keys, "--format", "ags1")
     second.with_name(f"{second.name}.key.json").replace(first.with_name(f"{first.name}.key.json"))
 
-    for verb in (("decrypt-file", str(first), str(tmp_path / "back")), ("cat", str(first))):
-        assert "the key does not fit, or the file was changed" in refused(run(*verb, *keys))
+    for arguments in (("decrypt-file", str(first), str(tmp_path / "back")), ("cat", str(first))):
+        assert "the key does not fit, or the file was changed" in refused(run(*arguments, *keys))
 
 
 def test_the_key_of_another_parquet_file_does_not_open(stream: Path, parquet: Path, keys: tuple[str, ...], tmp_path: Path) -> None:
     first, second = encrypted(parquet, keys), encrypted(stream, keys)
     second.with_name(f"{second.name}.key.json").replace(first.with_name(f"{first.name}.key.json"))
 
-    for verb in (("decrypt-file", str(first), str(tmp_path / "back")), ("cat", str(first)), ("inspect", str(first))):
-        assert "does not fit, or the file was changed" in refused(run(*verb, *keys))
+    for arguments in (("decrypt-file", str(first), str(tmp_path / "back")), ("cat", str(first)), ("inspect", str(first))):
+        assert "does not fit, or the file was changed" in refused(run(*arguments, *keys))
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_a_file_of_another_kind_is_said_to_be_so(stream: Path, keys: tuple[str, 
     target = encrypted(stream, keys)
     target.write_bytes(content)
 
-    for verb in (("decrypt-file", str(target), str(tmp_path / "back")), ("cat", str(target)), ("inspect", str(target))):
-        assert says in refused(run(*verb, *keys))
+    for arguments in (("decrypt-file", str(target), str(tmp_path / "back")), ("cat", str(target)), ("inspect", str(target))):
+        assert says in refused(run(*arguments, *keys))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"tablecrypt": "file-key", "version": 1}', '{"tablecrypt": "file-key", "version": 2}'])
@@ -219,15 +219,15 @@ def test_a_pipe_is_not_read_as_parquet(keys: tuple[str, ...], tmp_path: Path) ->
     assert "is a pipe" in refused(run("encrypt-file", str(tmp_path / "pipe"), str(tmp_path / "sealed"), "--format", "parquet", *keys))
 
 
-@pytest.mark.parametrize("verb", ["encrypt-file", "decrypt-file"])
-def test_a_target_that_is_no_file_of_its_own_is_refused(stream: Path, keys: tuple[str, ...], verb: str) -> None:
-    source = encrypted(stream, keys) if verb == "decrypt-file" else stream
+@pytest.mark.parametrize("name", ["encrypt-file", "decrypt-file"])
+def test_a_target_that_is_no_file_of_its_own_is_refused(stream: Path, keys: tuple[str, ...], name: str) -> None:
+    source = encrypted(stream, keys) if name == "decrypt-file" else stream
     content = source.read_bytes()
 
-    assert "is the source" in refused(run(verb, str(source), str(source), "--force", *keys))
-    if verb == "encrypt-file":
-        assert "is no file" in refused(run(verb, str(source), "-", *keys))
-    assert "there is no folder" in refused(run(verb, str(source), str(source.parent / "nowhere" / "x"), *keys))
+    assert "is the source" in refused(run(name, str(source), str(source), "--force", *keys))
+    if name == "encrypt-file":
+        assert "is no file" in refused(run(name, str(source), "-", *keys))
+    assert "there is no folder" in refused(run(name, str(source), str(source.parent / "nowhere" / "x"), *keys))
     assert source.read_bytes() == content
 
 

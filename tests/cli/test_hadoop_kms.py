@@ -31,7 +31,7 @@ PATIENCE = 120
 
 
 def _run(*arguments: str) -> None:
-    """Run a verb in this process, errors included."""
+    """Run a command in this process, errors included."""
     with pytest.raises(SystemExit) as ended:
         run(arguments)
     assert ended.value.code == 0

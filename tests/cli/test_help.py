@@ -1,4 +1,4 @@
-"""The help: every verb has one with examples and exit codes, all spell the shared options alike, and the list of verbs is quick."""
+"""The help: every command has one with examples and exit codes, all spell the shared options alike, and the list of commands is quick."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ CHANGING = sorted(set(TABLE_COMMANDS) - {"doctor", "audit", "verify", "inspect",
 DESTROYING = ("migrate", "shred", "orphans", "rescue")
 
 
-def verb(name: str) -> DocumentedCommand:
+def command_named(name: str) -> DocumentedCommand:
     found = root.get_command(click.Context(root), name)
     assert isinstance(found, DocumentedCommand), name
     return found
 
 
 def options_of(name: str) -> set[str]:
-    return {option for parameter in verb(name).params for option in parameter.opts}
+    return {option for parameter in command_named(name).params for option in parameter.opts}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_verb_explains_itself(name: str) -> None:
-    found = verb(name)
+def test_every_command_explains_itself(name: str) -> None:
+    found = command_named(name)
     text = found.get_help(click.Context(found, info_name=name))
 
     assert found.name == name
@@ -39,17 +39,17 @@ def test_every_verb_explains_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_of_verbs_says_what_the_verb_says(name: str) -> None:
-    assert (verb(name).help or "").splitlines()[0] == COMMANDS[name]
+def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
+    assert (command_named(name).help or "").splitlines()[0] == COMMANDS[name]
 
 
 @pytest.mark.parametrize("name", TABLE_COMMANDS)
-def test_every_verb_on_tables_has_json(name: str) -> None:
+def test_every_command_on_tables_has_json(name: str) -> None:
     assert "--json" in options_of(name)
 
 
 @pytest.mark.parametrize("name", CHANGING)
-def test_every_verb_that_changes_something_has_a_dry_run(name: str) -> None:
+def test_every_command_that_changes_something_has_a_dry_run(name: str) -> None:
     assert "--dry-run" in options_of(name)
 
 
@@ -63,14 +63,14 @@ def test_no_option_takes_a_key(name: str) -> None:
     assert not options_of(name) & {"--key", "--secret", "--password", "--dek", "--kek"}
 
 
-def test_the_list_names_every_verb() -> None:
+def test_the_list_names_every_command() -> None:
     text = run("--help").stdout
 
     assert all(f"  {name} " in text for name in COMMANDS)
     assert len(TABLE_COMMANDS) + len(OTHER_COMMANDS) == len(COMMANDS)
 
 
-def test_the_list_of_verbs_loads_no_verb() -> None:
+def test_the_list_of_commands_loads_no_command() -> None:
     code = (
         "import sys; from tablecrypt.cli.main import run\n"
         "try: run(['--help'])\n"
@@ -82,7 +82,7 @@ def test_the_list_of_verbs_loads_no_verb() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_an_unknown_verb_is_code_2() -> None:
+def test_an_unknown_command_is_code_2() -> None:
     done = run("audti")
 
     assert done.code == 2
@@ -99,7 +99,7 @@ def test_completion_prints_a_script(shell: str) -> None:
     assert "_TABLECRYPT_COMPLETE" in done.stdout
 
 
-def test_completion_completes_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_completes_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_TABLECRYPT_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "tablecrypt re")
     monkeypatch.setenv("COMP_CWORD", "1")
@@ -171,11 +171,11 @@ def test_a_file_is_told_from_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("option", ["--catalog", "--property", "-p"])
-def test_an_option_that_belongs_before_the_verb_is_told_as_such(option: str) -> None:
+def test_an_option_that_belongs_before_the_command_is_told_as_such(option: str) -> None:
     done = run("audit", option, "prod", "db.orders")
 
     assert done.code == 2
-    assert f"{option} stands before the verb" in done.stderr
+    assert f"{option} belongs before the command" in done.stderr
     assert "No such option" in run("audit", "--nothing").stderr
 
 

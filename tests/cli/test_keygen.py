@@ -74,7 +74,7 @@ def test_without_click_the_extra_is_named() -> None:
     assert done.stderr == 'tablecrypt: the tablecrypt command needs the package click: pip install "tablecrypt[cli]"\n'
 
 
-def test_help_lists_the_verbs() -> None:
+def test_help_lists_the_commands() -> None:
     done = _run("--help")
     assert done.returncode == 0
     assert "keygen" in done.stdout

@@ -30,9 +30,9 @@ COMMANDS: Final = [name for name in TABLE_COMMANDS if name not in WITHOUT_FUNCTI
 
 
 def of_command(name: str) -> set[str]:
-    verb = root.get_command(click.Context(root), name)
-    assert verb is not None
-    taken = {SPELLED_OTHERWISE.get(str(each.name), str(each.name)) for each in verb.params}
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    taken = {SPELLED_OTHERWISE.get(str(each.name), str(each.name)) for each in command.params}
     return {"table" if each == "source" else each for each in taken}
 
 
@@ -50,9 +50,9 @@ def test_a_command_takes_what_its_function_takes(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLE_COMMANDS)
 def test_an_option_is_spelled_as_its_argument(name: str) -> None:
-    verb = root.get_command(click.Context(root), name)
-    assert verb is not None
-    for option in verb.params:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    for option in command.params:
         if isinstance(option, click.Option) and name != "inspect":
             spelled = option.opts[0].removeprefix("--").replace("-", "_")
             assert spelled == SHORT.get(str(option.name), option.name) or f"{spelled}s" == option.name

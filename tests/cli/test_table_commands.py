@@ -56,14 +56,14 @@ def test_a_result_is_lines_for_people(command: Command, table: Table) -> None:
     assert lines[1].split() == ["dry", "run:", "yes"]
 
 
-@pytest.mark.parametrize("verb", ["rewrap", "prune-keys", "reencrypt", "compact", "rescue"])
-def test_a_verb_runs_dry_and_for_real(command: Command, table: Table, verb: str) -> None:
+@pytest.mark.parametrize("name", ["rewrap", "prune-keys", "reencrypt", "compact", "rescue"])
+def test_a_command_runs_dry_and_for_real(command: Command, table: Table, name: str) -> None:
     before = table.scan().to_arrow().sort_by("id")
     location = table.metadata_location
 
-    result_of(command.run(verb, "db.rows", "--dry-run", "--json"))
+    result_of(command.run(name, "db.rows", "--dry-run", "--json"))
     assert table.refresh().metadata_location == location
-    result_of(command.run(verb, "db.rows", "--json"))
+    result_of(command.run(name, "db.rows", "--json"))
 
     assert table.refresh().scan().to_arrow().sort_by("id") == before
 
@@ -133,10 +133,10 @@ def test_a_shredding_that_leaves_something_readable_is_code_1(command: Command, 
     assert result_of(command.run("shred", "db.rows", *doomed, "--replace-heads", "--yes", "--json"))["complete"] is True
 
 
-@pytest.mark.parametrize("verb", ["reencrypt", "compact"])
-def test_a_filter_that_does_not_fit_is_one_line(command: Command, table: Table, verb: str) -> None:
+@pytest.mark.parametrize("name", ["reencrypt", "compact"])
+def test_a_filter_that_does_not_fit_is_one_line(command: Command, table: Table, name: str) -> None:
     for where in ("", "(((", "nobody = 3", "id = 'north'"):
-        done = command.run(verb, "db.rows", "--where", where)
+        done = command.run(name, "db.rows", "--where", where)
         assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
 
 
@@ -180,9 +180,9 @@ def test_on_a_terminal_the_answer_decides(command: Command, table: Table) -> Non
 def test_a_plain_table_is_refused_in_one_line(command: Command, catalog: Catalog) -> None:
     catalog.create_table("db.plain", SCHEMA)
 
-    for verb in ("verify", "rotate-kek", "rewrap", "prune-keys", "reencrypt", "compact", "orphans", "inspect", "rescue"):
-        done = command.run(verb, "db.plain")
-        assert (done.code, done.stderr.count("\n")) == (2, 1), (verb, done.stderr)
+    for name in ("verify", "rotate-kek", "rewrap", "prune-keys", "reencrypt", "compact", "orphans", "inspect", "rescue"):
+        done = command.run(name, "db.plain")
+        assert (done.code, done.stderr.count("\n")) == (2, 1), (name, done.stderr)
         assert "not an encrypted table" in done.stderr
 
 

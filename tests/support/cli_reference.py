@@ -12,13 +12,13 @@ from tablecrypt.cli._framework import OTHER_COMMANDS, TABLE_COMMANDS, Documented
 from tablecrypt.cli.main import INTERRUPTED, REFUSED
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "cli.md"
-BEGIN: Final = "<!-- verbs: begin -->"
-END: Final = "<!-- verbs: end -->"
+BEGIN: Final = "<!-- commands: begin -->"
+END: Final = "<!-- commands: end -->"
 SHARED_CODES: Final = (0, REFUSED, INTERRUPTED)
 
 
 def reference() -> str:
-    """What every verb does, takes and answers, as Markdown."""
+    """What every command does, takes and answers, as Markdown."""
     return "\n".join(line for names in (TABLE_COMMANDS, OTHER_COMMANDS) for name in names for line in _section(name)).rstrip()
 
 
@@ -28,20 +28,20 @@ def in_page(page: str) -> str:
 
 
 def _section(name: str) -> Iterator[str]:
-    verb = root.get_command(click.Context(root), name)
-    assert isinstance(verb, DocumentedCommand)
-    arguments = [each.metavar or str(each.name).upper() for each in verb.params if isinstance(each, click.Argument)]
+    command = root.get_command(click.Context(root), name)
+    assert isinstance(command, DocumentedCommand)
+    arguments = [each.metavar or str(each.name).upper() for each in command.params if isinstance(each, click.Argument)]
     yield from (f"### {name}", "", "```", " ".join(("tablecrypt", name, "[OPTIONS]", *arguments)), "```", "")
-    for paragraph in (verb.help or "").split("\n\n"):
+    for paragraph in (command.help or "").split("\n\n"):
         yield from (" ".join(paragraph.split()), "")
-    options = [each for each in verb.params if isinstance(each, click.Option)]
+    options = [each for each in command.params if isinstance(each, click.Option)]
     if options:
         yield from ("| option | meaning |", "|---|---|", *(_row(option) for option in options), "")
-    for purpose, line in verb.examples:
+    for purpose, line in command.examples:
         yield from (f"{purpose}:", "", "```", line, "```", "")
-    if verb.needs:
-        yield from (f"Needs: {verb.needs}", "")
-    codes = [f"{code}: {meaning}" for code, meaning in verb.codes.items() if code not in SHARED_CODES]
+    if command.needs:
+        yield from (f"Needs: {command.needs}", "")
+    codes = [f"{code}: {meaning}" for code, meaning in command.codes.items() if code not in SHARED_CODES]
     if codes:
         yield from (f"Exit code {'; '.join(codes)}.", "")
 

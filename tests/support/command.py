@@ -30,14 +30,14 @@ class Done:
 
 @dataclass(frozen=True)
 class Command:
-    """The command with what stands before the verb: a catalog's name and properties."""
+    """The program with what belongs before the command: a catalog's name and properties."""
 
     properties: Mapping[str, str]
     catalog: str = "prod"
 
     @property
     def leading(self) -> list[str]:
-        """The arguments before the verb."""
+        """The arguments before the command."""
         pairs = [part for name, value in self.properties.items() for part in ("--property", f"{name}={value}")]
         return ["--catalog", self.catalog, *pairs]
 
