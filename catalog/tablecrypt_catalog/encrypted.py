@@ -23,25 +23,26 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table._pyiceberg.metastore import MetastoreCatalogSeam
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import UpgradeToVersion3Update, check_commit, check_migration
-from tablecrypt_catalog.client_pins import ClientPins
-from tablecrypt_catalog.existing_tables import ExistingTables
-from tablecrypt_catalog.new_tables import check_catalog_properties, creation_properties
-from tablecrypt_catalog.pins import TrustedTable, moves_of, sighting
+from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogSeam
+from tablecrypt_catalog.pins.client import ClientPins
+from tablecrypt_catalog.pins.record import TrustedTable, moves_of, sighting
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
+    ExistingTables,
     as_encrypted,
+    check_catalog_properties,
     check_updates,
+    creation_properties,
     opened_table,
     refuse_plain_table,
+    refusing_unreadable,
     table_file_io,
 )
-from tablecrypt_catalog.unreadable import refusing_unreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa

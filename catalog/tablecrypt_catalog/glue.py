@@ -1,7 +1,7 @@
 """Encrypting catalog on AWS Glue.
 
 A commit goes through when Glue's entry still has the version id that was read before, as in PyIceberg. The entry pins the table's key id,
-key length and metadata by the parameters that Iceberg Java keeps in a Hive metastore (hive_pins.py), which every commit renews and every
+key length and metadata by the parameters that Iceberg Java keeps in a Hive metastore (pins/hive.py), which every commit renews and every
 load and every commit checks. Parameters of others stay as they are.
 """
 
@@ -20,14 +20,13 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table._pyiceberg.glue import GlueCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
+from tablecrypt_catalog._pyiceberg.glue import GlueCatalogSeam
 from tablecrypt_catalog.encrypted import EncryptionMixin
-from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
-from tablecrypt_catalog.new_tables import creation_properties
-from tablecrypt_catalog.pins import sighting
-from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted
+from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
+from tablecrypt_catalog.pins.record import sighting
+from tablecrypt_catalog.table_encryption import LoadedTable, creation_properties, encrypted_table, is_encrypted
 
 if TYPE_CHECKING:
     import pyarrow as pa

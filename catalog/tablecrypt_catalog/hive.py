@@ -1,32 +1,179 @@
 """Encrypting catalog on a Hive metastore: the one kind of catalog on which Iceberg Java encrypts too, and both may share.
 
-A commit takes the Hive lock as PyIceberg does, and swaps the metadata location by comparison as Iceberg Java does (hive_client.py). The
-entry in the metastore pins the table's key id, key length and metadata by Java's parameters (hive_pins.py), which every commit renews and
-every load and every commit checks. Parameters of others stay as they are.
+A commit takes the Hive lock as PyIceberg does, and swaps the metadata location by comparison as Iceberg Java does. The entry in the
+metastore pins the table's key id, key length and metadata by Java's parameters (pins/hive.py), which every commit renews and every load and
+every commit checks. Parameters of others stay as they are.
+
+The client of the metastore replaces a table's entry only if it is still the one that was read:
+
+    get_table      remembers the entry's metadata_location
+    alter_table    expects it: the environment context gets
+                     expected_parameter_key   = metadata_location
+                     expected_parameter_value = the location that was read
+                   and the server, in one transaction of its database, refuses where the entry has another
+
+The Hive lock alone does not protect a commit: Iceberg Java may be configured to swap without locking, and a lock times out under a slow
+writer. The swap alone does not either: a writer that only locks does not expect anything. So commits do both. Metastores before HIVE-26882
+(2.3.10, 4.0 and patched releases between have it) ignore the expectation: the first commit finds out by an alteration that must fail.
+
+Hive metastore Thrift API, "alter_table_with_environment_context".
 """
 
 from __future__ import annotations
 
+import copy
+import logging
+import time
+import warnings
 from collections.abc import Iterator, Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from hive_metastore.ThriftHiveMetastore import Client
-from hive_metastore.ttypes import LockResponse
+from hive_metastore.ttypes import CheckLockRequest, EnvironmentContext, LockResponse, LockState, MetaException, UnlockRequest
 from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.catalog import ICEBERG, METADATA_LOCATION, TABLE_TYPE
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, WaitingForLockException
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
+from thrift.Thrift import TException
+from thrift.transport.TTransport import TTransportException
 
 from tablecrypt import properties as names
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
-from tablecrypt.table._pyiceberg.hive import HiveCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file
+from tablecrypt_catalog._pyiceberg.hive import HiveCatalogSeam
 from tablecrypt_catalog.encrypted import EncryptionMixin
-from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient, wait_for_lock
-from tablecrypt_catalog.hive_pins import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
+from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.table_encryption import LoadedTable, is_encrypted
+
+EXPECTED_KEY: Final = "expected_parameter_key"
+EXPECTED_VALUE: Final = "expected_parameter_value"
+_MODIFIED: Final = "The table has been modified"
+_NEVER_A_LOCATION: Final = "tablecrypt asks whether this server compares before it swaps"
+
+logger = logging.getLogger(__name__)
+
+
+class ServerTraits:
+    """What one catalog has found out about its metastore."""
+
+    def __init__(self) -> None:
+        self.compares: bool | None = None
+        """Whether the server honours an expected parameter; None before the first commit."""
+
+
+class SwappingClient:
+    """One connection. Every call but those below goes through as it is."""
+
+    def __init__(self, client: Client, traits: ServerTraits) -> None:
+        self._client = client
+        self._traits = traits
+        self._read: dict[tuple[str, str], HiveTable] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def get_table(self, dbname: str, tbl_name: str) -> HiveTable:
+        """Return a table's entry, and remember what it was: the caller may change the one it gets."""
+        entry = self._client.get_table(dbname=dbname, tbl_name=tbl_name)
+        self._read[dbname, tbl_name] = copy.deepcopy(entry)
+        return entry
+
+    def alter_table_with_environment_context(
+        self, dbname: str, tbl_name: str, new_tbl: HiveTable, environment_context: EnvironmentContext
+    ) -> None:
+        """Replace a table's entry by another if it is still the one that this connection read.
+
+        Raises:
+            CommitFailedException: it is not; nothing was changed.
+            CommitStateUnknownException: the connection broke before the answer came.
+        """
+        read = self._read.get((dbname, tbl_name))
+        base = (read.parameters or {}).get(METADATA_LOCATION) if read is not None else None
+        if read is None or base is None:
+            self._client.alter_table_with_environment_context(dbname, tbl_name, new_tbl, environment_context)
+            return
+        if self._traits.compares is None:
+            self._traits.compares = self._find_out_whether_it_compares(dbname, tbl_name, read)
+        try:
+            self._client.alter_table_with_environment_context(dbname, tbl_name, new_tbl, _expecting(base, environment_context))
+        except MetaException as error:
+            self._explain(error, new_tbl, base)
+        except (TTransportException, OSError) as error:
+            raise CommitStateUnknownException(
+                f"{dbname}.{tbl_name}: the metastore was asked to swap in {new_tbl.parameters.get(METADATA_LOCATION)}, "
+                f"and the connection broke before it answered: {error}"
+            ) from error
+
+    def unlock(self, request: UnlockRequest) -> None:
+        """Give a lock back. A lock that cannot be given back times out by itself, and must not hide what the commit came to."""
+        try:
+            self._client.unlock(request)
+        except (TException, OSError) as error:
+            logger.warning("Hive lock %s could not be released and will time out: %s", request.lockid, error)
+
+    def _find_out_whether_it_compares(self, dbname: str, tbl_name: str, read: HiveTable) -> bool:
+        # A server that ignores the expectation writes back what is there already.
+        try:
+            self._client.alter_table_with_environment_context(
+                dbname, tbl_name, read, _expecting(_NEVER_A_LOCATION, EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"}))
+            )
+        except MetaException as error:
+            if _MODIFIED in (error.message or ""):
+                return True
+            raise
+        warnings.warn(
+            "this Hive metastore does not compare before it swaps a table's metadata (HIVE-26882): only Hive locks protect commits. "
+            "Leave the lock on in every other writer (iceberg.engine.hive.lock-enabled=true), or upgrade the metastore",
+            stacklevel=2,
+        )
+        return False
+
+    def _explain(self, error: MetaException, new_tbl: HiveTable, base: str) -> None:
+        """Return if the alteration is in force although the server reported a failure; else raise what it came to."""
+        if _MODIFIED in (error.message or ""):
+            raise CommitFailedException(
+                f"{new_tbl.dbName}.{new_tbl.tableName}: another writer replaced {base} meanwhile ({error.message})"
+            ) from error
+        wanted = new_tbl.parameters.get(METADATA_LOCATION)
+        if wanted == base:
+            raise error
+        try:
+            found = self._client.get_table(dbname=new_tbl.dbName, tbl_name=new_tbl.tableName).parameters.get(METADATA_LOCATION)
+        except (TException, OSError):
+            found = None
+        if found == wanted:
+            return
+        if found == base:
+            raise CommitFailedException(f"{new_tbl.dbName}.{new_tbl.tableName}: the metastore failed to swap: {error.message}") from error
+        raise CommitStateUnknownException(
+            f"{new_tbl.dbName}.{new_tbl.tableName}: the metastore failed on the way to {wanted}: {error.message}"
+        ) from error
+
+
+def wait_for_lock(client: Client, lock_id: int, table: str, pauses: Iterator[float]) -> LockResponse:
+    """Look at a lock that waits for others until it is ours, pausing as told between two looks.
+
+    Raises:
+        WaitingForLockException: it still waits after the last pause.
+        CommitFailedException: the server gave it up.
+    """
+    for pause in pauses:
+        time.sleep(pause)
+        response = client.check_lock(CheckLockRequest(lockid=lock_id))
+        if response.state == LockState.ACQUIRED:
+            return response
+        if response.state != LockState.WAITING:
+            raise CommitFailedException(f"{table}: Hive lock {lock_id} came to the state {response.state}")
+    raise WaitingForLockException(f"{table}: other writers held the Hive lock for too long")
+
+
+def _expecting(location: str, context: EnvironmentContext) -> EnvironmentContext:
+    expectation = {EXPECTED_KEY: METADATA_LOCATION, EXPECTED_VALUE: location}
+    return EnvironmentContext(properties={**(context.properties or {}), **expectation})
+
 
 _READS_OF_A_MOVING_ENTRY: Final = 4
 

@@ -44,23 +44,23 @@ from tablecrypt.errors import (
     TamperedFileError,
 )
 from tablecrypt.files.read_restrictions import ReadRestrictions
-from tablecrypt.table._pyiceberg.rest import RestCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import ParsedJson, check_keys, is_encrypted_tables
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
-from tablecrypt_catalog.client_pins import ClientPins
-from tablecrypt_catalog.commit_answer import check_answer
-from tablecrypt_catalog.existing_tables import ExistingTables
-from tablecrypt_catalog.new_tables import check_catalog_properties, creation_properties
-from tablecrypt_catalog.pins import Sighting, moves_of, sighting
+from tablecrypt_catalog._pyiceberg.rest import RestCatalogSeam
+from tablecrypt_catalog.pins.client import ClientPins
+from tablecrypt_catalog.pins.record import Sighting, moves_of, sighting
 from tablecrypt_catalog.purge import Purged, purge
-from tablecrypt_catalog.restricted_loads import applicable_restrictions
+from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer
 from tablecrypt_catalog.table_encryption import (
+    ExistingTables,
     as_encrypted,
+    check_catalog_properties,
     check_metadata,
     check_updates,
+    creation_properties,
     is_encrypted,
     pinned_folders,
     refuse_plain_table,

@@ -33,13 +33,12 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from tablecrypt import properties as names
-from tablecrypt.table._pyiceberg.sql import IcebergTables, SqlCatalogSeam
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
+from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogSeam
 from tablecrypt_catalog.encrypted import EncryptionMixin
-from tablecrypt_catalog.new_tables import creation_properties
-from tablecrypt_catalog.pins import NO_MOVES, Moves, Sighting, TrustedTable, moves_of, sighting
-from tablecrypt_catalog.sql_pins import (
+from tablecrypt_catalog.pins.record import NO_MOVES, Moves, Sighting, TrustedTable, moves_of, sighting
+from tablecrypt_catalog.pins.sql import (
     PIN_COLUMNS,
     PINS,
     create_pins_table,
@@ -51,8 +50,14 @@ from tablecrypt_catalog.sql_pins import (
     rename_pin,
     write_pin,
 )
-from tablecrypt_catalog.table_encryption import LoadedTable, check_metadata, encrypted_table, opened_table
-from tablecrypt_catalog.unreadable import refusing_unreadable
+from tablecrypt_catalog.table_encryption import (
+    LoadedTable,
+    check_metadata,
+    creation_properties,
+    encrypted_table,
+    opened_table,
+    refusing_unreadable,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,25 +1,38 @@
 """What every encrypting catalog does with a table, however the catalog loads and commits it.
 
 A table is encrypted when its property encryption.key-id names a master key. These functions tell such a table from a plain one and open it
-with our metadata and a FileIO that refuses plaintext; new_tables.py checks what a new one asks for. They fail closed: metadata that holds
-keys, or a key id on a table that is not encrypted, is an error and never a plaintext table.
+with our metadata and a FileIO that refuses plaintext. They fail closed: metadata that holds keys, or a key id on a table that is not
+encrypted, is an error and never a plaintext table. What an entry leads to and cannot be read is an error that says so, whatever PyIceberg
+or Arrow raise on the way.
+
+What a new table is asked to be is checked before it is made, since a slip in a property must not make a table that is not encrypted:
+
+    encryption.key-id given                        that master key, once the KMS has wrapped a key under it
+    not given, encryption.default-key-id set       the catalog's default
+    neither, encryption.required=true              refused
+    neither                                        a plain table
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, cast
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError, ValidationError
 from pyiceberg.io import FileIO
-from pyiceberg.table import Table
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.errors import ConfigurationError, KeyIdChangedError, PlaintextRefusedError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.keys.key_settings import KeySettings
@@ -29,10 +42,30 @@ from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
 from tablecrypt.table.metadata_file import MetadataFile, check_whole, read_metadata_file
-from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
+from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened, plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_name_mapping
-from tablecrypt_catalog.pins import Sighting, sighting
+from tablecrypt_catalog.pins.record import Sighting, sighting
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@contextmanager
+def refusing_unreadable(identifier: str | Identifier) -> Iterator[None]:
+    """Turn errors of parsing a location or the metadata there into FormatError. Errors of the store and of this package stay what they are.
+
+    Raises:
+        FormatError: the location is none, or what lies there is not table metadata.
+    """
+    try:
+        yield
+    except TablecryptError:
+        raise  # a ConfigurationError is a ValueError too
+    except (ValueError, TypeError, AttributeError, LookupError, ValidationError) as error:
+        name = ".".join(Catalog.identifier_to_tuple(identifier))
+        raise FormatError(f"{name}: what the catalog's entry leads to cannot be read as table metadata: {error}") from error
+
 
 logger = logging.getLogger(__name__)
 
@@ -291,4 +324,82 @@ def refuse_plain_table(client_properties: Properties, identifier: Identifier, me
             metadata.location,
             f"table {name} is not encrypted, and the catalog has {names.REQUIRED.name}=true: migrate the table, or open it with a catalog "
             "that allows plain tables",
+        )
+
+
+class ExistingTables(Catalog):
+    """Finding a table before one is created, and opening one for audit or migration."""
+
+    def create_table_if_not_exists(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        """Return the table that is there, or create it.
+
+        Raises:
+            ConfigurationError: a table is there, and is not encrypted with the key that `properties` name; or as `create_table`.
+        """
+        try:
+            return checked_existing(self.load_table(identifier), properties)
+        except NoSuchTableError:
+            try:
+                return self.create_table(identifier, schema, location, partition_spec, sort_order, properties)
+            except TableAlreadyExistsError:
+                return checked_existing(self.load_table(identifier), properties)
+
+    def load_unencrypted(self, identifier: str | Identifier) -> Table:
+        """Load a table for audit or migration: as `load_table`, but also one that has encryption.key-id and is not encrypted."""
+        with plain_tables_opened():
+            return self.load_table(identifier)
+
+
+def check_catalog_properties(client_properties: Properties) -> None:
+    """Refuse a catalog's configuration that names a property of ours that there is not.
+
+    Raises:
+        ConfigurationError: it does.
+    """
+    names.check_own_names(client_properties, "catalog", names.is_foreign_kms(client_properties))
+
+
+def creation_properties(client_properties: Properties, table_properties: Properties) -> Properties:
+    """Return a new table's properties: with the catalog's default key where they name none, and format version 3 if it is encrypted.
+
+    Raises:
+        MasterKeyRefusedError: this client does not allow the master key.
+        ConfigurationError: a name is misspelt, a property cannot be used or names code, format-version 1 or 2 was asked for, or the
+            catalog requires encryption and nothing names a master key.
+        KmsError: the KMS does not wrap and unwrap keys under the master key.
+    """
+    creation = dict(table_properties)
+    names.check_own_names(creation, "table")
+    names.check_table_properties("to be created", creation, client_properties)
+    default_key_id = names.DEFAULT_KEY_ID.read(client_properties)
+    if default_key_id:
+        creation.setdefault(names.KEY_ID.name, default_key_id)
+    if names.KEY_ID.name not in creation:
+        _refuse_where_required(client_properties)
+        return creation
+    version = str(creation.setdefault(TableProperties.FORMAT_VERSION, "3"))
+    if version != "3":
+        raise ConfigurationError(
+            f"{TableProperties.FORMAT_VERSION}={version} cannot hold encryption keys: "
+            f"leave it out, or set 3, when {names.KEY_ID.name} is given"
+        )
+    check_name_mapping(creation)
+    # Better here than at the first append, when somebody else may find the table without a key that works.
+    encryption_manager(client_properties, cast("Mapping[str, str]", creation)).new_kek()
+    return creation
+
+
+def _refuse_where_required(client_properties: Properties) -> None:
+    if names.REQUIRED.is_true(client_properties):
+        raise ConfigurationError(
+            f"the table would not be encrypted, and the catalog has {names.REQUIRED.name}=true: give it {names.KEY_ID.name}, or set "
+            f"{names.DEFAULT_KEY_ID.name} for the catalog"
         )

@@ -44,8 +44,8 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, MissingExtraError
-from tablecrypt.table._pyiceberg.inspection import EntriesTable
 from tablecrypt.table._pyiceberg.producers import ExpireSnapshotsSeam
+from tablecrypt.table._pyiceberg.scans import EntriesTable
 from tablecrypt.table._pyiceberg.transactions import TableSeam
 from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata

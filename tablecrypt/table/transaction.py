@@ -39,8 +39,7 @@ from pyiceberg.utils.config import Config
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
-from tablecrypt.table._pyiceberg.evolution import UpdateSpecSeam
-from tablecrypt.table._pyiceberg.transactions import CreateTransactionSeam, TransactionSeam, parse_row_filter
+from tablecrypt.table._pyiceberg.transactions import CreateTransactionSeam, TransactionSeam, UpdateSpecSeam, parse_row_filter
 from tablecrypt.table.filters import certain, partitions_filter, with_nanoseconds
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted

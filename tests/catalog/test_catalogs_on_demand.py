@@ -19,7 +19,7 @@ def without(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     package: str = request.param
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
-    for name in ("tablecrypt_catalog.hive", "tablecrypt_catalog.hive_client", "tablecrypt.table._pyiceberg.hive", "pyiceberg.catalog.hive"):
+    for name in ("tablecrypt_catalog.hive", "tablecrypt_catalog.hive", "tablecrypt_catalog._pyiceberg.hive", "pyiceberg.catalog.hive"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, package, None)
 

@@ -20,9 +20,9 @@ from tablecrypt.errors import DeletionRefusedError, FormatError, KeyIdChangedErr
 from tablecrypt.maintenance import remove_orphan_files
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
-from tablecrypt_catalog.client_pins import ClientPins
 from tablecrypt_catalog.encrypted import EncryptionMixin
-from tablecrypt_catalog.pins import sighting
+from tablecrypt_catalog.pins.client import ClientPins
+from tablecrypt_catalog.pins.record import sighting
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.edited_metadata import unpinned_catalog

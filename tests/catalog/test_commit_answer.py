@@ -18,7 +18,7 @@ from tablecrypt.errors import FormatError, KeyIdChangedError, KeyNotFoundError, 
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-from tablecrypt_catalog.commit_answer import check_answer, check_same_table
+from tablecrypt_catalog.rest_answers import check_answer, check_same_table
 from tests.support.bare_metadata import LOCATION, MASTER, TABLE_UUID, fields, kek, list_key, parsed, snapshot
 
 FILE = f"{LOCATION}/metadata/00003-a.metadata.json"

@@ -311,7 +311,7 @@ def test_a_database_of_s3_tables_is_refused(catalog: EncryptedGlueCatalog, datab
 
 def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in [
-        name for name in sys.modules if name in ("tablecrypt_catalog.glue", "pyiceberg.catalog.glue", "tablecrypt.table._pyiceberg.glue")
+        name for name in sys.modules if name in ("tablecrypt_catalog.glue", "pyiceberg.catalog.glue", "tablecrypt_catalog._pyiceberg.glue")
     ]:
         monkeypatch.delitem(sys.modules, module)
     original = builtins.__import__

@@ -24,7 +24,7 @@ from tablecrypt.maintenance import FindingKind, audit
 from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedHiveCatalog
-from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient
+from tablecrypt_catalog.hive import ServerTraits, SwappingClient
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows

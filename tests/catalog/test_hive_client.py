@@ -29,7 +29,7 @@ from hive_metastore.ttypes import Table as HiveTable
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, WaitingForLockException
 from thrift.transport.TTransport import TTransportException
 
-from tablecrypt_catalog.hive_client import ServerTraits, SwappingClient, wait_for_lock
+from tablecrypt_catalog.hive import ServerTraits, SwappingClient, wait_for_lock
 from tests.support.hive import HiveMetastore
 
 pytestmark = pytest.mark.java

@@ -15,8 +15,8 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from tablecrypt.table._pyiceberg.sql import SqlCatalogSeam
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
+from tablecrypt_catalog._pyiceberg.sql import SqlCatalogSeam
 from tests.support.aws import REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pin_file import PinFile, Place, refuse_conflict
-from tablecrypt_catalog.pins import Head, Moves, Sighting
+from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
+from tablecrypt_catalog.pins.record import Head, Moves, Sighting
 
 PLACE: Place = ("prod", ("db", "t"))
 VERSION_1 = Sighting(

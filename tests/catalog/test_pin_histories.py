@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tablecrypt.errors import MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pins import Head, Moves, Sighting, TrustedTable
+from tablecrypt_catalog.pins.record import Head, Moves, Sighting, TrustedTable
 
 NAMES = st.sampled_from(["main", "audit", "wap", "v1"])
 OTHERS = st.sampled_from(["audit", "wap", "v1"])

@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt_catalog.pins import Head, Sighting
-from tablecrypt_catalog.sql_pins import (
+from tablecrypt_catalog.pins.record import Head, Sighting
+from tablecrypt_catalog.pins.sql import (
     PINS,
     create_pins_table,
     delete_pin,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pins import MOST_VANISHED_REFS, Head, Moves, Sighting, TrustedTable, moves_of
+from tablecrypt_catalog.pins.record import MOST_VANISHED_REFS, Head, Moves, Sighting, TrustedTable, moves_of
 
 
 def location(version: int, attempt: str = "a") -> str:

@@ -14,7 +14,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from tablecrypt.errors import FormatError, MetadataRollbackError
-from tablecrypt_catalog.pins import Head, Moves, Sighting, is_ahead, moved_refs, moves_of, refuse_overtaken, sighting
+from tablecrypt_catalog.pins.record import Head, Moves, Sighting, is_ahead, moved_refs, moves_of, refuse_overtaken, sighting
 from tests.support.bare_metadata import LOCATION, MASTER, TABLE_UUID, fields, kek, list_key, parsed, snapshot
 
 FILE = f"{LOCATION}/metadata/00002-a.metadata.json"

@@ -6,19 +6,25 @@ CreateTableTransaction: _initial_changes, _updates
 _apply_table_update, _TableMetadataUpdateContext     registering our update types with PyIceberg's dispatch
 _parse_row_filter                                    what PyIceberg accepts as a filter, we accept
 Table: _identifier, _check_uuid
+UpdateSpec: _partition_field, _transaction           which id a new partition field gets can be ours
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any
 
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import ALWAYS_TRUE, CreateTableTransaction, DataScan, Table, Transaction
 from pyiceberg.table import _parse_row_filter as parse_row_filter
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.table.update import _apply_table_update as apply_table_update
 from pyiceberg.table.update import _TableMetadataUpdateContext as TableMetadataUpdateContext
+from pyiceberg.table.update.spec import UpdateSpec
+from pyiceberg.transforms import Transform
 from pyiceberg.typedef import Identifier, Record
 
 from tablecrypt.table._pyiceberg.producers import FastAppendFiles
@@ -28,6 +34,7 @@ __all__ = [
     "TableMetadataUpdateContext",
     "TableSeam",
     "TransactionSeam",
+    "UpdateSpecSeam",
     "apply_table_update",
     "parse_row_filter",
     "table_identifier",
@@ -120,3 +127,19 @@ class TableSeam(Table):
 def table_identifier(table: Table) -> Identifier:
     """Return the identifier under which a table was loaded."""
     return table._identifier
+
+
+class UpdateSpecSeam(UpdateSpec):
+    """A change of the partition spec that may give a field an id other than the next new one."""
+
+    @abstractmethod
+    def earlier_field(self, source_id: int, transform: Transform[Any, Any], name: str | None) -> PartitionField | None:
+        """Return the field to use in place of a new one; None for a new one."""
+
+    @property
+    def specs(self) -> Iterable[PartitionSpec]:
+        """All specs of the table, those that the transaction has staged among them."""
+        return self._transaction.table_metadata.specs().values()
+
+    def _partition_field(self, transform_key: tuple[int, Transform[Any, Any]], name: str | None) -> PartitionField:
+        return self.earlier_field(*transform_key, name) or super()._partition_field(transform_key, name)

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.properties import registered
-from tablecrypt_catalog.sql_pins import PINS
+from tablecrypt_catalog.pins.sql import PINS
 from tests.security.matrix.scene import NAME, OTHER, Scene, forged
 from tests.support.lying_rest_server import LyingRestServer
 from tests.support.misleading_kms import ANSWERS, Answer, MisleadingKeyManagementClient

@@ -1,6 +1,8 @@
-"""What a catalog server's answer to a commit must hold. Pure: what was sent and what came back in, an error or nothing out.
+"""What a REST server's answers must hold. Pure: what was sent and what came back in, an error or nothing out.
 
-A server that is not ours writes the metadata. It may add what other writers committed meanwhile, and may give the entries of
+An answer to a load may restrict what the reader sees: each restriction must be applicable in full, before the table is handed out.
+
+Of a commit, a server that is not ours writes the metadata. It may add what other writers committed meanwhile, and may give the entries of
 `encryption-keys` in any order; it may not lose or change what a reader needs. Rules:
 
     1. The answer is the same table's: table-uuid and location.
@@ -9,11 +11,13 @@ A server that is not ours writes the metadata. It may add what other writers com
        the commit set point where it set them, or to something newer.
     4. Every snapshot that this client knows has the key-id that it had.
     5. Every key entry that was sent is there as it was sent. Every other entry that this client knows has the value that it had, or one
-       that others may have given it meanwhile: a KEK that was rewrapped keeps its age and master key, a manifest-list key that was sealed
-       anew is under another KEK.
+       that others may have given it meanwhile: a KEK that was rewrapped keeps its age and master key, a manifest-list key that was wrapped
+       again is under another KEK.
     6. Every snapshot has a key-id, and its key and the KEK above are there.
 
 When a rule is broken the commit has landed in some form already: nobody may delete its files.
+
+Iceberg REST catalog specification, `loadTable`, `ReadRestrictions`.
 """
 
 from __future__ import annotations
@@ -22,14 +26,17 @@ from collections.abc import Iterable
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate
-from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.typedef import IcebergBaseModel, Identifier
 
 from tablecrypt import properties
-from tablecrypt.errors import KeyIdChangedError, KeyNotFoundError, MetadataRollbackError, TamperedFileError
+from tablecrypt.errors import KeyIdChangedError, KeyNotFoundError, MetadataRollbackError, ReadRestrictionError, TamperedFileError
+from tablecrypt.files.read_restrictions import ReadRestrictions
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.restrictions.read_restrictions import check_restrictions, parse_restrictions
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-from tablecrypt_catalog.pins import moved_refs, sighting
+from tablecrypt_catalog.pins.record import moved_refs, sighting
+from tablecrypt_catalog.table_encryption import is_encrypted
 
 
 def check_answer(
@@ -169,3 +176,26 @@ def _key_id(snapshot: EncryptedSnapshot) -> str:
 def _content(key: EncryptedKey) -> tuple[bytes, str | None, dict[str, str]]:
     # A server may write no properties as an empty object.
     return key.wrapped_bytes(), key.encrypted_by_id, key.properties or {}
+
+
+def applicable_restrictions(name: Identifier, metadata: TableMetadata, answered: object) -> ReadRestrictions | None:
+    """Return what readers of a table have to apply; None where the server restricts nothing.
+
+    Args:
+        name: the table's.
+        metadata: as the server answered it.
+        answered: the answer's `read-restrictions`.
+
+    Raises:
+        ReadRestrictionError: something of it cannot be applied, or the table is not encrypted, which PyIceberg reads without applying any.
+    """
+    try:
+        restrictions = parse_restrictions(answered)
+        if restrictions is None:
+            return None
+        if not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
+            raise ReadRestrictionError("the table is not encrypted, and PyIceberg, which reads it then, applies no restrictions")
+        check_restrictions(restrictions, metadata)
+    except ReadRestrictionError as error:
+        raise ReadRestrictionError(f"{'.'.join(name)} cannot be read as the catalog's server requires: {error}") from None
+    return restrictions

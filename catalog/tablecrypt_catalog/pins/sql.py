@@ -45,7 +45,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt_catalog.pins import Head, Sighting
+from tablecrypt_catalog.pins.record import Head, Sighting
 
 PINS: Final = Table(
     "tablecrypt_pins",

@@ -1,0 +1,1 @@
+"""Pins: what a trusted place remembers of the newest version of a table, so that an old or edited one is refused."""
