@@ -138,6 +138,7 @@ KMS_IMPL: Final = _of_kms(
     names_code=True,
     doc="A Python class path, or one of Iceberg Java's class names for the same service. Excludes encryption.kms-type.",
 )
+PY_KMS_IMPL: Final = _of_kms(name="py-kms-impl", names_code=True, doc="PyIceberg's name for encryption.kms-impl.")
 ALLOWED_KEY_IDS: Final = _of_kms(
     name="encryption.allowed-key-ids",
     doc="Globs of master keys, with commas between them. Any other that a table or file names is refused before the KMS is asked.",
@@ -336,9 +337,17 @@ def for_executors(catalog_properties: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in catalog_properties.items() if everything or _goes_to_executors(name)}
 
 
+def kms_impl(catalog_properties: Mapping[str, Any]) -> str | None:
+    """The class of the KMS client by either of its names. Raises ConfigurationError where the two differ."""
+    ours, theirs = catalog_properties.get(KMS_IMPL.name), catalog_properties.get(PY_KMS_IMPL.name)
+    if ours and theirs and ours != theirs:
+        raise ConfigurationError(f"{KMS_IMPL.name} ({ours}) and {PY_KMS_IMPL.name} ({theirs}) name two classes: keep one of them")
+    return ours or theirs or None
+
+
 def is_foreign_kms(catalog_properties: Mapping[str, Any]) -> bool:
     """Whether encryption.kms-impl names a class that is none of this package's, by Java's name or its own."""
-    impl = catalog_properties.get(KMS_IMPL.name)
+    impl = kms_impl(catalog_properties)
     return bool(impl) and not str(impl).startswith(_KMS_CLASSES_OF_JAVA)
 
 

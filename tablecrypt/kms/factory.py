@@ -1,7 +1,7 @@
 """From catalog properties to a key management client.
 
     encryption.kms-type = aws | gcp | azure | vault | local | memory
-    encryption.kms-impl = package.module.Class   (or package.module:Class), constructed with the properties
+    encryption.kms-impl = package.module.Class   (or package.module:Class), constructed with the properties; also named py-kms-impl
                         | a class name of Iceberg Java, which means this package's client of the same service
 
 Exactly one of the two is set. A class that kms-impl names is imported, so properties are trusted as code is: take them from the
@@ -21,7 +21,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.resilient import PerProcess, ResilientKeyManagementClient
-from tablecrypt.properties import KMS_IMPL, KMS_TYPE, for_executors
+from tablecrypt.properties import KMS_IMPL, KMS_TYPE, for_executors, kms_impl
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _relevant(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _constructor(properties: Mapping[str, str]) -> Callable[[Mapping[str, str]], KeyManagementClient]:
-    kms_type, impl = properties.get(KMS_TYPE.name), properties.get(KMS_IMPL.name)
+    kms_type, impl = properties.get(KMS_TYPE.name), kms_impl(properties)
     if kms_type and impl:
         raise ConfigurationError(f"{KMS_TYPE.name} ({kms_type}) and {KMS_IMPL.name} ({impl}) are both set: keep one of them")
     if kms_type:

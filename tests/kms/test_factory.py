@@ -65,9 +65,9 @@ def test_javas_class_names_mean_the_same_clients(java: str, here: str) -> None:
     assert here in repr(load_kms({"encryption.kms-impl": java, "azure.keyvault.url": "https://v.vault.azure.net"}))
 
 
-@pytest.mark.parametrize("separator", [".", ":"])
-def test_a_class_path_is_constructed_with_the_properties(separator: str) -> None:
-    client = load_kms({"encryption.kms-impl": f"{__name__}{separator}OwnClient", "mine": "yes"})
+@pytest.mark.parametrize(("name", "separator"), [("encryption.kms-impl", "."), ("encryption.kms-impl", ":"), ("py-kms-impl", ".")])
+def test_a_class_path_is_constructed_with_the_properties(name: str, separator: str) -> None:
+    client = load_kms({name: f"{__name__}{separator}OwnClient", "mine": "yes"})
     assert client.unwrap_key(client.wrap_key(bytes(range(16)), "k"), "k") == bytes(range(16))
     assert client.calls == {"wrap_key": 1, "unwrap_key": 1}
 
@@ -80,6 +80,8 @@ def test_a_class_path_is_constructed_with_the_properties(separator: str) -> None
         ({"encryption.kms-type": 1}, r"'1' is not known: use one of aws, gcp"),
         ({"encryption.kms-type": "hsm"}, r"'hsm' is not known: use one of aws, gcp"),
         ({"encryption.kms-type": "aws", "encryption.kms-impl": "a.B"}, r"both set"),
+        ({"encryption.kms-type": "aws", "py-kms-impl": "a.B"}, r"both set"),
+        ({"encryption.kms-impl": "a.B", "py-kms-impl": "a.C"}, r"name two classes: keep one"),
         ({"encryption.kms-impl": "org.apache.iceberg.aws.Other"}, r"Java class; those known here are org.apache.iceberg.aws.Aws"),
         ({"encryption.kms-impl": "NoModule"}, r"write package.module.Class"),
         ({"encryption.kms-impl": "no_such_module.Class"}, r"cannot be imported"),

@@ -147,7 +147,7 @@ def _service(properties: Mapping[str, str], clients: list[KeyManagementClient]) 
 
     def make() -> str:
         clients.append(load_kms(properties))
-        return str(properties.get(names.KMS_TYPE.name) or properties.get(names.KMS_IMPL.name))
+        return str(properties.get(names.KMS_TYPE.name) or names.kms_impl(properties))
 
     return tried("keys", _SERVICE, make, f"set {names.KMS_TYPE.name} and what docs/operations.md lists for that service")
 
