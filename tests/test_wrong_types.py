@@ -35,8 +35,8 @@ class Foreign:
 
 
 WRONG: Final = {"an object": Foreign(), "a list of objects": [Foreign()], "half": 0.5}
-UNCHECKED: Final = {"spark", "options", "filters", "delete_ratio"}
-"""A session may be of a library that is not there; what pyarrow takes, it looks at itself; a ratio may be a half."""
+UNCHECKED: Final = {"options", "filters", "delete_ratio"}
+"""What pyarrow takes, it looks at itself; a ratio may be a half."""
 
 LAZY: Final = ("orc.read_batches", "source")
 """Opened when the first batch is asked for."""

@@ -24,7 +24,7 @@ from tablecrypt.printable import printable
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tablecrypt.maintenance import CatalogResult, ProgressListener
+    from tablecrypt.maintenance import CatalogResult, ProgressListener, Runner
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -136,8 +136,8 @@ def moment(context: click.Context, parameter: click.Parameter, value: str | None
     return named if named.tzinfo is not None else named.replace(tzinfo=dt.UTC)
 
 
-def spark_session(use_spark: bool) -> Any:
-    """Return the Spark session that the environment describes, or None where none is wanted.
+def spark_runner(use_spark: bool) -> Runner | None:
+    """Return a runner on the Spark session that the environment describes, or None where none is wanted.
 
     Raises:
         MissingExtraError: PySpark is not installed.
@@ -148,7 +148,9 @@ def spark_session(use_spark: bool) -> Any:
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise MissingExtraError('--spark needs the package pyspark: pip install "tablecrypt[spark]"') from error
-    return SparkSession.builder.getOrCreate()
+    from tablecrypt.spark import SparkRunner
+
+    return SparkRunner(SparkSession.builder.getOrCreate())
 
 
 def confirm(question: str, yes: bool) -> None:

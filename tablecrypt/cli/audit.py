@@ -18,7 +18,7 @@ from tablecrypt.cli._framework import (
     progress_options,
     run_on,
     spark_option,
-    spark_session,
+    spark_runner,
     workers_option,
 )
 from tablecrypt.cli._output import bytes_shown, progress_shown, say, show
@@ -165,10 +165,10 @@ def verify(
     chosen = Chosen(table, include, exclude)
     if chosen.is_several and resume_from is not None:
         raise ConfigurationError("--resume-from notes the good files of one table: name it instead of --include and --exclude")
-    spark = spark_session(use_spark)
+    runner = spark_runner(use_spark)
 
     def one(table: Table, heard: ProgressListener) -> Verification:
-        return authenticate(table, quick=quick, progress=heard, spark=spark, workers=workers, resume_from=resume_from)
+        return authenticate(table, quick=quick, progress=heard, runner=runner, workers=workers, resume_from=resume_from)
 
     run_on(context, settings, chosen, one, _print_verification, as_json, is_bad=lambda done: not done.is_good)
 

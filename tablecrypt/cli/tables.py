@@ -17,7 +17,7 @@ from tablecrypt.cli._framework import (
     moment,
     progress_options,
     spark_option,
-    spark_session,
+    spark_runner,
     table_argument,
     workers_option,
     yes_option,
@@ -83,7 +83,7 @@ def reencrypt(
             branch=branch,
             dry_run=dry_run,
             progress=heard,
-            spark=spark_session(use_spark),
+            runner=spark_runner(use_spark),
             workers=workers,
         )
     show(done, as_json)
@@ -155,7 +155,7 @@ def migrate(
             delete_below=delete_below,
             dry_run=dry_run,
             progress=heard,
-            spark=spark_session(use_spark),
+            runner=spark_runner(use_spark),
             workers=workers,
         )
     show(done, as_json)
@@ -234,7 +234,7 @@ def compact(
             branch=branch,
             progress=heard,
             dry_run=dry_run,
-            spark=spark_session(use_spark),
+            runner=spark_runner(use_spark),
             workers=workers,
         )
     show(done, as_json)
@@ -294,7 +294,7 @@ def relocate(
             trust_lengths=trust_lengths,
             dry_run=dry_run,
             progress=heard,
-            spark=spark_session(use_spark),
+            runner=spark_runner(use_spark),
             workers=workers,
         )
     show(done, as_json)

@@ -17,6 +17,7 @@ from tablecrypt.maintenance.catalog_tables import CatalogResult, on_tables
 from tablecrypt.maintenance.compaction import Compacted, compact
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
+from tablecrypt.maintenance.runner import Runner
 
 __all__ = [
     "Audit",
@@ -38,6 +39,7 @@ __all__ = [
     "Rescued",
     "Rewrapped",
     "RotatedKek",
+    "Runner",
     "Severity",
     "Shredded",
     "TableAudit",

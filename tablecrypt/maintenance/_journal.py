@@ -37,6 +37,7 @@ from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, with_key
 
 logger = logging.getLogger(__name__)
@@ -158,6 +159,7 @@ R = TypeVar("R")
 
 
 def make_new_files(
+    table: EncryptedTable,
     files: Mapping[str, DataFile],
     done: dict[str, EncryptedDataFile],
     runner: Runner,
@@ -171,6 +173,7 @@ def make_new_files(
     """Make what is missing in `done`.
 
     Args:
+        table: the old and the new files are its.
         files: the old files, by location.
         done: for each old location the file that takes its place; filled as the journal is.
         runner: runs the function.
@@ -187,7 +190,7 @@ def make_new_files(
     remaining = [file for location, file in files.items() if location not in done]
     progress(Progress(verb, size_done, total, "bytes"))
     with journal.keeping(done) as keep:
-        for index, each in runner.run(function, [work_of(file) for file in remaining]):
+        for index, each in runner.run(table, function, [work_of(file) for file in remaining]):
             old = remaining[index]
             keep(old.file_path, entry_of(old, each))
             size_done += old.file_size_in_bytes

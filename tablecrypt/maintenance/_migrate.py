@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.table import Table, TableProperties
@@ -31,13 +31,10 @@ from tablecrypt.maintenance._migration import Migration, migration_journal
 from tablecrypt.maintenance._plaintext_left import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
 from tablecrypt.maintenance._tables import check_new_name, name_of, table_io
 from tablecrypt.maintenance.progress import ProgressListener, VerbResult, unheard
-from tablecrypt.maintenance.runner import runner_for
+from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ATTEMPTS: Final = 5
 
@@ -89,7 +86,7 @@ def migrate(
     delete_below: Sequence[str] = (),
     dry_run: bool = False,
     progress: ProgressListener = unheard,
-    spark: SparkSession | None = None,
+    runner: Runner | None = None,
     workers: int | None = None,
 ) -> Migrated:
     """Encrypt a plain table, in place or into a new one.
@@ -106,8 +103,8 @@ def migrate(
             its location, or the location itself where neither pins nor the place of its metadata file say that it is the table's.
         dry_run: whether to say only what would be done.
         progress: hears the plaintext bytes that are done.
-        spark: a session whose executors do the work.
-        workers: how many files at once, without `spark`.
+        runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
+        workers: how many files at once, without `runner`.
 
     Raises:
         ConfigurationError: the catalog cannot hold encrypted tables, the table is encrypted under another key, or has branches or tags;
@@ -121,7 +118,7 @@ def migrate(
     catalog = table.catalog
     if not isinstance(catalog, EncryptingCatalog):
         raise ConfigurationError(f"{name_of(table)}: open it by a catalog of tablecrypt_catalog, which can hold an encrypted table")
-    run = _Run(catalog, {**(properties or {}), names.KEY_ID.name: key_id}, dry_run, progress, spark, workers)
+    run = _Run(catalog, {**(properties or {}), names.KEY_ID.name: key_id}, dry_run, progress, runner_or_threads(runner, workers))
     if into is not None:
         return run.into(table, into, location or f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}")
     with plain_tables_opened():
@@ -134,8 +131,7 @@ class _Run:
     properties: dict[str, str]
     dry_run: bool
     progress: ProgressListener
-    spark: SparkSession | None
-    workers: int | None
+    runner: Runner
 
     def in_place(self, table: Table, key_id: str, drop_refs: bool, delete_plaintext: bool, delete_below: Sequence[str]) -> Migrated:
         """Encrypt, commit, and delete what was plain: all of it, or what an earlier run left to do."""
@@ -202,7 +198,7 @@ class _Run:
         return self.catalog.as_encrypted(plain, {**as_parquet, **self.properties})
 
     def _encrypted(self, migration: Migration) -> tuple[int, dict[str, EncryptedDataFile]]:
-        return migration.encrypt(runner_for(migration.table, self.spark, self.workers), self.progress)
+        return migration.encrypt(self.runner, self.progress)
 
     def _planned(self, table: Table, migration: Migration) -> Migrated:
         size = sum(file.file_size_in_bytes for file in migration.files.values())

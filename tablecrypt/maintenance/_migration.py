@@ -286,9 +286,9 @@ class Migration:
 
         orc = {location: file for location, file in self.files.items() if file.file_format == FileFormat.ORC}
         others = {location: file for location, file in self.files.items() if location not in orc}
-        make_new_files(others, encrypted, runner, migrate_file, copied, in_place_of, journal, VERB, progress)
+        make_new_files(self.table, others, encrypted, runner, migrate_file, copied, in_place_of, journal, VERB, progress)
         from_orc = partial(rewritten_in_place_of, self._metadata)
-        make_new_files(orc, encrypted, runner, rewrite_orc_file, rewritten, from_orc, journal, f"{VERB}: ORC", progress)
+        make_new_files(self.table, orc, encrypted, runner, rewrite_orc_file, rewritten, from_orc, journal, f"{VERB}: ORC", progress)
         return resumed, encrypted
 
     def commit_in_place(self, encrypted: Mapping[str, EncryptedDataFile]) -> int | None:

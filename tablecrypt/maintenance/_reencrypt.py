@@ -27,7 +27,7 @@ import datetime as dt
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry
@@ -45,7 +45,7 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance._journal import Journal, in_place_of, make_new_files
 from tablecrypt.maintenance._tables import check_branch, checked_filter, checked_moment, encrypted_metadata_of, name_of, table_io
 from tablecrypt.maintenance.progress import ProgressListener, VerbResult, unheard
-from tablecrypt.maintenance.runner import FileDone, FileWork, runner_for
+from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import reencrypt as reencrypt_modules
@@ -55,9 +55,6 @@ from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import FreshKeys, deleting_on_error, is_deletion_vector, key_metadata_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _CHUNK_LENGTH: Final = 4 * 1024 * 1024
 
@@ -152,7 +149,7 @@ def reencrypt(
     branch: str = MAIN_BRANCH,
     dry_run: bool = False,
     progress: ProgressListener = unheard,
-    spark: SparkSession | None = None,
+    runner: Runner | None = None,
     workers: int | None = None,
 ) -> Reencrypted:
     """Encrypt a table's data anew under fresh DEKs.
@@ -165,8 +162,8 @@ def reencrypt(
         branch: whose files.
         dry_run: whether to say only what would be done.
         progress: hears the stored bytes that are done.
-        spark: a session whose executors do the work.
-        workers: how many files at once, without `spark`.
+        runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
+        workers: how many files at once, without `runner`.
 
     Raises:
         ConfigurationError: an argument that does not fit, or a table that is not encrypted.
@@ -176,6 +173,7 @@ def reencrypt(
     """
     if not isinstance(table, EncryptedTable):
         raise ConfigurationError(f"{name_of(table)} is not an encrypted table: `migrate` makes it one")
+    runner = runner_or_threads(runner, workers)
     if older_than is not None:
         checked_moment("older_than", older_than)
     if data_key_length is not None and data_key_length not in KEY_LENGTHS:
@@ -205,8 +203,7 @@ def reencrypt(
     def work_of(file: DataFile) -> FileWork[ReencryptWork]:
         return reencrypt_work(file, key_length, io.own_folders, data_folder)
 
-    runner = runner_for(table, spark, workers)
-    make_new_files(plan.files, swaps, runner, reencrypt_file, work_of, in_place_of, journal, VERB, progress)
+    make_new_files(table, plan.files, swaps, runner, reencrypt_file, work_of, in_place_of, journal, VERB, progress)
     swapped, snapshot_id = _commit(table, swaps, branch)
     journal.remove()
     gone = sorted(swaps.keys() - swapped)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.table import Table
@@ -42,15 +42,12 @@ from tablecrypt.maintenance._storage import canonical, stored_files
 from tablecrypt.maintenance._tables import check_new_name, encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResult, unheard
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
-from tablecrypt.maintenance.runner import FileWork, Runner, runner_for
+from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
 from tablecrypt.table.metadata_file import read_metadata_file
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _COPIED: Final = (FileKind.DATA, FileKind.EQUALITY_DELETES)
 _REWRITTEN: Final = (FileKind.POSITION_DELETES, FileKind.DELETION_VECTOR)
@@ -96,7 +93,7 @@ def relocate(
     trust_lengths: bool = False,
     dry_run: bool = False,
     progress: ProgressListener = unheard,
-    spark: SparkSession | None = None,
+    runner: Runner | None = None,
     workers: int | None = None,
 ) -> Relocated:
     """Copy an encrypted table to another location, optionally under another master key.
@@ -115,8 +112,8 @@ def relocate(
         trust_lengths: whether the length of a file that an earlier run copied is enough; else it is read and compared.
         dry_run: only find what would be copied.
         progress: hears of bytes that are copied.
-        spark: a session whose executors copy the files; by default threads here do.
-        workers: how many files at once, without `spark`.
+        runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
+        workers: how many files at once, without `runner`.
 
     Raises:
         ConfigurationError: the table is not encrypted, the new location is inside the table's, holds another table or is in no store that
@@ -139,7 +136,7 @@ def relocate(
         return copying.result(files, copying.register(register_as), found=len(files))
     # Asked now, so that a refusal comes before the copying and not after it.
     copying.target.manager.check_usable(KeyRing())
-    runner = runner_for(copying.table, spark, workers)
+    runner = runner_or_threads(runner, workers)
     found = copying.copy_files(files, runner, not trust_lengths, progress)
     new_deletes = copying.rewrite_deletes(files, runner, progress)
     manifests = copying.write_metadata(new_deletes)
@@ -204,7 +201,7 @@ class _Copying:
         skipped = len(plain) - len(works)
         total, done = sum(_length(file) for file in plain), sum(_length(file) for file in plain) - sum(work.size for work in works)
         progress(Progress("relocate: files", done, total, "bytes"))
-        for index, copied in runner.run(copy_file, works):
+        for index, copied in runner.run(self.table, copy_file, works):
             skipped += copied.result == 0
             done += works[index].size
             progress(Progress("relocate: files", done, total, "bytes"))
@@ -225,7 +222,7 @@ class _Copying:
         ]
         total, done = sum(work.size for work in works), 0
         new: dict[str, NewDeletes] = {}
-        for index, written in runner.run(rewrite_deletes, works):
+        for index, written in runner.run(self.table, rewrite_deletes, works):
             new[old[index].location] = NewDeletes(written.result, written.keys[0])
             done += works[index].size
             progress(Progress("relocate: delete files", done, total, "bytes"))

@@ -9,8 +9,7 @@ deleted rows of, is a conflict: nothing of that commit lands, and its new files 
 
 Time travel to earlier snapshots reads the old files until those snapshots expire.
 
-Whoever rewrites groups, a runner or another kind of job, hands their new files to `take`, and calls `finish` at the end or `abandon` when
-rewriting failed.
+What rewrites groups hands their new files to `take`, and calls `finish` at the end, or `abandon` when rewriting failed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast, runtime_checkable
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
@@ -33,7 +32,7 @@ from tablecrypt.maintenance._compaction_group import RewriteFacts, group_work, n
 from tablecrypt.maintenance._tables import check_branch, checked_filter, encrypted, encrypted_metadata_of, newest, table_io
 from tablecrypt.maintenance.compaction_plan import DELETE_RATIO, MIN_INPUT_FILES, CompactionRules, FileGroup, plan_groups, spent_deletes
 from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResult, unheard
-from tablecrypt.maintenance.runner import Runner, runner_for
+from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import target_file_size as target_file_size_of
 from tablecrypt.table.planning import EncryptedFileScanTask
@@ -41,9 +40,6 @@ from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, delete_written
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 VERB: Final = "compact"
 _NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
@@ -150,7 +146,7 @@ class Compaction:
         works = [group_work(codec, group) for group in self.groups]
         done, total = 0, sum(len(group.tasks) for group in self.groups)
         try:
-            for index, written in runner.run(partial(rewrite_group, facts), works):
+            for index, written in runner.run(self.table, partial(rewrite_group, facts), works):
                 self.take([self.groups[index]], new_files(codec, written))
                 done += len(self.groups[index].tasks)
                 progress(Progress(VERB, done, total, "files"))
@@ -243,6 +239,15 @@ def _chosen(tasks: list[EncryptedFileScanTask], matching: list[EncryptedFileScan
     return [task for task in tasks if task.file.file_path in paths]
 
 
+@runtime_checkable
+class SortingRunner(Runner, Protocol):
+    """A runner that orders rows across groups, where one worker orders those of its group."""
+
+    def rewrite_in_order(self, compaction: Compaction, progress: ProgressListener) -> Compacted:
+        """Rewrite all groups of a compaction, the rows of each partition in the order that it asks for, and commit."""
+        ...
+
+
 @checked_arguments(but=("where",))
 def compact(
     table: Table,
@@ -257,7 +262,7 @@ def compact(
     branch: str = MAIN_BRANCH,
     progress: ProgressListener = unheard,
     dry_run: bool = False,
-    spark: SparkSession | None = None,
+    runner: Runner | None = None,
     workers: int | None = None,
 ) -> Compacted:
     """Rewrite an encrypted table's short files, and those with many deletes, into files of the right size.
@@ -269,13 +274,14 @@ def compact(
         min_input_files: how many files of a partition are worth rewriting because they are short.
         delete_ratio: from which part of its rows on, marked as deleted, a file is rewritten for that alone.
         rewrite_all: whether to rewrite every file that `where` leaves.
-        sort_by: columns to order the rows of each group by, ascending. A group is sorted in the memory of its worker.
-        partial_progress: commit after every so many groups; by default once, at the end.
+        sort_by: columns to order rows by, ascending. A worker sorts each group in its memory; a `SortingRunner` orders the rows of each
+            partition over all of its new files.
+        partial_progress: commit after every so many groups; by default once, at the end. Not with `sort_by` on a `SortingRunner`.
         branch: the branch whose files are rewritten.
         progress: hears of the data files that are done.
         dry_run: whether to plan only.
-        spark: a session whose executors do the work; by default threads of this process do.
-        workers: how many groups at once, without `spark`; by default one for each core.
+        runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
+        workers: how many groups at once, without `runner`; by default one for each core.
 
     Raises:
         ConfigurationError: the table is not encrypted, or an argument cannot be used.
@@ -284,9 +290,13 @@ def compact(
         CommitFailedException: other writers were faster, again and again. Likewise.
         TamperedFileError, KeyNotFoundError, KmsError: a file does not open. What was not committed before is deleted.
     """
+    runner = runner_or_threads(runner, workers)
+    sorter = runner if sort_by and isinstance(runner, SortingRunner) else None
+    if sorter is not None and partial_progress is not None:
+        raise ConfigurationError("partial_progress commits group by group, and sort_by orders rows across groups: leave one of them out")
     size = target_file_size_of(table.metadata.properties) if target_file_size is None else target_file_size
     rules = CompactionRules(size, min_input_files, delete_ratio, rewrite_all)
     compaction = Compaction.plan(table, where, branch, rules, sort_by, partial_progress)
     if dry_run or not compaction.groups:
         return compaction.result(dry_run)
-    return compaction.run(runner_for(compaction.table, spark, workers), progress)
+    return compaction.run(runner, progress) if sorter is None else sorter.rewrite_in_order(compaction, progress)

@@ -9,7 +9,9 @@
 Work and keys travel apart, so that a runner which crosses a network seals the keys and never pickles one.
 
     LocalRunner                       threads of this process
-    tablecrypt.spark's SparkRunner    executors of a Spark cluster; see `runner_for`
+    tablecrypt.spark's SparkRunner    executors of a Spark cluster
+
+Callers pass a runner in, so this package knows of none but its own. docs/adr/0005-callers-pass-the-runner-in.md
 """
 
 from __future__ import annotations
@@ -19,23 +21,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.table import EncryptedTable
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 W = TypeVar("W")
 R = TypeVar("R")
 T = TypeVar("T")
-
-_SPARK_RUNNER: Final = "tablecrypt.spark.runner"
-"""Looked up by name when a session is given: this room may not import the one above it. docs/adr/0005-maintenance-finds-spark-by-name.md"""
 
 
 @dataclass(frozen=True)
@@ -72,10 +67,12 @@ and a DEK of its own in every run, and it deletes nothing that another run needs
 
 
 class Runner(Protocol):
-    """Runs one function over many files."""
+    """Runs one function over many files of a table."""
 
-    def run(self, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
+    def run(self, table: EncryptedTable, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
         """Yield (index of the work, what came of it) as each is done, in any order.
+
+        The function gets a FileIO of the table's storage, which reads and writes ciphertext.
 
         When the function raises, work that was not begun is not begun any more; what came of other works is yielded, then the error is
         raised.
@@ -87,22 +84,21 @@ class LocalRunner:
     """Runs on threads of this process: ciphers and the store's client let others run meanwhile.
 
     Args:
-        io: reads and writes the files.
         workers: how many files at once; by default one for each core.
     """
 
-    def __init__(self, io: EncryptingFileIO, workers: int | None = None) -> None:
+    def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise ConfigurationError(f"workers is {workers}; it must be 1 or more")
-        self._io = io
         self._workers = workers or os.cpu_count() or 1
 
-    def run(self, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
+    def run(self, table: EncryptedTable, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
         """Yield what comes of each work, the largest begun first. At most two works a worker are begun or waiting to be taken."""
+        io = cast("EncryptingFileIO", table.io)
 
         def run_one(index: int) -> tuple[int, FileDone[R]]:
             each = works[index]
-            return index, function(self._io, each.work, each.keys)
+            return index, function(io, each.work, each.keys)
 
         largest_first = sorted(range(len(works)), key=lambda index: works[index].size, reverse=True)
         with ThreadPoolExecutor(self._workers, thread_name_prefix="tablecrypt-files") as pool:
@@ -139,20 +135,16 @@ def completed(pool: Executor, calls: Iterable[Callable[[], T]], limit: int) -> I
         raise failure
 
 
-def runner_for(table: EncryptedTable, spark: SparkSession | None = None, workers: int | None = None) -> Runner:
-    """Return what runs a verb's work: threads here, or the executors of a Spark session.
-
-    Args:
-        table: whose files are worked on.
-        spark: a session of Spark 4.0 or newer, classic or Connect.
-        workers: how many files at once, without `spark`; by default one for each core.
+def runner_or_threads(runner: Runner | None, workers: int | None) -> Runner:
+    """Return the runner that a caller gave, or one of threads here.
 
     Raises:
-        ConfigurationError: both `spark` and `workers` are given, or the session or the table's catalog does not fit.
-        MissingExtraError: PySpark is not installed.
+        ConfigurationError: both are given.
     """
-    if spark is None:
-        return LocalRunner(cast("EncryptingFileIO", table.io), workers)
+    if runner is None:
+        return LocalRunner(workers)
     if workers is not None:
-        raise ConfigurationError("workers counts threads of this process: leave it out where spark= is given, its cluster decides")
-    return cast("Runner", import_module(_SPARK_RUNNER).SparkRunner(spark, table))
+        raise ConfigurationError(
+            "workers counts threads of this process: leave it out where runner= is given, which has workers of its own"
+        )
+    return runner

@@ -8,12 +8,16 @@ closure, a plan, a shuffle or an event log: see job_keys.py.
 
 Where Spark's own Parquet reader gives the same rows, and Spark's messages stay private, read_table uses it: see jvm/.
 
+SparkRunner runs the functions of tablecrypt.maintenance on executors: `maintenance.compact(table, runner=SparkRunner(spark))`.
+
 write_orc and read_orc are for ORC files without a table: Spark's own writer and reader, with encrypted columns: see orc/.
 
 Raises MissingExtraError on import where PySpark is not installed.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from tablecrypt.errors import MissingExtraError
 
@@ -22,7 +26,6 @@ try:
 except ImportError as error:
     raise MissingExtraError('tablecrypt.spark needs PySpark: pip install "tablecrypt[spark]"') from error
 
-from tablecrypt.spark.compact import compact
 from tablecrypt.spark.delete import delete_where
 from tablecrypt.spark.orc import check_orc_session, check_orc_table, orc_options, read_orc, write_orc
 from tablecrypt.spark.read import read_table
@@ -31,9 +34,13 @@ from tablecrypt.spark.source.data_source import register
 from tablecrypt.spark.stream import stream_writer
 from tablecrypt.spark.write import write_table
 
+if TYPE_CHECKING:
+    from tablecrypt.spark.runner import SparkRunner, compact
+
 del _pyspark
 
 __all__ = [
+    "SparkRunner",
     "check_java",
     "check_orc_session",
     "check_orc_table",
@@ -47,3 +54,12 @@ __all__ = [
     "write_orc",
     "write_table",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs `tablecrypt.maintenance` at its first use: Python workers that read and write go without."""
+    if name in ("SparkRunner", "compact"):
+        from tablecrypt.spark import runner
+
+        return getattr(runner, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,15 +27,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.io import FileIO
 
+from tablecrypt import maintenance
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KmsError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance import Compacted, ProgressListener
+from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, completed
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, answer_batch, collected, spare_worker
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import WorkItem, decode_items, encode_items
 from tablecrypt.spark.session import Sizing, check_session
+from tablecrypt.spark.sorted_compaction import rewritten_in_order
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -65,21 +70,21 @@ class SparkRunner:
 
     Executors need this package, access to the table's storage, and the right to decrypt with the table's master key in the KMS.
 
+        maintenance.compact(table, runner=SparkRunner(spark))
+
     Args:
         spark: a session of Spark 4.0 or newer.
-        table: whose files are worked on; its catalog's properties say how executors reach the KMS.
 
     Raises:
         ConfigurationError: an older Spark.
     """
 
-    def __init__(self, spark: SparkSession, table: EncryptedTable) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         check_session(spark)
         self._spark = spark
-        self._located = LocatedTable(table.catalog, ".".join(table.name()), table)
 
-    def run(self, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
-        """Yield what comes of each work as the job that it is in ends.
+    def run(self, table: EncryptedTable, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
+        """Yield what comes of each work as the job that it is in ends. The table's catalog says how executors reach the KMS.
 
         Raises:
             ConfigurationError: a function that executors cannot find by name, or a way to the KMS that cannot be sent to them.
@@ -89,8 +94,8 @@ class SparkRunner:
             return
         sizing = Sizing.of(self._spark)
         parts = sizing.spread(range(len(works)), lambda index: works[index].size, _PARTS_PER_CORE * sizing.cores)
-        ticket, job_key = self._located.issue_job(self._spark)
-        sealed_shared = job_key.seal(Role.SHARED, 0, self._shared_content(function))
+        ticket, job_key = LocatedTable.of_table(table).issue_job(self._spark)
+        sealed_shared = job_key.seal(Role.SHARED, 0, _shared_content(table, function))
         packages = frozenset({_OWN_PACKAGE, _module_of(function).partition(".")[0]})
 
         def job(numbers: Sequence[int]) -> list[WorkItem]:
@@ -107,12 +112,29 @@ class SparkRunner:
             for items in completed(pool, jobs, _JOBS_IN_FLIGHT):
                 yield from _results(items)
 
-    def _shared_content(self, function: FileFunction[Any, Any]) -> bytes:
-        inner_io = pickle.dumps(cast("TableFileIO", self._located.table.io).inner)
-        try:
-            return pickle.dumps(SharedWorkContent(inner_io, function))
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise ConfigurationError(f"{function} cannot be sent to executors: it must be a function of a module: {error}") from error
+    def rewrite_in_order(self, compaction: Compaction, progress: ProgressListener) -> Compacted:
+        """Rewrite all groups of a compaction by a sort of Spark's; see sorted_compaction.py."""
+        return rewritten_in_order(self._spark, compaction, progress)
+
+
+def compact(
+    spark: SparkSession,
+    identifier: str,
+    where: str | BooleanExpression | None = None,
+    *,
+    catalog_properties: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Compacted:
+    """Compact the table "catalog.namespace.table" on a session's executors; see `tablecrypt.maintenance.compact`.
+
+    Args:
+        spark: a session of Spark 4.0 or newer, classic or Connect.
+        identifier: the table, as for `read_table`.
+        where: only files that may hold matching rows.
+        catalog_properties: properties for load_catalog, beside those that it finds.
+        options: what else `tablecrypt.maintenance.compact` takes.
+    """
+    return maintenance.compact(LocatedTable.of(identifier, catalog_properties).table, where, runner=SparkRunner(spark), **options)
 
 
 def run_parts(
@@ -151,6 +173,14 @@ def _done(io: EncryptingFileIO, function: FileFunction[Any, Any], works: Iterabl
             yield WorkItem(each.index, error)
             return
         yield WorkItem(each.index, done.result, done.keys)
+
+
+def _shared_content(table: EncryptedTable, function: FileFunction[Any, Any]) -> bytes:
+    inner_io = pickle.dumps(cast("TableFileIO", table.io).inner)
+    try:
+        return pickle.dumps(SharedWorkContent(inner_io, function))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ConfigurationError(f"{function} cannot be sent to executors: it must be a function of a module: {error}") from error
 
 
 def _results(items: Iterable[WorkItem]) -> Iterator[tuple[int, FileDone[Any]]]:

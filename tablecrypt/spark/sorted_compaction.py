@@ -56,13 +56,13 @@ _READ_AHEAD: Final = 16 * 1024 * 1024
 _LINEAGE_NAMES: Final = tuple(field.name for field in LINEAGE_FIELDS)
 
 
-def rewritten_in_order(spark: SparkSession, located: LocatedTable, compaction: Compaction, progress: ProgressListener) -> Compacted:
+def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: ProgressListener) -> Compacted:
     """Rewrite all groups of a compaction in the order that it asks for, and commit.
 
     Raises:
         FormatError: the files do not hold as many living rows as their manifests say. Nothing was committed.
     """
-    planned = LocatedTable(located.catalog, located.name, compaction.table)
+    planned = LocatedTable.of_table(compaction.table)
     schema = _row_schema(planned.table.schema())
     ticket, job_key = planned.issue_job(spark)
     sealed_access = job_key.seal(Role.SHARED, 0, pickle.dumps(_access(compaction)))

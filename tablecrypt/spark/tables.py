@@ -55,6 +55,11 @@ class LocatedTable:
         catalog = load_catalog(catalog_name, **(catalog_properties or {}))
         return cls(catalog, name, load_encrypted_table(catalog, name))
 
+    @classmethod
+    def of_table(cls, table: EncryptedTable) -> LocatedTable:
+        """Take a table that is loaded."""
+        return cls(table.catalog, ".".join(table.name()), table)
+
     def reloaded(self) -> EncryptedTable:
         """Return the table as it is in the catalog now."""
         return load_encrypted_table(self.catalog, self.name)

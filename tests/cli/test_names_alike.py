@@ -20,7 +20,7 @@ OF_COMMANDS: Final = {
     *("location", "key_file", "key_id"),  # inspect: of a file, for which there is parquet.inspect
 }
 OF_FUNCTIONS: Final = {"target", "catalog", "progress", "now"}
-SPELLED_OTHERWISE: Final = {"use_spark": "spark"}
+SPELLED_OTHERWISE: Final = {"use_spark": "runner"}
 OF_TERMINALS: Final = {"as_json": "json", "use_spark": "spark", "html_file": "html", "row_filter": "filter", "row_format": "format"}
 SHORT: Final = {**OF_TERMINALS, "properties": "set"}
 SEVERAL: Final = {"include", "exclude"}

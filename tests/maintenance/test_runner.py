@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.maintenance.runner import FileDone, FileWork, LocalRunner, runner_for
+from tablecrypt.maintenance import compact
+from tablecrypt.maintenance.runner import FileDone, FileWork, LocalRunner, runner_or_threads
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
@@ -24,11 +24,6 @@ from tests.support.file_functions import Copying, add, copy_encrypted, count_row
 from tests.support.plaintext import CANARY
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "note", StringType()))
-
-
-@pytest.fixture
-def io() -> EncryptingFileIO:
-    return EncryptingFileIO(PyArrowFileIO())
 
 
 @pytest.fixture
@@ -47,21 +42,21 @@ def works_of(table: EncryptedTable) -> list[FileWork[str]]:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_every_work_is_done_once(io: EncryptingFileIO, workers: int) -> None:
+def test_every_work_is_done_once(table: EncryptedTable, workers: int) -> None:
     works = [FileWork(number, size=number % 5) for number in range(20)]
 
-    done = list(LocalRunner(io, workers).run(partial(add, 100), works))
+    done = list(LocalRunner(workers).run(table, partial(add, 100), works))
 
     assert sorted((index, each.result) for index, each in done) == [(number, number + 100) for number in range(20)]
 
 
 def test_files_are_read_and_written_with_the_keys_that_travel_beside_the_work(table: EncryptedTable) -> None:
     works = works_of(table)
-    runner = runner_for(table)
-    assert sorted(done.result for _, done in runner.run(count_rows, works)) == [3, 5, 7]
+    runner = LocalRunner()
+    assert sorted(done.result for _, done in runner.run(table, count_rows, works)) == [3, 5, 7]
     copying = [FileWork(Copying(each.work, f"{table.location()}/copies")) for each in works]
 
-    for index, done in runner.run(copy_encrypted, copying):
+    for index, done in runner.run(table, copy_encrypted, copying):
         with (
             table.io.decrypting_input(done.result.location, done.keys[0]).open() as copied,  # type: ignore[attr-defined]
             table.io.raw_input(works[index].work).open() as original,  # type: ignore[attr-defined]
@@ -69,19 +64,19 @@ def test_files_are_read_and_written_with_the_keys_that_travel_beside_the_work(ta
             assert copied.read() == original.read()
 
 
-def test_the_largest_work_is_begun_first(io: EncryptingFileIO) -> None:
+def test_the_largest_work_is_begun_first(table: EncryptedTable) -> None:
     begun: list[int] = []
 
     def note(io: EncryptingFileIO, number: int, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[None]:
         begun.append(number)
         return FileDone(None)
 
-    assert len(list(LocalRunner(io, 1).run(note, [FileWork(size, size=size) for size in (1, 30, 2, 20)]))) == 4
+    assert len(list(LocalRunner(1).run(table, note, [FileWork(size, size=size) for size in (1, 30, 2, 20)]))) == 4
 
     assert begun == [30, 20, 2, 1]
 
 
-def test_an_error_is_raised_and_what_was_not_begun_stays_so(io: EncryptingFileIO) -> None:
+def test_an_error_is_raised_and_what_was_not_begun_stays_so(table: EncryptedTable) -> None:
     begun: list[int] = []
 
     def note(io: EncryptingFileIO, number: int, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[int]:
@@ -89,23 +84,23 @@ def test_an_error_is_raised_and_what_was_not_begun_stays_so(io: EncryptingFileIO
         return refuse_seven(io, number, keys)
 
     with pytest.raises(FormatError, match="seven is not read"):
-        list(LocalRunner(io, 1).run(note, [FileWork(7), *(FileWork(number) for number in range(100, 200))]))
+        list(LocalRunner(1).run(table, note, [FileWork(7), *(FileWork(number) for number in range(100, 200))]))
 
     assert len(begun) < 10
 
 
-def test_works_run_beside_each_other(io: EncryptingFileIO) -> None:
+def test_works_run_beside_each_other(table: EncryptedTable) -> None:
     together = threading.Barrier(3, timeout=60)
 
     def meet(io: EncryptingFileIO, number: int, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[int]:
         together.wait()
         return FileDone(number)
 
-    assert len(list(LocalRunner(io, 3).run(meet, [FileWork(number) for number in range(6)]))) == 6
+    assert len(list(LocalRunner(3).run(table, meet, [FileWork(number) for number in range(6)]))) == 6
 
 
-def test_a_consumer_that_stops_ends_the_run(io: EncryptingFileIO, tmp_path: Path) -> None:
-    results = LocalRunner(io, 1).run(partial(note_and_wait, str(tmp_path)), [FileWork(number) for number in range(100)])
+def test_a_consumer_that_stops_ends_the_run(table: EncryptedTable, tmp_path: Path) -> None:
+    results = LocalRunner(1).run(table, partial(note_and_wait, str(tmp_path)), [FileWork(number) for number in range(100)])
 
     next(results)
     results.close()  # type: ignore[attr-defined]
@@ -113,8 +108,13 @@ def test_a_consumer_that_stops_ends_the_run(io: EncryptingFileIO, tmp_path: Path
     assert len(list(tmp_path.iterdir())) < 10
 
 
-def test_impossible_numbers_of_workers_are_refused(table: EncryptedTable, io: EncryptingFileIO) -> None:
+def test_impossible_numbers_of_workers_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="workers is 0"):
-        LocalRunner(io, 0)
-    with pytest.raises(ConfigurationError, match="leave it out where spark= is given"):
-        runner_for(table, spark=object(), workers=2)  # type: ignore[arg-type]
+        LocalRunner(0)
+    with pytest.raises(ConfigurationError, match="leave it out where runner= is given"):
+        runner_or_threads(LocalRunner(), workers=2)
+
+
+def test_what_is_no_runner_is_refused_before_anything_is_done(table: EncryptedTable) -> None:
+    with pytest.raises(ConfigurationError, match="runner is an object; it must be a Runner"):
+        compact(table, runner=object())  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Progress
 from tablecrypt.maintenance import compact as compact_anywhere
 from tablecrypt.maintenance.compaction import Compaction
+from tablecrypt.spark import SparkRunner
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
@@ -181,11 +182,11 @@ def test_a_delete_meanwhile_is_a_conflict_that_loses_nothing(
     assert stored(table) == known
 
 
-def test_maintenance_takes_the_session_too(spark: SparkSession, table: EncryptedTable) -> None:
+def test_maintenance_takes_a_runner_of_the_session(spark: SparkSession, table: EncryptedTable) -> None:
     before = content(table)
 
-    planned = compact_anywhere(table, dry_run=True, spark=spark)
-    done = compact_anywhere(table, spark=spark)
+    planned = compact_anywhere(table, dry_run=True, runner=SparkRunner(spark))
+    done = compact_anywhere(table, runner=SparkRunner(spark))
 
     assert content(table) == before
     assert (planned.rewritten_files, planned.rewritten_bytes) == (done.rewritten_files, done.rewritten_bytes)
@@ -194,3 +195,10 @@ def test_maintenance_takes_the_session_too(spark: SparkSession, table: Encrypted
 def test_partial_progress_and_a_sort_contradict_each_other(spark: SparkSession, lake: Lake, table: EncryptedTable) -> None:
     with pytest.raises(ConfigurationError, match="leave one of them out"):
         tcs.compact(spark, lake.identifier(NAME), sort_by=["id"], partial_progress=2, catalog_properties=lake.properties)
+
+
+def test_arguments_of_compact_are_those_of_maintenance(spark: SparkSession, lake: Lake, table: EncryptedTable) -> None:
+    with pytest.raises(TypeError, match="min_files"):
+        tcs.compact(spark, lake.identifier(NAME), min_files=2, catalog_properties=lake.properties)
+    with pytest.raises(ConfigurationError, match="min_input_files is a str"):
+        tcs.compact(spark, lake.identifier(NAME), min_input_files="2", catalog_properties=lake.properties)

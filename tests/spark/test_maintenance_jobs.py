@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.maintenance import migrate, reencrypt
+from tablecrypt.spark import SparkRunner
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
@@ -39,7 +40,7 @@ def test_reencryption_by_executors(spark: SparkSession, lake: Lake) -> None:
     table = filled(lake.catalog.create_table("db.rows", SCHEMA, properties=properties))
     before = contents(table, "_row_id", "_last_updated_sequence_number")
     old = {bytes(task.file.key_metadata or b"") for task in table.scan().plan_files()}
-    result = reencrypt(table, spark=spark)
+    result = reencrypt(table, runner=SparkRunner(spark))
     files = [task.file for task in table.scan().plan_files()]
     assert result.data_files == len(files) == 3
     assert old.isdisjoint(bytes(file.key_metadata or b"") for file in files)
@@ -49,7 +50,7 @@ def test_reencryption_by_executors(spark: SparkSession, lake: Lake) -> None:
 def test_migration_by_executors(spark: SparkSession, lake: Lake) -> None:
     plain = filled(lake.catalog.create_table("db.rows", SCHEMA))
     before = contents(plain)
-    migrate(plain, "alias/orders", properties={"encryption.data-key-length": "32"}, spark=spark)
+    migrate(plain, "alias/orders", properties={"encryption.data-key-length": "32"}, runner=SparkRunner(spark))
     table = lake.catalog.load_table("db.rows")
     assert isinstance(table, EncryptedTable)
     assert contents(table) == before

@@ -159,10 +159,10 @@ def test_no_key_of_work_on_files_leaves_its_sealed_parts(spark_run: SparkRun, la
     for first in (0, 10):
         table.append(pa.table({"id": range(first, first + 10), "note": [CANARY] * 10}, schema=SCHEMA.as_arrow()))
     files = [task.file for task in table.scan().plan_files()]
-    runner = SparkRunner(spark_run.session, table)
+    runner = SparkRunner(spark_run.session)
 
-    read = list(runner.run(count_rows, [FileWork(file.file_path, (key_metadata_of(file),)) for file in files]))
-    written = list(runner.run(copy_encrypted, [FileWork(Copying(file.file_path, f"{table.location()}/copies")) for file in files]))
+    read = list(runner.run(table, count_rows, [FileWork(file.file_path, (key_metadata_of(file),)) for file in files]))
+    written = list(runner.run(table, copy_encrypted, [FileWork(Copying(file.file_path, f"{table.location()}/copies")) for file in files]))
 
     keys = file_keys(table) + [each.keys[0].encryption_key.reveal() for _, each in written]
     keys += [shared_kms(ticket.kms_properties).unwrap_key(ticket.wrapped_key, ticket.key_id) for _, ticket in closures]

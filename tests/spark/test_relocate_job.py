@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tablecrypt.maintenance import relocate
+from tablecrypt.spark import SparkRunner
 from tests.spark.conftest import Lake
 from tests.support.key_tables import state, table_with_history
 
@@ -20,7 +21,7 @@ def test_a_copy_made_by_executors_and_finished_here(spark: SparkSession, lake: L
     table = table_with_history(lake.catalog, "db.rows")
     place = f"{lake.warehouse.as_uri()}/elsewhere"
 
-    result = relocate(table, place, register_as="db.copy", spark=spark)
+    result = relocate(table, place, register_as="db.copy", runner=SparkRunner(spark))
 
     copy = lake.catalog.load_table("db.copy")
     assert state(copy) == state(table)

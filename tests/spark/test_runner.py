@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
-from tablecrypt.maintenance.runner import FileWork, runner_for
+from tablecrypt.maintenance.runner import FileWork, LocalRunner
 from tablecrypt.spark.job_keys import JobKey, Role
 from tablecrypt.spark.runner import SparkRunner
 from tablecrypt.table.table import EncryptedTable
@@ -58,18 +58,18 @@ def copying(table: EncryptedTable) -> list[FileWork[Copying]]:
 def test_results_are_those_of_threads_here(spark: SparkSession, table: EncryptedTable) -> None:
     works = counting(table)
 
-    on_spark = list(runner_for(table, spark).run(count_rows, works))
+    on_spark = list(SparkRunner(spark).run(table, count_rows, works))
 
     assert sorted(done.result for _, done in on_spark) == [3, 5, 7, 9, 11]
     assert sorted((index, done.result) for index, done in on_spark) == sorted(
-        (index, done.result) for index, done in runner_for(table).run(count_rows, works)
+        (index, done.result) for index, done in LocalRunner().run(table, count_rows, works)
     )
-    assert list(runner_for(table, spark).run(count_rows, [])) == []
+    assert list(SparkRunner(spark).run(table, count_rows, [])) == []
 
 
 def test_files_written_by_executors_open_with_the_keys_that_come_back(spark: SparkSession, table: EncryptedTable) -> None:
     works = counting(table)
-    done = dict(SparkRunner(spark, table).run(copy_encrypted, copying(table)))
+    done = dict(SparkRunner(spark).run(table, copy_encrypted, copying(table)))
 
     assert sorted(done) == list(range(len(works)))
     for index, each in done.items():
@@ -81,14 +81,14 @@ def test_files_written_by_executors_open_with_the_keys_that_come_back(spark: Spa
 
 
 def test_a_partial_of_a_function_travels(spark: SparkSession, table: EncryptedTable) -> None:
-    done = dict(SparkRunner(spark, table).run(partial(add, 1000), [FileWork(number) for number in range(50)]))
+    done = dict(SparkRunner(spark).run(table, partial(add, 1000), [FileWork(number) for number in range(50)]))
 
     assert {index: each.result for index, each in done.items()} == {number: number + 1000 for number in range(50)}
 
 
 def test_results_come_while_the_rest_still_runs(spark: SparkSession, table: EncryptedTable, tmp_path: Path) -> None:
     works = [FileWork(number, size=2**30) for number in range(40)]
-    results = SparkRunner(spark, table).run(partial(note_and_wait, str(tmp_path)), works)
+    results = SparkRunner(spark).run(table, partial(note_and_wait, str(tmp_path)), works)
 
     next(results)
     begun = len(list(tmp_path.iterdir()))
@@ -99,12 +99,12 @@ def test_results_come_while_the_rest_still_runs(spark: SparkSession, table: Encr
 
 def test_an_error_of_a_work_is_raised_as_itself(spark: SparkSession, table: EncryptedTable) -> None:
     with pytest.raises(FormatError, match="seven is not read"):
-        list(SparkRunner(spark, table).run(refuse_seven, [FileWork(number) for number in range(20)]))
+        list(SparkRunner(spark).run(table, refuse_seven, [FileWork(number) for number in range(20)]))
 
 
 def test_what_nobody_expected_fails_the_job_with_its_text(spark: SparkSession, table: EncryptedTable) -> None:
     with pytest.raises(Exception, match="work 3 fails on purpose") as raised:
-        list(SparkRunner(spark, table).run(raise_lookup_error, [FileWork(3)]))
+        list(SparkRunner(spark).run(table, raise_lookup_error, [FileWork(3)]))
 
     assert type(raised.value).__name__ == "PythonException"
 
@@ -112,7 +112,7 @@ def test_what_nobody_expected_fails_the_job_with_its_text(spark: SparkSession, t
 def test_of_a_task_that_is_tried_again_one_answer_counts(spark: SparkSession, lake: Lake, table: EncryptedTable) -> None:
     works = copying(table)
 
-    done = list(SparkRunner(spark, table).run(copy_failing_once, works))
+    done = list(SparkRunner(spark).run(table, copy_failing_once, works))
 
     assert sorted(index for index, _ in done) == list(range(len(works)))
     written = {path.name for path in Path(table.location().removeprefix("file://")).glob("copies/*")}
@@ -125,7 +125,7 @@ def test_of_a_task_that_is_tried_again_one_answer_counts(spark: SparkSession, la
 
 def test_a_function_that_no_name_leads_to_is_refused(spark: SparkSession, table: EncryptedTable) -> None:
     with pytest.raises(ConfigurationError, match="must be a function of a module"):
-        list(SparkRunner(spark, table).run(lambda io, work, keys: None, [FileWork(1)]))  # type: ignore[arg-type, return-value]
+        list(SparkRunner(spark).run(table, lambda io, work, keys: None, [FileWork(1)]))  # type: ignore[arg-type, return-value]
 
 
 def test_a_part_for_another_task_is_refused(spark: SparkSession, table: EncryptedTable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,4 +137,4 @@ def test_a_part_for_another_task_is_refused(spark: SparkSession, table: Encrypte
     monkeypatch.setattr(JobKey, "seal", swapped)
 
     with pytest.raises(Exception, match=f"{AuthenticationError.__name__}.*the TASK message of task"):
-        list(SparkRunner(spark, table).run(count_rows, counting(table)))
+        list(SparkRunner(spark).run(table, count_rows, counting(table)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tablecrypt.maintenance import verify
+from tablecrypt.spark import SparkRunner
 from tests.spark.conftest import CATALOG, Lake
 from tests.support.command import Command
 from tests.support.maintained_table import flip, folder_of, maintained_table
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 def test_a_job_verifies_as_threads_here_do(spark: SparkSession, lake: Lake) -> None:
     table = maintained_table(lake.catalog, "db.verified")
 
-    here, there = verify(table), verify(table, spark=spark)
+    here, there = verify(table), verify(table, runner=SparkRunner(spark))
 
     assert there == here
     assert there.is_good
@@ -36,7 +37,7 @@ def test_a_job_names_every_bad_file(spark: SparkSession, lake: Lake) -> None:
     for path in damaged:
         flip(path, 60)
 
-    here, there = verify(table), verify(table, spark=spark)
+    here, there = verify(table), verify(table, runner=SparkRunner(spark))
 
     assert {file.location for file in there.bad} == {f"file://{path}" for path in damaged}
     assert {file.location: file.problems for file in there.bad} == {file.location: file.problems for file in here.bad}

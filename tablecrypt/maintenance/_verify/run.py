@@ -33,7 +33,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -49,11 +49,8 @@ from tablecrypt.maintenance._tables import table_io
 from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look_at_file
 from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
-from tablecrypt.maintenance.runner import FileWork, runner_for
+from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
 from tablecrypt.table.table import EncryptedTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -239,7 +236,7 @@ def verify(
     *,
     quick: bool = False,
     progress: ProgressListener = unheard,
-    spark: SparkSession | None = None,
+    runner: Runner | None = None,
     workers: int | None = None,
     resume_from: str | Path | None = None,
 ) -> Verification:
@@ -249,8 +246,8 @@ def verify(
         table: as it was loaded; what is committed meanwhile is not looked at.
         quick: only heads, lengths and Parquet footers, without reading whole data files; else every block and module.
         progress: told how many bytes are done.
-        spark: a Spark session, to look at the files on its executors.
-        workers: how many files at once, without `spark`; by default one for each core. Memory grows with it.
+        runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
+        workers: how many files at once, without `runner`; by default one for each core. Memory grows with it.
         resume_from: a file in which good files are noted; where it is there already, an interrupted run goes on. It is removed at the end.
             Only files below the table's location can be passed over by a run that goes on.
 
@@ -268,7 +265,7 @@ def verify(
     run = _Run(table, found, not quick, remembered, progress)
     if resume_from is not None:
         run.stamp(stored_files(table_io(table).inner, table.location().rstrip("/")))
-    run.look(spark, workers)
+    run.look(runner_or_threads(runner, workers))
     remembered.finished()
     return run.result()
 
@@ -290,7 +287,7 @@ class _Run:
         """Take the lengths and times of files as they are before any is read."""
         self._stamps = {canonical(file.location): file for file in listed}
 
-    def look(self, spark: SparkSession | None, workers: int | None) -> None:
+    def look(self, runner: Runner) -> None:
         """Look at every file that has a key; those without one are bad."""
         files = [file for file in self._found.files.values() if not self._is_known_good(file)]
         unopened = {each.location for each in self._found.unopened}
@@ -299,8 +296,7 @@ class _Run:
                 self._note(file.location, Problem("key", "the layer above names no key for it: it is plaintext"))
         keyed = [(file, file.key) for file in files if file.key is not None]
         total, done = sum(file.length or 0 for file, _ in keyed), 0
-        runner = runner_for(self._table, spark, workers)
-        for index, looked in runner.run(look_at_file, [self._work(file, key) for file, key in keyed]):
+        for index, looked in runner.run(self._table, look_at_file, [self._work(file, key) for file, key in keyed]):
             file, key = keyed[index]
             self._take(file, key, looked.result)
             done += file.length or 0
