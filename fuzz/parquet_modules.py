@@ -45,8 +45,8 @@ def _with_footer(number: int, metadata: bytes) -> bytes:
     assert footer.algorithm is not None
     aad = footer.algorithm.aad_base(keys, footer.location)
     cipher = ModuleCipher(Secret(FOOTER_KEY), "the footer key", aad, footer.algorithm.ctr, footer.location, bytes)
-    sealed = bytes(cipher.seal(FOOTER_SUFFIX, metadata)) if footer.is_encrypted else metadata + cipher.sign(metadata)
-    end = whole[footer.start : footer.sealed_start] + sealed
+    sealed = bytes(cipher.encrypt(FOOTER_SUFFIX, metadata)) if footer.is_encrypted else metadata + cipher.sign(metadata)
+    end = whole[footer.start : footer.module_start] + sealed
     return whole[: footer.start] + end + len(end).to_bytes(4, "little") + whole[-4:]
 
 

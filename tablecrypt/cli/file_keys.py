@@ -108,7 +108,7 @@ def key_json(keys: EncryptionManager, key_metadata: StandardKeyMetadata) -> str:
     """Return the content of the JSON file that keeps a file's key."""
     from tablecrypt.keys.key_ring import KeyRing
 
-    key = keys.seal_manifest_list_key(key_metadata, KeyRing())
+    key = keys.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
     entries = [entry.model_dump(by_alias=True, exclude_none=True) for entry in key.added]
     content = {"tablecrypt": "file-key", "version": VERSION, "key-id": key.key_id, "encryption-keys": entries}
     return json.dumps(content, indent=2) + "\n"
@@ -139,4 +139,4 @@ def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
         key_id = str(content["key-id"])
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{path}: is malformed: {error}") from error
-    return keys.open_manifest_list_key(ring.chain(key_id))
+    return keys.decrypt_manifest_list_key_metadata(ring.chain(key_id))

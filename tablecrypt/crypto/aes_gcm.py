@@ -1,12 +1,12 @@
-"""AES-GCM with one key: every sealed thing in an encrypted Iceberg table is laid out this way.
+"""AES-GCM with one key: everything encrypted in an Iceberg table is laid out this way.
 
-    sealed = nonce (12) | ciphertext (as long as the plaintext) | tag (16)
+    encrypted = nonce (12) | ciphertext (as long as the plaintext) | tag (16)
 
 The key is 16, 24 or 32 bytes. The nonce comes in as an argument; the caller draws it at random and never uses it twice with one key.
-The AAD is not stored: whoever opens the bytes supplies it again, which binds them to their place. Lengths are bytes.
+The AAD is not stored: whoever decrypts the bytes supplies it again, which binds them to their place. Lengths are bytes.
 Follows NIST SP 800-38D with a 96-bit IV and a 128-bit tag, as the Iceberg specification asks for (appendix "AES GCM Stream").
 
-Raises ConfigurationError for an argument that cannot be used, AuthenticationError for bytes that do not open.
+Raises ConfigurationError for an argument that cannot be used, AuthenticationError for bytes that do not authenticate.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REFUSED: Final = "AES-GCM did not authenticate: changed bytes, another place (A
 
 
 class AesGcm:
-    """Seals and opens bytes under one key. Its repr shows the length of the key, and it cannot be pickled."""
+    """Encrypts and decrypts bytes under one key. Its repr shows the length of the key, and it cannot be pickled."""
 
     __slots__ = ("_cipher", "_key")
 
@@ -54,24 +54,24 @@ class AesGcm:
         _check_nonce(nonce)
         return self._cipher.encrypt(nonce, memoryview(plaintext), aad)
 
-    def decrypt(self, sealed: Buffer, aad: bytes) -> bytes:
+    def decrypt(self, encrypted: Buffer, aad: bytes) -> bytes:
         """Return the plaintext of nonce | ciphertext | tag.
 
-        Raises AuthenticationError when the bytes are too short, were changed, were sealed with another AAD, or under another key.
+        Raises AuthenticationError when the bytes are too short, were changed, were encrypted with another AAD, or under another key.
         """
-        source = _openable(sealed)
+        source = _openable(encrypted)
         try:
             return self._cipher.decrypt(bytes(source[:NONCE_LENGTH]), source[NONCE_LENGTH:], aad)
         except InvalidTag:
             raise AuthenticationError(_REFUSED) from None
 
-    def decrypt_into(self, sealed: Buffer, aad: bytes, out: Buffer) -> None:
-        """Write the plaintext into `out`, which is exactly OVERHEAD bytes shorter than `sealed`.
+    def decrypt_into(self, encrypted: Buffer, aad: bytes, out: Buffer) -> None:
+        """Write the plaintext into `out`, which is exactly OVERHEAD bytes shorter than `encrypted`.
 
         After a failure `out` holds zeros, never unauthenticated bytes. Raises AuthenticationError as `decrypt` does, and
         ConfigurationError for another length of `out`.
         """
-        source, target = _openable(sealed), memoryview(out)
+        source, target = _openable(encrypted), memoryview(out)
         _check_length("out", target.nbytes, source.nbytes - OVERHEAD)
         try:
             self._cipher.decrypt_into(bytes(source[:NONCE_LENGTH]), source[NONCE_LENGTH:], aad, target)
@@ -81,8 +81,8 @@ class AesGcm:
             raise AuthenticationError(_REFUSED) from None
 
 
-def _openable(sealed: Buffer) -> memoryview:
-    view = memoryview(sealed)
+def _openable(encrypted: Buffer) -> memoryview:
+    view = memoryview(encrypted)
     if view.nbytes < OVERHEAD:
         raise AuthenticationError(f"{view.nbytes} bytes are too few for a nonce and a tag ({OVERHEAD})")
     return view

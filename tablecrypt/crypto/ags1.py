@@ -25,12 +25,12 @@ from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileEr
 
 MAGIC: Final = b"AGS1"
 BLOCK_LENGTH: Final = 1024 * 1024
-SEALED_BLOCK_LENGTH: Final = BLOCK_LENGTH + OVERHEAD
+ENCRYPTED_BLOCK_LENGTH: Final = BLOCK_LENGTH + OVERHEAD
 HEADER_LENGTH: Final = 8
 MAX_BLOCKS: Final = 2**31 - 1
 
 MIN_FILE_LENGTH: Final = HEADER_LENGTH + OVERHEAD
-MAX_FILE_LENGTH: Final = HEADER_LENGTH + MAX_BLOCKS * SEALED_BLOCK_LENGTH
+MAX_FILE_LENGTH: Final = HEADER_LENGTH + MAX_BLOCKS * ENCRYPTED_BLOCK_LENGTH
 MAX_PLAINTEXT_LENGTH: Final = MAX_BLOCKS * BLOCK_LENGTH
 
 PLAINTEXT_MAGICS: Final = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"PFA1": "Puffin"}
@@ -45,7 +45,7 @@ def plaintext_length(file_length: int) -> int:
         raise FormatError(f"an AGS1 file has {MIN_FILE_LENGTH} to {MAX_FILE_LENGTH} bytes, not {file_length}")
     if file_length == MIN_FILE_LENGTH:
         return 0
-    full_blocks, rest = divmod(file_length - HEADER_LENGTH, SEALED_BLOCK_LENGTH)
+    full_blocks, rest = divmod(file_length - HEADER_LENGTH, ENCRYPTED_BLOCK_LENGTH)
     if rest == 0:
         return full_blocks * BLOCK_LENGTH
     if rest <= OVERHEAD:
@@ -74,7 +74,7 @@ def block_of(offset: int) -> int:
 
 def block_offset(block: int) -> int:
     """Where in the file a block begins (its nonce)."""
-    return HEADER_LENGTH + block * SEALED_BLOCK_LENGTH
+    return HEADER_LENGTH + block * ENCRYPTED_BLOCK_LENGTH
 
 
 def block_plaintext_length(block: int, plaintext_length: int) -> int:

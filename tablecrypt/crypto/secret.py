@@ -45,4 +45,4 @@ class Secret:
         raise TypeError("a Secret does not turn into bytes by itself: call reveal()")
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Secret is never pickled: seal it under a key of the other side instead")
+        raise TypeError("a Secret is never pickled: wrap it under a key of the other side instead")

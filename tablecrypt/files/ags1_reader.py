@@ -9,8 +9,8 @@ The rules, in the order in which they hold:
 5. Once a read has been refused, every later one is: nothing can be pieced together from what is left.
 
 Raises TamperedFileError for a wrong length, magic or block, PlaintextRefusedError for a plaintext file, FormatError for another block
-length, and KeyMismatchError in place of the first where a key that the caller chose has opened no block yet; each names the file. What the
-store itself raises passes through, and such a read may be tried again.
+length, and KeyMismatchError in place of the first where a key that the caller chose has decrypted no block yet; each names the file. What
+the store itself raises passes through, and such a read may be tried again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Ags1InputStream:
         key_metadata: the DEK, the AAD prefix and, where its writer recorded it, the trusted length.
         location: names the file in errors.
         file_length: the length in bytes that the store has for the file.
-        may_not_fit: the caller chose the key, so until it opens a first block nothing shows that it is this file's.
+        may_not_fit: the caller chose the key, so until it decrypts a first block nothing shows that it is this file's.
 
     Raises: as the module says; the constructor already refuses a wrong length.
     """
@@ -200,15 +200,15 @@ class Ags1InputStream:
             start = window_end
 
     def _fill_window(self, target: memoryview, start: int, first: int, last: int) -> None:
-        sealed = self._fetch_blocks(first, last - first + 1)
+        encrypted = self._fetch_blocks(first, last - first + 1)
         for block in range(first, last + 1):
             length = ags1.block_plaintext_length(block, self._plaintext_length)
-            sealed_block, sealed = sealed[: length + OVERHEAD], sealed[length + OVERHEAD :]
+            encrypted_block, encrypted = encrypted[: length + OVERHEAD], encrypted[length + OVERHEAD :]
             count = min(len(target), self._end_of(block) - start)
             if count == length:
-                self._decrypt_block(block, sealed_block, target[:count])
+                self._decrypt_block(block, encrypted_block, target[:count])
             else:
-                self._load_cache(block, sealed_block, length)
+                self._load_cache(block, encrypted_block, length)
                 self._copy_cached(target, start, start + count)
             target = target[count:]
             start += count
@@ -216,20 +216,20 @@ class Ags1InputStream:
     def _end_of(self, block: int) -> int:
         return min((block + 1) * ags1.BLOCK_LENGTH, self._plaintext_length)
 
-    def _load_cache(self, block: int, sealed_block: memoryview, length: int) -> None:
+    def _load_cache(self, block: int, encrypted_block: memoryview, length: int) -> None:
         self._cached_block = None
         if len(self._cache) < length:
             self._cache = bytearray(length)
-        self._decrypt_block(block, sealed_block, memoryview(self._cache)[:length])
+        self._decrypt_block(block, encrypted_block, memoryview(self._cache)[:length])
         self._cached_block = block
 
     def _copy_cached(self, target: memoryview, start: int, end: int) -> None:
         offset = start % ags1.BLOCK_LENGTH
         target[: end - start] = memoryview(self._cache)[offset : offset + end - start]
 
-    def _decrypt_block(self, block: int, sealed_block: memoryview, target: memoryview) -> None:
+    def _decrypt_block(self, block: int, encrypted_block: memoryview, target: memoryview) -> None:
         try:
-            self._cipher.decrypt_into(sealed_block, ags1.block_aad(self._aad_prefix, block), target)
+            self._cipher.decrypt_into(encrypted_block, ags1.block_aad(self._aad_prefix, block), target)
         except AuthenticationError as refused:
             raise self._refusal(f"block {block}: {refused}") from None
         self._may_not_fit = False
@@ -240,7 +240,7 @@ class Ags1InputStream:
         return TamperedFileError(self._location, what)
 
     def _fetch_blocks(self, first: int, count: int) -> memoryview:
-        """The sealed bytes of `count` neighbouring blocks, in one read; the first fetch of all brings the header too."""
+        """The encrypted bytes of `count` neighbouring blocks, in one read; the first fetch of all brings the header too."""
         offset = ags1.block_offset(first)
         length = sum(ags1.block_plaintext_length(block, self._plaintext_length) + OVERHEAD for block in range(first, first + count))
         if self._header_checked:

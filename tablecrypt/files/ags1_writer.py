@@ -1,6 +1,6 @@
 """Writing an AGS1 file (layout: tablecrypt.crypto.ags1) as a stream: a full block leaves as soon as it is there.
 
-Memory: the plaintext of at most one block, and one sealed block on its way to the store. Nonces are drawn anew for every block. Nothing
+Memory: the plaintext of at most one block, and one encrypted block on its way to the store. Nonces are drawn anew for every block. Nothing
 in an AGS1 file says that it is whole: a writer that gives up after a full block leaves one byte more, a length that no AGS1 file has.
 
 Raises FormatError past 2^31 - 1 blocks. What the store raises passes through, and the stream can then only be abandoned.
@@ -80,7 +80,7 @@ class Ags1OutputStream:
         return self._plaintext_length
 
     def flush(self) -> None:
-        """Does nothing: a block is sealed only when it is full or the last."""
+        """Does nothing: a block is encrypted only when it is full or the last."""
 
     def write(self, data: Buffer) -> int:
         """Take all of `data` and return its length in bytes. ValueError when closed, OSError after an earlier failure."""
@@ -152,9 +152,9 @@ class Ags1OutputStream:
     def _write_block(self, plaintext: bytearray | memoryview) -> None:
         aad = ags1.block_aad(self._aad_prefix, self._blocks_written)
         nonce = self._random(NONCE_LENGTH)
-        sealed = self._cipher.encrypt_detached(nonce, plaintext, aad)
+        encrypted = self._cipher.encrypt_detached(nonce, plaintext, aad)
         self._put(ags1.header() + nonce if self._blocks_written == 0 else nonce)
-        self._put(sealed)
+        self._put(encrypted)
         self._blocks_written += 1
 
     def _put(self, data: bytes) -> None:

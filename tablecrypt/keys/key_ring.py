@@ -1,11 +1,11 @@
-"""The keys of one version of a table's metadata, and the rules by which they may be believed and used. Pure: no I/O, no clock.
+"""The keys of one version of a table's metadata, and the rules by which they may be trusted and used. Pure: no I/O, no clock.
 
 Rules:
-    1. A manifest-list key is opened by the KEK that its encrypted-by-id names, and by no other; that KEK by the table's master key alone.
+    1. Only the KEK that its encrypted-by-id names unwraps a manifest-list key, and only the table's master key unwraps that KEK.
     2. A KEK wraps new keys only while its encrypted-by-id is the table's master key and its age is under its lifespan. One that says it
        was made later than now, by more than CLOCK_SKEW_MS, wraps none.
-    3. Of the KEKs in the metadata only that which opens the key of the snapshot that a commit follows may wrap the commit's key: whoever
-       can add an entry to metadata.json cannot make an older KEK open that key. Where there is no such KEK, a new one is made.
+    3. Of the KEKs in the metadata only that which unwraps the key of the snapshot that a commit follows may wrap the commit's key: whoever
+       can add an entry to metadata.json cannot make an older KEK unwrap that key. Where there is no such KEK, a new one is made.
     4. An entry is needed while a snapshot names it, or while a needed manifest-list key is wrapped by it.
 
 `now_ms` is always given by the caller.
@@ -36,7 +36,7 @@ def is_ahead(kek: EncryptedKey, now_ms: int) -> bool:
 
 @dataclass(frozen=True)
 class KeyChain:
-    """What opens one manifest list: its own wrapped key and the wrapped KEK above it. Both are ciphertext."""
+    """What decrypts one manifest list: its own wrapped key and the wrapped KEK above it. Both are ciphertext."""
 
     manifest_list_key: EncryptedKey
     kek: EncryptedKey
@@ -73,7 +73,7 @@ class KeyRing:
         return entry
 
     def chain(self, manifest_list_key_id: str) -> KeyChain:
-        """Return what opens the manifest list whose snapshot has this key-id.
+        """Return what decrypts the manifest list whose snapshot has this key-id.
 
         Raises:
             KeyNotFoundError: the key or its KEK is missing.
@@ -89,14 +89,14 @@ class KeyRing:
             raise FormatError(f"encryption key {key.encrypted_by_id} wraps {manifest_list_key_id} but is not a KEK")
         return KeyChain(key, kek)
 
-    def current_kek(self, parent_key_id: str | None, master_key_id: str, now_ms: int, lifespan_ms: int) -> KeyChain | None:
-        """Return the chain whose KEK may wrap a new key once it has opened its manifest-list key; None when a new KEK has to be made.
+    def current_kek(self, parent_key_id: str | None, table_key_id: str, now_ms: int, lifespan_ms: int) -> KeyChain | None:
+        """Return the chain whose KEK may wrap a new key once it has unwrapped its manifest-list key; None when a new KEK has to be made.
 
-        Rules 2 and 3. Nothing is opened here.
+        Rules 2 and 3. Nothing is unwrapped here.
 
         Args:
             parent_key_id: the key-id of the snapshot that the commit follows; None when there is none.
-            master_key_id: the table's.
+            table_key_id: the table's master key.
             now_ms, lifespan_ms: milliseconds since the epoch, and milliseconds.
 
         Raises:
@@ -105,7 +105,7 @@ class KeyRing:
         if parent_key_id is None:
             return None
         chain = self.chain(parent_key_id)
-        usable = chain.kek.encrypted_by_id == master_key_id and may_wrap(chain.kek, now_ms, lifespan_ms)
+        usable = chain.kek.encrypted_by_id == table_key_id and may_wrap(chain.kek, now_ms, lifespan_ms)
         return chain if usable else None
 
     def needed_by(self, snapshot_key_ids: Iterable[str]) -> set[str]:

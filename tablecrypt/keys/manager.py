@@ -1,11 +1,11 @@
-"""The encryption manager: makes a DEK and an AAD prefix for each file, and seals and opens manifest-list keys.
+"""The encryption manager: makes a DEK and an AAD prefix for each file, and encrypts and decrypts manifest-list keys.
 
     KMS master key ── wraps (in the KMS) ──▶ KEK ── AES-GCM, AAD = KEY_TIMESTAMP ──▶ StandardKeyMetadata of a manifest list
 
-    sealed manifest-list key = nonce (12) | ciphertext | tag (16)        key: the KEK; AAD: the KEK's KEY_TIMESTAMP as UTF-8 digits
+    encrypted manifest-list key = nonce (12) | ciphertext | tag (16)        key: the KEK; AAD: the KEK's KEY_TIMESTAMP as UTF-8 digits
 
-No operation here writes. Sealing returns the entries that have to be added to `encryption-keys`; one commit lands them together with the
-snapshot that names them. Iceberg table spec, "Encryption Keys" and "Key Metadata".
+No operation here writes. Encrypting returns the entries that have to be added to `encryption-keys`; one commit stores them together with
+the snapshot that names them. Iceberg table spec, "Encryption Keys" and "Key Metadata".
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def _now_ms() -> int:
 
 
 @dataclass(frozen=True)
-class SealedKey:
-    """A sealed manifest-list key: the id that the snapshot stores, and the entries to add to `encryption-keys`."""
+class NewManifestListKey:
+    """An encrypted manifest-list key: the id that the snapshot stores, and the entries to add to `encryption-keys`."""
 
     key_id: str
     added: tuple[EncryptedKey, ...]
@@ -81,7 +81,7 @@ class EncryptionManager:
         self.kek_lifespan_ms = settings.kek_lifespan_ms
         self._now_ms = now_ms
         self._random = random
-        self._unlanded: EncryptedKey | None = None
+        self._uncommitted: EncryptedKey | None = None
 
     def __repr__(self) -> str:
         return f"EncryptionManager(table_key_id={self.table_key_id!r}, data_key_length={self.data_key_length})"
@@ -90,7 +90,9 @@ class EncryptionManager:
         """Return a fresh DEK and AAD prefix for one file. Never use the result for a second file."""
         return StandardKeyMetadata.generate(self.data_key_length, self._random)
 
-    def seal_manifest_list_key(self, key_metadata: StandardKeyMetadata, ring: KeyRing, parent_key_id: str | None = None) -> SealedKey:
+    def encrypt_manifest_list_key_metadata(
+        self, key_metadata: StandardKeyMetadata, ring: KeyRing, parent_key_id: str | None = None
+    ) -> NewManifestListKey:
         """Wrap a manifest list's key metadata under the KEK of the snapshot that it follows, or under a new one where that may not.
 
         Args:
@@ -100,23 +102,23 @@ class EncryptionManager:
                 first.
 
         Raises:
-            AuthenticationError, FormatError, KeyNotFoundError: the key of the snapshot that it follows does not open under its KEK.
+            AuthenticationError, FormatError, KeyNotFoundError: the key of the snapshot that it follows does not unwrap under its KEK.
             KmsError: the KMS refused to wrap or unwrap the KEK, or answered wrongly.
         """
         kek = self._current_kek(ring, parent_key_id)
-        entry = self._seal(self._new_key_id(), key_metadata, kek)
-        return SealedKey(entry.key_id, (entry,) if kek.key_id in ring else (kek, entry))
+        entry = self._encrypt(self._new_key_id(), key_metadata, kek)
+        return NewManifestListKey(entry.key_id, (entry,) if kek.key_id in ring else (kek, entry))
 
-    def reseal_manifest_list_key(self, chain: KeyChain, kek: EncryptedKey) -> EncryptedKey:
-        """Return a manifest-list key's entry sealed under another KEK. Its key-id stays, since its snapshot names it.
+    def reencrypt_manifest_list_key_metadata(self, chain: KeyChain, kek: EncryptedKey) -> EncryptedKey:
+        """Return a manifest-list key's entry encrypted under another KEK. Its key-id stays, since its snapshot names it.
 
         Raises:
-            AuthenticationError, FormatError, KeyIdChangedError, KmsError: as `open_manifest_list_key`.
+            AuthenticationError, FormatError, KeyIdChangedError, KmsError: as `decrypt_manifest_list_key_metadata`.
         """
-        return self._seal(chain.manifest_list_key.key_id, self.open_manifest_list_key(chain), kek)
+        return self._encrypt(chain.manifest_list_key.key_id, self.decrypt_manifest_list_key_metadata(chain), kek)
 
     def new_kek(self) -> EncryptedKey:
-        """Make a KEK and have the KMS wrap it, whatever KEKs there are: one call to wrap it, and one to see that it opens again.
+        """Make a KEK and have the KMS wrap it, whatever KEKs there are: one call to wrap it, and one to see that it unwraps again.
 
         Raises:
             KmsError: the KMS refused to wrap or unwrap it, or answered wrongly.
@@ -133,26 +135,26 @@ class EncryptionManager:
         """Return a KEK's entry, wrapped by the newest version of the table's master key. The KEK itself, its id and its age stay.
 
         Args:
-            chain: the KEK, and a manifest-list key that it must open: without that it may be the KEK of another table.
+            chain: the KEK, and a manifest-list key that it must unwrap: without that it may be the KEK of another table.
             from_key_id: the master key that wraps it now, where encryption.key-id, an alias for instance, meant another key then.
 
         Raises:
             KeyIdChangedError: the entry says that another master key wraps it than the table's.
-            AuthenticationError: it does not open the manifest-list key, or is not wrapped by that master key.
+            AuthenticationError: it does not unwrap the manifest-list key, or is not wrapped by that master key.
             KmsError: the KMS refused one of the two keys, or answered wrongly.
         """
         self._check_master_key(chain.kek)
         old, from_key_id = chain.kek.wrapped_bytes(), from_key_id or self.table_key_id
         key = unwrap_key(self.kms, old, from_key_id)
-        _opened(chain, key)
+        _encoded_key_metadata(chain, key)
         wrapped = rewrap_key(self.kms, old, self.table_key_id, from_key_id, key)
         return chain.kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
 
     def check_usable(self, ring: KeyRing, parent_key_id: str | None = None) -> None:
-        """Ask the KMS now for what sealing will need, so that a refusal comes before any file is written.
+        """Ask the KMS now for what a commit will need, so that a refusal comes before any file is written.
 
         Raises:
-            AuthenticationError, FormatError, KeyNotFoundError, KmsError: as `seal_manifest_list_key`.
+            AuthenticationError, FormatError, KeyNotFoundError, KmsError: as `encrypt_manifest_list_key_metadata`.
         """
         self._unwrap(self._current_kek(ring, parent_key_id))
 
@@ -166,34 +168,34 @@ class EncryptionManager:
         """
         return hmac.new(self._unwrap(kek).reveal(), _FINGERPRINT_OF, hashlib.sha256).hexdigest()[:_FINGERPRINT_DIGITS]
 
-    def open_manifest_list_key(self, chain: KeyChain) -> StandardKeyMetadata:
+    def decrypt_manifest_list_key_metadata(self, chain: KeyChain) -> StandardKeyMetadata:
         """Unwrap a manifest list's key metadata.
 
         Raises:
-            AuthenticationError: the entry, its KEK or the KEK's timestamp is not what was sealed.
-            FormatError: what was sealed is not a StandardKeyMetadata.
+            AuthenticationError: the entry, its KEK or the KEK's timestamp is not what was encrypted.
+            FormatError: what was encrypted is not a StandardKeyMetadata.
             KeyIdChangedError: the KEK is wrapped by another master key than the table's.
             KmsError: the KMS refused to unwrap the KEK.
         """
-        return StandardKeyMetadata.decode(_opened(chain, self._unwrap(chain.kek)))
+        return StandardKeyMetadata.decode(_encoded_key_metadata(chain, self._unwrap(chain.kek)))
 
     def _current_kek(self, ring: KeyRing, parent_key_id: str | None) -> EncryptedKey:
         now_ms = self._now_ms()
         chain = ring.current_kek(parent_key_id, self.table_key_id, now_ms, self.kek_lifespan_ms)
         if chain is not None:
-            # Opening it is what tells this KEK from one that somebody has put into the metadata.
-            self.open_manifest_list_key(chain)
+            # Unwrapping it is what tells this KEK from one that somebody has put into the metadata.
+            self.decrypt_manifest_list_key_metadata(chain)
             return chain.kek
-        # A KEK that was made for an attempt which did not land is as good for the next one, and spares the KMS its calls. One that landed
-        # may have been retired since: it wraps only where the snapshot that is followed says so.
-        kek = self._unlanded
+        # A KEK that was made for an attempt which failed is as good for the next one, and spares the KMS its calls. One that was
+        # committed may have been retired since: it wraps only where the snapshot that is followed says so.
+        kek = self._uncommitted
         if kek is None or kek.key_id in ring or not may_wrap(kek, now_ms, self.kek_lifespan_ms):
-            kek = self._unlanded = self.new_kek()
+            kek = self._uncommitted = self.new_kek()
         return kek
 
-    def _seal(self, key_id: str, key_metadata: StandardKeyMetadata, kek: EncryptedKey) -> EncryptedKey:
-        sealed = AesGcm(self._unwrap(kek)).encrypt(self._random(NONCE_LENGTH), key_metadata.encode(), kek.timestamp.encode())
-        return EncryptedKey(key_id=key_id, encrypted_key_metadata=_base64(sealed), encrypted_by_id=kek.key_id)
+    def _encrypt(self, key_id: str, key_metadata: StandardKeyMetadata, kek: EncryptedKey) -> EncryptedKey:
+        encrypted = AesGcm(self._unwrap(kek)).encrypt(self._random(NONCE_LENGTH), key_metadata.encode(), kek.timestamp.encode())
+        return EncryptedKey(key_id=key_id, encrypted_key_metadata=_base64(encrypted), encrypted_by_id=kek.key_id)
 
     def _unwrap(self, kek: EncryptedKey) -> Secret:
         self._check_master_key(kek)
@@ -210,8 +212,8 @@ class EncryptionManager:
         return _base64(self._random(KEY_ID_LENGTH))
 
 
-def _opened(chain: KeyChain, kek: Secret) -> bytes:
-    """Return what a KEK seals in a chain: the bytes of a StandardKeyMetadata."""
+def _encoded_key_metadata(chain: KeyChain, kek: Secret) -> bytes:
+    """Return the StandardKeyMetadata that a chain's KEK encrypts, encoded."""
     try:
         return AesGcm(kek).decrypt(chain.manifest_list_key.wrapped_bytes(), chain.kek.timestamp.encode())
     except AuthenticationError as error:

@@ -4,7 +4,7 @@
 
 The algorithm is `azure.keyvault.key-wrap-algorithm`, and the blob does not tell which key version wrapped it: what Iceberg Java's client
 does. RSA-OAEP does not authenticate who wrapped: anyone who has the public key can make a blob that unwraps. A table's KEK is protected
-against that by what it opens: key metadata that was not sealed under the true KEK does not authenticate.
+against that by what it unwraps: key metadata that was not encrypted under the true KEK does not authenticate.
 
 Requests go through KeyClient.send_request, not the SDK's CryptographyClient: that one wraps in this process with the key material it
 was given, and for a key of a Managed HSM, whose material is never given, with a random key that nobody can unwrap again.

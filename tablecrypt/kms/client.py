@@ -124,14 +124,14 @@ _HEADER: Final = struct.Struct(">BI")
 _BLOB_LENGTHS: Final = tuple(_HEADER.size + OVERHEAD + length for length in KEY_LENGTHS)
 
 
-def seal_key(key: bytes, versions: Mapping[int, Secret], wrapping_key_id: str, random: Callable[[int], bytes]) -> bytes:
+def wrap_with_master_key(key: bytes, versions: Mapping[int, Secret], wrapping_key_id: str, random: Callable[[int], bytes]) -> bytes:
     """Wrap `key` under the newest of a master key's versions. `random(12)` gives the nonce."""
     newest = max(versions)
-    sealed = AesGcm(versions[newest]).encrypt(random(NONCE_LENGTH), key, wrapping_key_id.encode())
-    return _HEADER.pack(LAYOUT_VERSION, newest) + sealed
+    encrypted = AesGcm(versions[newest]).encrypt(random(NONCE_LENGTH), key, wrapping_key_id.encode())
+    return _HEADER.pack(LAYOUT_VERSION, newest) + encrypted
 
 
-def open_key(blob: bytes, versions: Mapping[int, Secret], wrapping_key_id: str) -> bytes:
+def unwrap_with_master_key(blob: bytes, versions: Mapping[int, Secret], wrapping_key_id: str) -> bytes:
     """Return the key inside `blob`, using the version of the master key that the blob names."""
     if len(blob) not in _BLOB_LENGTHS:
         raise FormatError(f"a wrapped key has {_BLOB_LENGTHS[0]}, {_BLOB_LENGTHS[1]} or {_BLOB_LENGTHS[2]} bytes here, not {len(blob)}")

@@ -16,7 +16,7 @@ from typing import Final
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError
-from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, open_key, seal_key
+from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.properties import KMS_MEMORY_NAME
 
 _VERSION: Final = 1
@@ -61,10 +61,10 @@ class MemoryKeyManagementClient:
 
     def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
         check_key_length(len(key))
-        return seal_key(key, {_VERSION: self._master_key(wrapping_key_id)}, wrapping_key_id, self._random)
+        return wrap_with_master_key(key, {_VERSION: self._master_key(wrapping_key_id)}, wrapping_key_id, self._random)
 
     def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
-        return open_key(wrapped_key, {_VERSION: self._master_key(wrapping_key_id)}, wrapping_key_id)
+        return unwrap_with_master_key(wrapped_key, {_VERSION: self._master_key(wrapping_key_id)}, wrapping_key_id)
 
     def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
         return generate_by_wrapping(self, wrapping_key_id, length, self._random)

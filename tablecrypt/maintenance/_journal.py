@@ -108,7 +108,7 @@ class Journal:
         output = self._io.new_encrypted_output(part + _ENTRIES_SUFFIX)
         with output.create() as stream:
             stream.write(_LENGTH.pack(len(locations)) + locations + self._codec.encode_files(finished.values()))
-        sealed = self._io.manager.seal_manifest_list_key(output.key_metadata, KeyRing(self._keys), self._key_id)
+        sealed = self._io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, KeyRing(self._keys), self._key_id)
         chain = KeyRing([*self._keys, *sealed.added]).chain(sealed.key_id)
         self._keys, self._key_id = [chain.kek, chain.manifest_list_key], sealed.key_id
         keys = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in (chain.kek, chain.manifest_list_key)]
@@ -134,7 +134,7 @@ class Journal:
             logger.warning("%s: half written by a run that was killed: what it stood for is done again", location)
             return ()
         ring, key_id = keys
-        key_metadata = self._io.manager.open_manifest_list_key(ring.chain(key_id))
+        key_metadata = self._io.manager.decrypt_manifest_list_key_metadata(ring.chain(key_id))
         entries = location.removesuffix(_KEYS_SUFFIX) + _ENTRIES_SUFFIX
         with self._io.decrypting_input(entries, key_metadata).open() as stream:
             plaintext = stream.read()

@@ -113,7 +113,7 @@ class Rotator:
         if not needed:
             return Rotation(old_keks, pruned, updates=removed_keys((*pruned, *old_keks)))
         self._new_kek = new_kek = self._new_kek or manager.new_kek()
-        resealed = tuple(manager.reseal_manifest_list_key(ring.chain(key_id), new_kek) for key_id in self._counted.over(needed))
+        resealed = tuple(manager.reencrypt_manifest_list_key_metadata(ring.chain(key_id), new_kek) for key_id in self._counted.over(needed))
         replaced = (update for entry in resealed for update in replaced_key(entry))
         updates = (*added_keys([new_kek]), *replaced, *removed_keys((*pruned, *old_keks)))
         return Rotation(old_keks, pruned, resealed, new_kek, updates)

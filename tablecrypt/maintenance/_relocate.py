@@ -237,11 +237,11 @@ class _Copying:
         last_key_id: str | None = None
         lists: dict[int, tuple[str, str]] = {}
         for snapshot in self.metadata.snapshots:
-            key = self.source.manager.open_manifest_list_key(ring.chain(snapshot.key_id or ""))
+            key = self.source.manager.decrypt_manifest_list_key_metadata(ring.chain(snapshot.key_id or ""))
             opened = read_manifest_list(self.source, snapshot.manifest_list, key)
             location = f"{folder}/snap-{snapshot.snapshot_id}-0-{run}.avro"
             new_key = copier.write_list(location, opened.header, [copier.row(manifest.stated_by(layout)) for manifest in opened.manifests])
-            sealed = self.target.manager.seal_manifest_list_key(new_key, KeyRing(keys), last_key_id)
+            sealed = self.target.manager.encrypt_manifest_list_key_metadata(new_key, KeyRing(keys), last_key_id)
             keys += sealed.added
             last_key_id = sealed.key_id
             lists[snapshot.snapshot_id] = (location, sealed.key_id)

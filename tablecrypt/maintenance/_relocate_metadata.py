@@ -41,7 +41,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance._relocate_files import PathMap, Rewritten
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
-from tablecrypt.manifests.manifest_file import EncryptedManifestFile, OpenedManifest
+from tablecrypt.manifests.manifest_file import DecryptedManifest, EncryptedManifestFile
 from tablecrypt.manifests.manifest_list import ManifestListHeader
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import (
@@ -155,7 +155,7 @@ class ManifestCopier:
         return file
 
 
-def _schema_and_spec(opened: OpenedManifest, manifest: EncryptedManifestFile) -> tuple[Schema, PartitionSpec]:
+def _schema_and_spec(opened: DecryptedManifest, manifest: EncryptedManifestFile) -> tuple[Schema, PartitionSpec]:
     """Return what the manifest was written with: columns that its partition fields are of may be gone from the table since."""
     try:
         schema = Schema.model_validate_json(opened.metadata["schema"])

@@ -174,7 +174,7 @@ class _Opener:
 
     def opens(self, ring: KeyRing, key_id: str) -> bool:
         """Whether a manifest-list key opens under its KEK, whatever it opens in turn."""
-        return self._succeeds(lambda: table_io(self._table).manager.open_manifest_list_key(ring.chain(key_id)))
+        return self._succeeds(lambda: table_io(self._table).manager.decrypt_manifest_list_key_metadata(ring.chain(key_id)))
 
     def _succeeds(self, attempt: Callable[[], object]) -> bool:
         try:

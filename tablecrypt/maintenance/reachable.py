@@ -156,7 +156,7 @@ def _open_list(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> _Open
             chain = metadata.key_ring.chain(snapshot.key_id)
             kek = chain.kek.key_id
             try:
-                key = _manager_io(io).manager.open_manifest_list_key(chain)
+                key = _manager_io(io).manager.decrypt_manifest_list_key_metadata(chain)
             except (KmsAccessDeniedError, KeyNotFoundError) as refused:
                 return _OpenedList(_list_file(snapshot, None, kek), error=refused, is_refused=True)
             manifests = snapshot.manifests(io)

@@ -60,36 +60,36 @@ _MAX_LENGTH_BYTES: Final = 5
 _CRC_LENGTH: Final = 4
 
 
-def open_block(codec: str, sealed: bytes, limit: int) -> bytes:
+def decompress_block(codec: str, compressed: bytes, limit: int) -> bytes:
     """Return what a block of at most `limit` bytes holds; `codec` is one of PyIceberg's KNOWN_CODECS but null."""
-    opened = _CODECS[codec](sealed, limit)
-    if len(opened) > limit:
+    block = _CODECS[codec](compressed, limit)
+    if len(block) > limit:
         raise FormatError(f"an Avro block holds more than {limit} bytes when it is decompressed, which no writer's does")
-    return opened
+    return block
 
 
-def _deflate(sealed: bytes, limit: int) -> bytes:
+def _deflate(compressed: bytes, limit: int) -> bytes:
     stream = zlib.decompressobj(_RAW_DEFLATE)
-    return _whole(stream.decompress(sealed, limit + 1), limit, stream.eof)
+    return _whole(stream.decompress(compressed, limit + 1), limit, stream.eof)
 
 
-def _bzip2(sealed: bytes, limit: int) -> bytes:
+def _bzip2(compressed: bytes, limit: int) -> bytes:
     stream = bz2.BZ2Decompressor()
-    return _whole(stream.decompress(sealed, limit + 1), limit, stream.eof)
+    return _whole(stream.decompress(compressed, limit + 1), limit, stream.eof)
 
 
-def _zstandard(sealed: bytes, limit: int) -> bytes:
+def _zstandard(compressed: bytes, limit: int) -> bytes:
     from zstandard import ZstdDecompressor
 
-    opened = bytearray()
-    with ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(BytesIO(sealed)) as stream:
-        while len(opened) <= limit and (chunk := stream.read(min(limit + 1 - len(opened), _MAX_WINDOW))):
-            opened += chunk
-    return bytes(opened)
+    block = bytearray()
+    with ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(BytesIO(compressed)) as stream:
+        while len(block) <= limit and (chunk := stream.read(min(limit + 1 - len(block), _MAX_WINDOW))):
+            block += chunk
+    return bytes(block)
 
 
-def _snappy(sealed: bytes, limit: int) -> bytes:
-    packed, checksum = sealed[:-_CRC_LENGTH], sealed[-_CRC_LENGTH:]
+def _snappy(compressed: bytes, limit: int) -> bytes:
+    packed, checksum = compressed[:-_CRC_LENGTH], compressed[-_CRC_LENGTH:]
     length = 0
     for index, byte in enumerate(packed[:_MAX_LENGTH_BYTES]):
         length |= (byte & 0x7F) << (7 * index)
@@ -97,16 +97,16 @@ def _snappy(sealed: bytes, limit: int) -> bytes:
             break
     if length > limit:
         raise FormatError(f"an Avro block says that it holds {length} bytes, of which {limit} are allowed")
-    opened = pa.Codec("snappy").decompress(packed, decompressed_size=length, asbytes=True) if length else b""
-    if zlib.crc32(opened) != int.from_bytes(checksum, "big"):
+    block = pa.Codec("snappy").decompress(packed, decompressed_size=length, asbytes=True) if length else b""
+    if zlib.crc32(block) != int.from_bytes(checksum, "big"):
         raise FormatError("an Avro block's CRC-32 is not that of its bytes")
-    return cast("bytes", opened)
+    return cast("bytes", block)
 
 
-def _whole(opened: bytes, limit: int, ended: bool) -> bytes:
-    if len(opened) <= limit and not ended:
+def _whole(block: bytes, limit: int, ended: bool) -> bytes:
+    if len(block) <= limit and not ended:
         raise FormatError("an Avro block is cut short")
-    return opened
+    return block
 
 
 _CODECS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
@@ -235,12 +235,12 @@ class AvroContainer(Generic[R]):
     def __iter__(self) -> Iterator[R]:
         while not self._frame.at_end():
             count = self._frame.varint("record count")
-            sealed = self._frame.sized("block")
+            compressed = self._frame.sized("block")
             if self._frame.take(SYNC_SIZE, "sync marker") != self._sync:
                 raise FormatError(f"{self._location}: a sync marker in the Avro file differs from its header's")
-            if self._codec != "null" and count > max(_FEW_RECORDS, len(sealed) // _MIN_RECORD):
-                raise FormatError(f"{self._location}: an Avro block of {len(sealed)} compressed bytes cannot hold {count} records")
-            block = sealed if self._codec == "null" else self._decompress(sealed)
+            if self._codec != "null" and count > max(_FEW_RECORDS, len(compressed) // _MIN_RECORD):
+                raise FormatError(f"{self._location}: an Avro block of {len(compressed)} compressed bytes cannot hold {count} records")
+            block = compressed if self._codec == "null" else self._decompress(compressed)
             self._left -= len(block)
             yield from self._records(block, count)
 
@@ -262,9 +262,9 @@ class AvroContainer(Generic[R]):
         if decoder.tell() != length:
             raise FormatError(f"{self._location}: an Avro block holds {length - decoder.tell()} bytes after its last record")
 
-    def _decompress(self, sealed: bytes) -> bytes:
+    def _decompress(self, compressed: bytes) -> bytes:
         try:
-            return open_block(self._codec, sealed, min(self._left, _LARGEST_BLOCK))
+            return decompress_block(self._codec, compressed, min(self._left, _LARGEST_BLOCK))
         except FormatError as error:
             raise FormatError(f"{self._location}: {error}") from error
         except ImportError as error:

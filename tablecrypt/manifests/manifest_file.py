@@ -58,7 +58,7 @@ from tablecrypt.manifests.records import (
     ROOT_STRUCT,
     STATUS_FIELD_ID,
     EncryptedDataFile,
-    KeyBearingRecord,
+    SensitiveRecord,
 )
 from tablecrypt.manifests.stated_layout import StatedLayout
 
@@ -112,7 +112,7 @@ _ENTRY_TYPES: Final = RecordTypes[ManifestEntry](
 
 
 @dataclass(frozen=True)
-class OpenedManifest:
+class DecryptedManifest:
     """A decrypted manifest: its Avro header's metadata, and its entries, deleted ones too, in the file's order."""
 
     metadata: Mapping[str, str]
@@ -124,7 +124,7 @@ def read_entries(io: EncryptingFileIO, location: str, key_metadata: StandardKeyM
     return read_manifest(io, location, key_metadata, content).entries
 
 
-def read_manifest(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata, content: ManifestContent) -> OpenedManifest:
+def read_manifest(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata, content: ManifestContent) -> DecryptedManifest:
     """Decrypt the manifest at `location`.
 
     The whole plaintext is in memory while it is decoded: manifests are 8 MB by default (`commit.manifest.target-size-bytes`).
@@ -140,13 +140,13 @@ def read_manifest_header(io: EncryptingFileIO, location: str, key_metadata: Stan
         return AvroContainer(stream.read(_HEADER_LENGTH), location, _ENTRY_TYPES).metadata
 
 
-def parse_manifest(plaintext: bytes, location: str, content: ManifestContent) -> OpenedManifest:
+def parse_manifest(plaintext: bytes, location: str, content: ManifestContent) -> DecryptedManifest:
     """Parse a manifest's plaintext."""
     container = AvroContainer(plaintext, location, _ENTRY_TYPES)
     written = container.metadata.get("content", CONTENT_NAMES[ManifestContent.DATA])
     if written != CONTENT_NAMES[content]:
         raise FormatError(f"{location}: the manifest says it holds {written!r}, the manifest list {CONTENT_NAMES[content]!r}")
-    return OpenedManifest(container.metadata, list(container))
+    return DecryptedManifest(container.metadata, list(container))
 
 
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
@@ -154,7 +154,7 @@ MANIFEST_FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
 _FIELDS = len(MANIFEST_FILE_POSITIONS)
 
 
-class EncryptedManifestFile(KeyBearingRecord, ManifestFile):
+class EncryptedManifestFile(SensitiveRecord, ManifestFile):
     """One row of a version 3 manifest list. Equal to another when the path is, as PyIceberg's."""
 
     _layout: StatedLayout | None = None
@@ -211,7 +211,7 @@ class EncryptedManifestFile(KeyBearingRecord, ManifestFile):
         self._layout = layout
         return self
 
-    def read(self, io: EncryptingFileIO) -> OpenedManifest:
+    def read(self, io: EncryptingFileIO) -> DecryptedManifest:
         """Decrypt the manifest, as it is; nothing is inherited.
 
         Raises:

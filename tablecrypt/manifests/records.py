@@ -1,7 +1,7 @@
 """The records that carry keys: data files and, in manifest_file.py, manifests.
 
 Both hold key metadata, that is a DEK in the clear, as one of their fields. PyIceberg's own classes show every field in their repr and
-pickle them all; these show which file it is, and refuse to be pickled: keys leave a process sealed, or not at all. They can be copied.
+pickle them all; these show which file it is, and refuse to be pickled: keys leave a process wrapped, or not at all. They can be copied.
 
 The Avro schemas of a version 3 manifest and manifest list, and where each data_file field sits in its record.
 
@@ -82,7 +82,7 @@ CONTENT_SIZE_IN_BYTES = DATA_FILE_POSITIONS["content_size_in_bytes"]
 _FIELDS = len(DATA_FILE_POSITIONS)
 
 
-class KeyBearingRecord(Record):
+class SensitiveRecord(Record):
     """A record that is copied by value and never pickled, because one of its fields is a key."""
 
     def values(self) -> list[Any]:
@@ -100,10 +100,10 @@ class KeyBearingRecord(Record):
         return clone
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} holds a key and is never pickled: seal it under a key of the other side instead")
+        raise TypeError(f"a {type(self).__name__} holds a key and is never pickled: wrap it under a key of the other side instead")
 
 
-class EncryptedDataFile(KeyBearingRecord, DataFile):
+class EncryptedDataFile(SensitiveRecord, DataFile):
     """A data or delete file with the fields of version 3.
 
     Two deletion vectors may share one Puffin file: they are different files here (path and content_offset), the same for PyIceberg.

@@ -1,20 +1,20 @@
-"""The modules of a column chunk, opened but neither decompressed nor decoded: its pages, its indexes and its bloom filter.
+"""The modules of a column chunk, decrypted but neither decompressed nor decoded: its pages, its indexes and its bloom filter.
 
     in the clear   PageHeader (Thrift, of any length) | body                       (compressed_page_size bytes)
-    sealed         header as a module | body as a module, or in AES_GCM_CTR_V1 as a CTR frame (compressed_page_size with all its overhead)
+    encrypted      header as a module | body as a module, or in AES_GCM_CTR_V1 as a CTR frame (compressed_page_size with all its overhead)
 
-A header is kept as the bytes it is. Only two of its fields change when a page is sealed or opened, and are replaced in place: the size of
-the body and its checksum, which the format computes over what is stored. A checksum in the source is checked before it is replaced.
+A header is kept as the bytes it is. Only two of its fields change when a page is encrypted or decrypted, and are replaced in place: the
+size of the body and its checksum, which the format computes over what is stored. A checksum in the source is checked before it is replaced.
 
 The chunk is read in pieces of PIECE_LENGTH bytes, or a page where that is longer.
 
-A chunk opened whole has its pages as a plaintext file has them:
+A chunk decrypted whole has its pages as a plaintext file has them:
 
-    sealed    header module | body module   | header module | body module
-    opened    header | body | header | body | zeros, up to the length of the sealed chunk
+    encrypted    header module | body module   | header module | body module
+    decrypted    header | body | header | body | zeros, up to the length of the encrypted chunk
 
-Each body is opened at the place where it is wanted, and so written once: behind a header as long as it was sealed. In the clear a header
-has another size and checksum, which now and then take another number of bytes; then the body is moved.
+Each body is decrypted at the place where it is wanted, and so written once: behind a header as long as it was encrypted. In the clear a
+header has another size and checksum, which now and then take another number of bytes; then the body is moved.
 
 For a check of whole files pages are authenticated at the speed of the cipher, and nothing of them is kept:
 
@@ -22,15 +22,15 @@ The length of each module stands before it and its place gives its AAD, so no he
 the same memory. What a reader checks besides, that a header says the length and the checksum of its body, is between bytes of one writer
 that are all authentic. For AES_GCM_V1 only: in AES_GCM_CTR_V1 bodies are no modules.
 
-A module that does not authenticate does not end the check: the length before it says where the next one is. A length that cannot be does,
-as TamperedFileError.
+A module that does not authenticate does not end the check: the length before it says where the next one is. An impossible length ends
+it with TamperedFileError.
 
 Beside the pages:
 
-    index          sealed: one module           in the clear: Thrift
-    bloom filter   sealed: header module | bitset module    in the clear: BloomFilterHeader (Thrift) | bitset (numBytes of the header)
+    index          encrypted: one module           in the clear: Thrift
+    bloom filter   encrypted: header module | bitset module    in the clear: BloomFilterHeader (Thrift) | bitset (numBytes of the header)
 
-They are opened, not interpreted: an index is its Thrift bytes, a bloom filter its header's bytes and its bits.
+They are decrypted, not interpreted: an index is its Thrift bytes, a bloom filter its header's bytes and its bits.
 
 Raises TamperedFileError or FormatError, naming the module.
 
@@ -50,7 +50,7 @@ from tablecrypt.errors import FormatError, KeyMismatchError, TamperedFileError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, Span
-from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, sealed_length
+from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, module_length
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import FLAT, BloomFilterHeader, PageHeader, PageType
 
@@ -65,7 +65,7 @@ _KNOWN_TYPES: Final = (PageType.DATA, PageType.DICTIONARY, PageType.DATA_V2)
 
 @dataclass(frozen=True, slots=True)
 class StoredHeader:
-    """A PageHeader as bytes, and where in them the fields are that sealing changes.
+    """A PageHeader as bytes, and where in them the fields are that encryption changes.
 
     Attributes:
         page_type: one of PageType.
@@ -111,13 +111,13 @@ class StoredHeader:
         return bytes(out)
 
 
-Room = Callable[[StoredHeader], memoryview]
-"""Gives the memory into which the body of the page with this header is opened: at least as long as the body was sealed."""
+BodyMemory = Callable[[StoredHeader], memoryview]
+"""Gives the memory into which the body of the page with this header is decrypted: at least as long as the body was encrypted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page, opened.
+    """A page, decrypted.
 
     Attributes:
         header: as its writer made it for the stored body.
@@ -142,18 +142,18 @@ class Page:
         return ModuleType.DICTIONARY_PAGE if self.is_dictionary else ModuleType.DATA_PAGE
 
 
-def read_pages(chunk: Chunk, room: Room | None = None) -> Iterator[Page]:
+def read_pages(chunk: Chunk, memory_of: BodyMemory | None = None) -> Iterator[Page]:
     """Yield the pages of a chunk, each when it is authenticated (in AES_GCM_CTR_V1: its header).
 
     Args:
-        chunk: sealed or in the clear.
-        room: says into which memory a sealed body is opened. None: each into its own.
+        chunk: encrypted or in the clear.
+        memory_of: says into which memory an encrypted body is decrypted. None: each into its own.
     """
     cipher = chunk.cipher
     window = Window(chunk.source, chunk.pages)
     number = 0
     while window.left:
-        page = _read_plain(window, chunk, number) if cipher is None else _read_sealed(window, chunk, cipher, number, room)
+        page = _read_plain(window, chunk, number) if cipher is None else _read_encrypted(window, chunk, cipher, number, memory_of)
         yield page
         number += not page.is_dictionary
 
@@ -189,7 +189,7 @@ class Window:
 
 
 def _read_plain(window: Window, chunk: Chunk, number: int) -> Page:
-    what = f"a page header of {chunk.place}, at byte {window.position}"
+    what = f"a page header of {chunk.ordinals}, at byte {window.position}"
     with described(chunk.location, what):
         header = _find_header(window)
         is_dictionary = header.page_type == PageType.DICTIONARY
@@ -216,29 +216,33 @@ def _find_header(window: Window) -> StoredHeader:
         length *= 16
 
 
-def _read_sealed(window: Window, chunk: Chunk, cipher: ModuleCipher, number: int, room: Room | None) -> Page:
-    location, place = chunk.location, chunk.place
+def _read_encrypted(window: Window, chunk: Chunk, cipher: ModuleCipher, number: int, memory_of: BodyMemory | None) -> Page:
+    location, ordinals = chunk.location, chunk.ordinals
     is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
     header_type = ModuleType.DICTIONARY_PAGE_HEADER if is_dictionary else ModuleType.DATA_PAGE_HEADER
-    what = place.describe(header_type, number)
-    framed, header_span = window.take(sealed_length(window.peek(LENGTH_BYTES), window.left, what, location))
-    opened = bytes(cipher.open(place.suffix(header_type, number), framed, what))
+    what = ordinals.describe(header_type, number)
+    framed, header_span = window.take(module_length(window.peek(LENGTH_BYTES), window.left, what, location))
+    decrypted = bytes(cipher.decrypt(ordinals.suffix(header_type, number), framed, what))
     with described(location, what):
-        header = StoredHeader.decode_at(opened)
+        header = StoredHeader.decode_at(decrypted)
         if (header.page_type == PageType.DICTIONARY) != is_dictionary:
             raise FormatError(f"it is of a page of type {header.page_type}")
     body_type = ModuleType.DICTIONARY_PAGE if is_dictionary else ModuleType.DATA_PAGE
-    what = place.describe(body_type, number)
+    what = ordinals.describe(body_type, number)
     least = CTR_OVERHEAD if cipher.ctr else GCM_OVERHEAD
-    length = sealed_length(window.peek(LENGTH_BYTES), window.left, what, location, least)
+    length = module_length(window.peek(LENGTH_BYTES), window.left, what, location, least)
     if length != header.body_length:
         raise TamperedFileError(location, f"{what} has {length} bytes, where its header says {header.body_length}{_hint(header)}")
     framed, body_span = window.take(length)
-    suffix = place.suffix(body_type, number)
+    suffix = ordinals.suffix(body_type, number)
     # Nothing authenticates the name of the algorithm: a GCM file renamed to CTR would be read without authentication. Its first page tells.
     if cipher.ctr and header_span.start == chunk.pages.start and cipher.authenticates(suffix, framed):
-        raise TamperedFileError(location, f"{what} is sealed with AES_GCM_V1, though the file says AES_GCM_CTR_V1")
-    body = cipher.open_page(suffix, framed, what) if room is None else cipher.open_page_into(suffix, framed, what, room(header))
+        raise TamperedFileError(location, f"{what} is encrypted with AES_GCM_V1, though the file says AES_GCM_CTR_V1")
+    body = (
+        cipher.decrypt_page(suffix, framed, what)
+        if memory_of is None
+        else cipher.decrypt_page_into(suffix, framed, what, memory_of(header))
+    )
     page = Page(header, body, is_dictionary, number, header_span, body_span)
     _check_crc(page, framed, chunk)
     return page
@@ -260,37 +264,37 @@ def _checksum(stored: Buffer) -> int:
 def _check_crc(page: Page, stored: Buffer, chunk: Chunk) -> None:
     if page.header.crc is not None and _checksum(stored) != page.header.crc:
         raise TamperedFileError(
-            chunk.location, f"{chunk.place.describe(page.body_type, page.number)} does not have the checksum that its header says"
+            chunk.location, f"{chunk.ordinals.describe(page.body_type, page.number)} does not have the checksum that its header says"
         )
 
 
-def open_chunk(chunk: Chunk) -> memoryview:
-    """Return the opened pages of a chunk, and zeros up to the length of its span in the file."""
-    opened = _OpenedPages(chunk)
-    for page in read_pages(chunk, opened.room):
-        opened.add(page)
-    return opened.finish()
+def decrypt_chunk(chunk: Chunk) -> memoryview:
+    """Return the decrypted pages of a chunk, and zeros up to the length of its span in the file."""
+    pages = _DecryptedPages(chunk)
+    for page in read_pages(chunk, pages.memory_of):
+        pages.add(page)
+    return pages.finish()
 
 
-class _OpenedPages:
-    """Pages in the clear, one after the other. They are never longer than the sealed ones, so the memory holds them."""
+class _DecryptedPages:
+    """Pages in the clear, one after the other. They are never longer than the encrypted ones, so the memory holds them."""
 
     def __init__(self, chunk: Chunk) -> None:
-        self._is_sealed = chunk.cipher is not None
+        self._is_encrypted = chunk.cipher is not None
         # Arrow's pool gives memory that it used before, which costs less than fresh memory of the system.
         self._memory = memoryview(pa.allocate_buffer(chunk.pages.length)).cast("B")
         self._end = 0
 
-    def room(self, sealed: StoredHeader) -> memoryview:
-        """Where the body of the next page is opened."""
-        return self._memory[self._end + len(sealed.encoded) :]
+    def memory_of(self, encrypted: StoredHeader) -> memoryview:
+        """Where the body of the next page is decrypted."""
+        return self._memory[self._end + len(encrypted.encoded) :]
 
     def add(self, page: Page) -> None:
         body = memoryview(page.body)
         header = page.header.of_body(body)
         start = self._end + len(header)
         end = start + body.nbytes
-        is_in_place = self._is_sealed and len(header) == len(page.header.encoded)
+        is_in_place = self._is_encrypted and len(header) == len(page.header.encoded)
         if not is_in_place:
             self._memory[start:end] = body
         self._memory[self._end : start] = header
@@ -309,23 +313,23 @@ def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[tuple[Mod
     """Yield the type of each module of a chunk's pages, and what is wrong with it if it does not authenticate.
 
     Args:
-        chunk: sealed with AES_GCM_V1.
+        chunk: encrypted with AES_GCM_V1.
         cipher: the chunk's.
     """
-    window, place = Window(chunk.source, chunk.pages), chunk.place
+    window, ordinals = Window(chunk.source, chunk.pages), chunk.ordinals
     scratch = memoryview(bytearray())
     number = 0
     while window.left:
         is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
         for module_type in _DICTIONARY if is_dictionary else _DATA:
-            what = place.describe(module_type, number)
-            length = sealed_length(window.peek(LENGTH_BYTES), window.left, what, chunk.location)
+            what = ordinals.describe(module_type, number)
+            length = module_length(window.peek(LENGTH_BYTES), window.left, what, chunk.location)
             framed = window.peek(length)
             window.position += length
             if len(scratch) < length - GCM_OVERHEAD:
                 scratch = memoryview(bytearray(length - GCM_OVERHEAD))
             try:
-                cipher.open_into(place.suffix(module_type, number), framed, what, scratch)
+                cipher.decrypt_into(ordinals.suffix(module_type, number), framed, what, scratch)
             except (TamperedFileError, KeyMismatchError) as error:
                 yield module_type, error
             else:
@@ -338,7 +342,7 @@ _LONGEST_BLOOM_FILTER_HEADER: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """A bloom filter, opened, and where its two parts lie with their encryption."""
+    """A bloom filter, decrypted, and where its two parts lie with their encryption."""
 
     header: bytes
     bitset: Buffer
@@ -352,12 +356,12 @@ def read_index(chunk: Chunk, span: Span, module_type: ModuleType) -> bytes:
     cipher = chunk.cipher
     if cipher is None:
         return bytes(stored)
-    what = chunk.place.describe(module_type)
-    if sealed_length(stored, span.length, what, chunk.location) != span.length:
+    what = chunk.ordinals.describe(module_type)
+    if module_length(stored, span.length, what, chunk.location) != span.length:
         raise TamperedFileError(chunk.location, f"{what} is followed by bytes that do not belong to it")
-    opened = cipher.open(chunk.place.suffix(module_type), stored, what)
+    decrypted = cipher.decrypt(chunk.ordinals.suffix(module_type), stored, what)
     with described(chunk.location, what):
-        return thrift_reader.unpadded(opened)
+        return thrift_reader.unpadded(decrypted)
 
 
 def read_bloom_filter(chunk: Chunk) -> BloomFilter | None:
@@ -369,13 +373,13 @@ def read_bloom_filter(chunk: Chunk) -> BloomFilter | None:
     found = _read_plain_filter(chunk, span) if cipher is None else _read_encrypted_filter(chunk, cipher, span)
     if chunk.bloom_filter_has_length and found.bitset_span.end != span.end:
         raise TamperedFileError(
-            chunk.location, f"the bloom filter of {chunk.place} ends at byte {found.bitset_span.end}, where the footer says {span.end}"
+            chunk.location, f"the bloom filter of {chunk.ordinals} ends at byte {found.bitset_span.end}, where the footer says {span.end}"
         )
     return found
 
 
 def bloom_filter_spans(chunk: Chunk, metadata: thrift.Struct) -> tuple[Span, Span] | None:
-    """Where header and bitset of the bloom filter lie by that metadata, without opening a sealed one; None when it has none."""
+    """Where header and bitset of the bloom filter lie by that metadata, without decrypting it; None when it has none."""
     span = chunk.bloom_filter_by(metadata)
     if span is None:
         return None
@@ -389,22 +393,22 @@ def bloom_filter_spans(chunk: Chunk, metadata: thrift.Struct) -> tuple[Span, Spa
 
 def _read_plain_filter(chunk: Chunk, span: Span) -> BloomFilter:
     data = bytes(chunk.source.read_at(span.start, min(span.length, _LONGEST_BLOOM_FILTER_HEADER)))
-    with described(chunk.location, chunk.place.describe(ModuleType.BLOOM_FILTER_HEADER)):
+    with described(chunk.location, chunk.ordinals.describe(ModuleType.BLOOM_FILTER_HEADER)):
         header, header_length = thrift_reader.decode_at(data, FLAT)
         bitset = Span(span.start + header_length, _bitset_length(header, span.length - header_length))
     return BloomFilter(data[:header_length], chunk.source.read_at(bitset.start, bitset.length), Span(span.start, header_length), bitset)
 
 
 def _read_encrypted_filter(chunk: Chunk, cipher: ModuleCipher, span: Span) -> BloomFilter:
-    sealed_header, header_span = _take(chunk, span, ModuleType.BLOOM_FILTER_HEADER)
-    what = chunk.place.describe(ModuleType.BLOOM_FILTER_HEADER)
-    opened = cipher.open(chunk.place.suffix(ModuleType.BLOOM_FILTER_HEADER), sealed_header, what)
+    encrypted_header, header_span = _take(chunk, span, ModuleType.BLOOM_FILTER_HEADER)
+    what = chunk.ordinals.describe(ModuleType.BLOOM_FILTER_HEADER)
+    decrypted = cipher.decrypt(chunk.ordinals.suffix(ModuleType.BLOOM_FILTER_HEADER), encrypted_header, what)
     with described(chunk.location, what):
-        header = thrift_reader.unpadded(opened)
+        header = thrift_reader.unpadded(decrypted)
     rest = Span(header_span.end, span.length - header_span.length)
-    sealed_bitset, bitset_span = _take(chunk, rest, ModuleType.BLOOM_FILTER_BITSET)
-    what = chunk.place.describe(ModuleType.BLOOM_FILTER_BITSET)
-    bitset = cipher.open(chunk.place.suffix(ModuleType.BLOOM_FILTER_BITSET), sealed_bitset, what)
+    encrypted_bitset, bitset_span = _take(chunk, rest, ModuleType.BLOOM_FILTER_BITSET)
+    what = chunk.ordinals.describe(ModuleType.BLOOM_FILTER_BITSET)
+    bitset = cipher.decrypt(chunk.ordinals.suffix(ModuleType.BLOOM_FILTER_BITSET), encrypted_bitset, what)
     with described(chunk.location, what):
         if _bitset_length(thrift_reader.decode(header, FLAT), len(bitset)) != len(bitset):
             raise FormatError("it is longer than its header says")
@@ -412,9 +416,9 @@ def _read_encrypted_filter(chunk: Chunk, cipher: ModuleCipher, span: Span) -> Bl
 
 
 def _take(chunk: Chunk, span: Span, module_type: ModuleType) -> tuple[memoryview, Span]:
-    what = chunk.place.describe(module_type)
+    what = chunk.ordinals.describe(module_type)
     framing = chunk.source.read_at(span.start, min(LENGTH_BYTES, span.length))
-    taken = Span(span.start, sealed_length(framing, span.length, what, chunk.location))
+    taken = Span(span.start, module_length(framing, span.length, what, chunk.location))
     return chunk.source.read_at(taken.start, taken.length), taken
 
 

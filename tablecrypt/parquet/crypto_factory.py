@@ -6,7 +6,7 @@
 Spark's `parquet.encryption.column.keys` and its kin mean the same here: a file that Spark wrote opens here and the other way round, where
 Spark's KmsClient speaks to the KMS that our client speaks to and gives wrapped keys in base64.
 
-One default differs. parquet-java leaves columns that no property names in the clear; here they are sealed under the footer key, unless
+One default differs. parquet-java leaves columns that no property names in the clear; here they are encrypted under the footer key, unless
 `parquet.encryption.complete.columns` is set to "false".
 """
 
@@ -70,7 +70,7 @@ class EncryptionConfiguration:
             footer.key          master key for the footer
             column.keys         "master key: column, column; master key: column"
             uniform.key         in place of both: one master key for the footer and all columns
-            complete.columns    "true" (here the default): columns not named are sealed under the footer key; "false": they stay plain
+            complete.columns    "true" (here the default): columns not named are encrypted under the footer key; "false": they stay plain
             algorithm           AES_GCM_V1 (default) or AES_GCM_CTR_V1
             plaintext.footer    "true": sign the footer instead of encrypting it
             double.wrapping     "true" (default): see key_wrapping.py
@@ -218,8 +218,8 @@ def _plaintext_columns(wanted: EncryptionConfiguration, schema: pa.Schema | None
         return frozenset()
     if schema is None:
         raise ConfigurationError(f"{COMPLETE_COLUMNS} is false: give the schema, to say which columns stay in the clear")
-    sealed = {column.partition(".")[0] for names in wanted.column_keys.values() for column in names}
-    return frozenset(name for name in schema.names if name not in sealed)
+    encrypted = {column.partition(".")[0] for names in wanted.column_keys.values() for column in names}
+    return frozenset(name for name in schema.names if name not in encrypted)
 
 
 def _column_keys(text: str) -> dict[str, tuple[str, ...]]:

@@ -1,29 +1,29 @@
-"""The end of a Parquet file: the footer in its three forms, and what stands beside it to open it.
+"""The end of a Parquet file: the footer in its three forms, and what stands beside it to decrypt it.
 
     plain                 FileMetaData | length (4, LE) | "PAR1"
     signed, in the clear  FileMetaData with encryption_algorithm | nonce (12) | tag (16) | length of all these (4, LE) | "PAR1"
-    encrypted             FileCryptoMetaData | FileMetaData as a sealed module | length of both (4, LE) | "PARE"
+    encrypted             FileCryptoMetaData | FileMetaData as an encrypted module | length of both (4, LE) | "PARE"
 
 The file begins with the same magic. FileCryptoMetaData stands in the clear and nothing authenticates it by itself. A changed AAD field
-makes the footer fail to open. A changed algorithm does not: a reader would then take pages that nothing authenticates for pages of
+makes the footer fail to decrypt. A changed algorithm does not: a reader would then take pages that nothing authenticates for pages of
 AES_GCM_CTR_V1, so the caller's keys say which algorithms are accepted (Algorithm.admit). Two parsers must not read two things in it, so it
 has to be encoded as every Thrift writer encodes it: without fields that are not known here, long numbers or bits that mean nothing.
 
 A signed footer is checked before anything but its encryption_algorithm is parsed.
 
-Raises TamperedFileError for an end that no writer makes or that does not authenticate, KeyMismatchError where the caller's key opens
+Raises TamperedFileError for an end that no writer makes or that does not authenticate, KeyMismatchError where the caller's key decrypts
 nothing, FormatError for authentic bytes that are no footer and for a file that is not Parquet at either end, ConfigurationError for an
 AAD prefix that the caller has to supply.
 
 A table's file has its end fetched once: what is checked here are the very bytes that Arrow reads the footer from.
 
-    storage ── last 64 KiB, more for a long footer ──▶ end = FileCryptoMetaData | sealed footer | length | "PARE"
+    storage ── last 64 KiB, more for a long footer ──▶ end = FileCryptoMetaData | encrypted footer | length | "PARE"
                                                         ├──▶ checked: magic, AES_GCM_V1, AAD fields
                                                         └──▶ EndThenFile ──▶ Arrow opens the footer from these bytes
             ◀── column chunks, at the places that the authenticated footer names ── Arrow's scan of the file itself
 
-FileCryptoMetaData is plaintext and says by which algorithm pages are sealed. Arrow believes it, so it must not come from storage a second
-time between the check and the reader: whoever writes storage could change it in between.
+FileCryptoMetaData is plaintext and says by which algorithm pages are encrypted. Arrow believes it, so it must not come from storage a
+second time between the check and the reader: whoever writes storage could change it in between.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", sections 4.4.1, 5.2, 5.4 and 5.5.
 """
@@ -44,7 +44,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedE
 from tablecrypt.files.foreign_files import HEAD_LENGTH, looks_like
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.keys import AES_GCM_CTR_V1, AES_GCM_V1, FileKeys
-from tablecrypt.parquet.modules import FOOTER_SUFFIX, SIGNATURE_LENGTH, ModuleCipher, sealed_length
+from tablecrypt.parquet.modules import FOOTER_SUFFIX, SIGNATURE_LENGTH, ModuleCipher, module_length
 from tablecrypt.parquet.storage import Sink, Source
 from tablecrypt.parquet.thrift import (
     FILE_CRYPTO_META_DATA_SHAPE,
@@ -79,7 +79,7 @@ _NOT_ASKED_FOR: Final = (
 
 @dataclass(frozen=True)
 class Algorithm:
-    """EncryptionAlgorithm: how modules are sealed, and what begins the AAD of each of them in this file."""
+    """EncryptionAlgorithm: how modules are encrypted, and what begins the AAD of each of them in this file."""
 
     ctr: bool
     aad_file_unique: bytes
@@ -144,13 +144,13 @@ class Algorithm:
 
 @dataclass(frozen=True)
 class StoredFooter:
-    """A footer as it lies in the file, not opened yet. Offsets are bytes from the start of the file.
+    """A footer as it lies in the file, not decrypted yet. Offsets are bytes from the start of the file.
 
     Attributes:
         start: where FileCryptoMetaData begins, or FileMetaData where that stands in the clear.
-        sealed_start: where the footer module begins; as `start` when it is in the clear.
+        module_start: where the footer module begins; as `start` when it is in the clear.
         end: where the length field begins.
-        stored: the sealed module, or FileMetaData in the clear.
+        stored: the encrypted module, or FileMetaData in the clear.
         algorithm: None in a plaintext file.
         key_metadata: of the footer key.
         signature: of a footer in the clear.
@@ -158,7 +158,7 @@ class StoredFooter:
 
     location: str
     start: int
-    sealed_start: int
+    module_start: int
     end: int
     stored: bytes
     algorithm: Algorithm | None
@@ -172,9 +172,9 @@ class StoredFooter:
     def open(self, cipher: ModuleCipher | None) -> Struct:
         """Return FileMetaData, authenticated if there is a cipher. Without one the footer must stand in the clear."""
         if self.is_encrypted and cipher is not None:
-            opened = cipher.open(FOOTER_SUFFIX, memoryview(self.stored), "the footer")
+            decrypted = cipher.decrypt(FOOTER_SUFFIX, memoryview(self.stored), "the footer")
             with described(self.location, "the footer"):
-                return thrift_reader.decode_padded(opened, FILE_META_DATA_SHAPE)
+                return thrift_reader.decode_padded(decrypted, FILE_META_DATA_SHAPE)
         if self.signature is not None and cipher is not None:
             cipher.check_signature(self.stored, self.signature)
         with described(self.location, "the footer"):
@@ -182,7 +182,7 @@ class StoredFooter:
 
 
 def read_footer(source: Source, *, of_a_table: bool = False) -> StoredFooter:
-    """Find the footer and what opening it takes. Reads the first bytes too: both magics must say the same.
+    """Find the footer and what decrypting it takes. Reads the first bytes too: both magics must say the same.
 
     Args:
         source: the file.
@@ -228,7 +228,7 @@ def write_footer(
         if key_metadata is not None:
             crypto.set(FileCryptoMetaData.KEY_METADATA, thrift.BINARY, key_metadata)
         sink.write(crypto.encode())
-        sink.write(cipher.seal(FOOTER_SUFFIX, metadata.encode()))
+        sink.write(cipher.encrypt(FOOTER_SUFFIX, metadata.encode()))
         magic = ENCRYPTED_MAGIC
     sink.write(_tail(sink.position - start, magic))
 
@@ -277,7 +277,7 @@ def encrypted_footer(location: str, start: int, stored: bytes) -> StoredFooter:
     Args:
         location: names the file in errors.
         start: of FileCryptoMetaData in the file.
-        stored: FileCryptoMetaData and the sealed footer, nothing more.
+        stored: FileCryptoMetaData and the encrypted footer, nothing more.
     """
     with unauthenticated(location, "the file crypto metadata"):
         crypto, length = thrift_reader.decode_at(stored, FILE_CRYPTO_META_DATA_SHAPE)
@@ -293,7 +293,7 @@ def encrypted_footer(location: str, start: int, stored: bytes) -> StoredFooter:
         if crypto.encode() != stored[:length]:
             raise FormatError("it is not encoded as Thrift encodes it")
     module = stored[length:]
-    if sealed_length(module, len(module), "the footer", location) != len(module):
+    if module_length(module, len(module), "the footer", location) != len(module):
         raise TamperedFileError(location, "has bytes after its encrypted footer that do not belong to it")
     return StoredFooter(location, start, start + length, start + len(stored), module, algorithm, key_metadata, None)
 

@@ -3,12 +3,12 @@
     FileInspection ── row_groups ── RowGroupInspection ── chunks ── ChunkInspection ── modules ── ModuleInspection
           └─ footer modules
 
-Only what the tree needs is opened: the footer, the metadata of columns, headers of pages in the clear. The length of a sealed module stands
-in the clear before it, so pages are listed without opening them. That they authenticate is not said here: `verify` finds it out.
+Only what the tree needs is decrypted: the footer, the metadata of columns, headers of pages in the clear. The length of an encrypted module
+stands in the clear before it, so pages are listed without decrypting them. That they authenticate is not said here: `verify` finds it out.
 
 Without keys, of an encrypted footer only its place is known; a plaintext footer is shown unauthenticated, as it is to anyone.
 
-Raises TamperedFileError or FormatError for a file whose modules cannot be told apart, KeyMismatchError where a key opens nothing of it.
+Raises TamperedFileError or FormatError for a file whose modules cannot be told apart, KeyMismatchError where a key decrypts nothing of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tablecrypt.parquet.chunk_modules import Window, bloom_filter_spans, read_pa
 from tablecrypt.parquet.footer import StoredFooter, read_footer
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, FileCiphers, FileLayout, Span
-from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, SIGNATURE_LENGTH, ModuleType, sealed_length
+from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, SIGNATURE_LENGTH, ModuleType, module_length
 from tablecrypt.parquet.storage import open_source
 from tablecrypt.parquet.thrift import ColumnChunk, Struct
 
@@ -90,7 +90,7 @@ class FileInspection:
         needs_aad_prefix: whether readers have to supply one.
         footer_key_metadata: stored with the footer key.
         footer_modules: the footer.
-        row_groups: None when the footer could not be opened without keys.
+        row_groups: None when the footer could not be decrypted without keys.
     """
 
     location: str
@@ -150,25 +150,25 @@ def _footer_modules(footer: StoredFooter) -> tuple[ModuleInspection, ...]:
     if footer.algorithm is None:
         return (ModuleInspection(label, None, footer.start, len(footer.stored), None, None),)
     if footer.is_encrypted:
-        return (ModuleInspection(label, None, footer.sealed_start, len(footer.stored), "AES_GCM", FOOTER_KEY),)
+        return (ModuleInspection(label, None, footer.module_start, len(footer.stored), "AES_GCM", FOOTER_KEY),)
     return (ModuleInspection(label, None, footer.start, len(footer.stored) + SIGNATURE_LENGTH, "signed", FOOTER_KEY),)
 
 
 def _row_group(layout: FileLayout, number: int) -> RowGroupInspection:
     chunks = layout.row_groups[number]
-    ordinal = chunks[0].place.row_group if chunks else number
+    ordinal = chunks[0].ordinals.row_group if chunks else number
     return RowGroupInspection(ordinal, tuple(_chunk(layout, chunk) for chunk in chunks))
 
 
 def _chunk(layout: FileLayout, chunk: Chunk) -> ChunkInspection:
-    key = None if not chunk.is_encrypted else chunk.place.path if chunk.has_own_key else FOOTER_KEY
+    key = None if not chunk.is_encrypted else chunk.ordinals.path if chunk.has_own_key else FOOTER_KEY
     metadata = _metadata(chunk)
     modules = list(_column_metadata(chunk, key))
     if metadata is not None:
         modules += _pages(layout, chunk, metadata, key)
         modules += _bloom_filter(chunk, metadata, key)
     modules += _indexes(chunk, key)
-    return ChunkInspection(chunk.place.column, chunk.place.path, key, chunk.key_metadata, metadata is None, tuple(modules))
+    return ChunkInspection(chunk.ordinals.column, chunk.ordinals.path, key, chunk.key_metadata, metadata is None, tuple(modules))
 
 
 def _metadata(chunk: Chunk) -> Struct | None:
@@ -179,9 +179,9 @@ def _metadata(chunk: Chunk) -> Struct | None:
 
 
 def _column_metadata(chunk: Chunk, key: str | None) -> Iterator[ModuleInspection]:
-    sealed = chunk.struct.optional_binary(ColumnChunk.ENCRYPTED_COLUMN_METADATA)
-    if sealed is not None:
-        yield ModuleInspection(ModuleType.COLUMN_METADATA.label, None, None, len(sealed), "AES_GCM", key)
+    encrypted = chunk.struct.optional_binary(ColumnChunk.ENCRYPTED_COLUMN_METADATA)
+    if encrypted is not None:
+        yield ModuleInspection(ModuleType.COLUMN_METADATA.label, None, None, len(encrypted), "AES_GCM", key)
 
 
 def _pages(layout: FileLayout, chunk: Chunk, metadata: Struct, key: str | None) -> Iterator[ModuleInspection]:
@@ -209,9 +209,9 @@ def _pages(layout: FileLayout, chunk: Chunk, metadata: Struct, key: str | None) 
 
 
 def _framed_length(window: Window, chunk: Chunk, module_type: ModuleType, number: int, ctr: bool) -> int:
-    what = chunk.place.describe(module_type, number)
+    what = chunk.ordinals.describe(module_type, number)
     least = CTR_OVERHEAD if ctr else GCM_OVERHEAD
-    return sealed_length(window.peek(LENGTH_BYTES), window.left, what, chunk.location, least)
+    return module_length(window.peek(LENGTH_BYTES), window.left, what, chunk.location, least)
 
 
 def _indexes(chunk: Chunk, key: str | None) -> Iterator[ModuleInspection]:
@@ -244,8 +244,8 @@ def _lines(file: FileInspection) -> Iterator[str]:
 
 def _line(module: ModuleInspection) -> str:
     page = "" if module.page is None else f" {module.page}"
-    place = "in the footer" if module.offset is None else f"at {module.offset}"
-    return f"{module.type}{page}: {module.size} bytes {place}, {module.cipher or 'in the clear'}"
+    where = "in the footer" if module.offset is None else f"at {module.offset}"
+    return f"{module.type}{page}: {module.size} bytes {where}, {module.cipher or 'in the clear'}"
 
 
 def _key(name: str | None) -> str:

@@ -37,7 +37,7 @@ KeyRetriever = Callable[[bytes], Secret | bytes]
 
 @dataclass(frozen=True)
 class ColumnKey:
-    """What a column is sealed with: its own key, stored with this key metadata, or the footer key."""
+    """What a column is encrypted with: its own key, stored with this key metadata, or the footer key."""
 
     key: Secret
     name: str
@@ -49,7 +49,7 @@ class FileKeys:
     """See the module.
 
     Args:
-        footer_key: 16, 24 or 32 bytes; seals or signs the footer, and seals the columns without a key of their own. None: the retriever's.
+        footer_key: 16, 24 or 32 bytes; for the footer, and for the columns without a key of their own. None: the retriever's.
         column_keys: keys by column.
         aad_prefix: begins the AAD of each module, so that no file can stand in for another.
         store_aad_prefix: write the prefix into the file, where readers find it.
@@ -132,11 +132,11 @@ class FileKeys:
     def required_footer_key(self) -> Secret:
         """The footer key for writing. ConfigurationError when there is none."""
         if self.footer_key is None:
-            raise ConfigurationError("writing an encrypted Parquet file takes a footer_key: it seals or signs the footer")
+            raise ConfigurationError("writing an encrypted Parquet file takes a footer_key: it encrypts or signs the footer")
         return self.footer_key
 
     def column_key(self, path: tuple[str, ...]) -> ColumnKey | None:
-        """With what a written column is sealed; None: it stays in the clear."""
+        """With what a written column is encrypted; None: it stays in the clear."""
         for name in _names_of(path):
             if name in self.plaintext_columns:
                 return None

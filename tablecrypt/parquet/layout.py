@@ -5,8 +5,8 @@
                                            └─ cipher     None: the chunk is in the clear
 
 The footer names every place, and is authenticated before this is built. A chunk is decoded when it is first asked for, so that a reader of
-few columns is spared the others. The metadata of a column with a key of its own is sealed once more; that is opened when it is first asked
-for, so that a reader of other columns needs no key for it.
+few columns is spared the others. The metadata of a column with a key of its own is encrypted once more; that is decrypted when it is first
+asked for, so that a reader of other columns needs no key for it.
 
 All offsets are bytes from the start of the file; those outside of it are refused before anything is read.
 
@@ -32,7 +32,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError,
 from tablecrypt.parquet import thrift_reader
 from tablecrypt.parquet.footer import MAGIC_LENGTH, StoredFooter, described, read_footer
 from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys, required_keys
-from tablecrypt.parquet.modules import ModuleCipher, ModuleType, Place, sealed_length
+from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, module_length
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import (
     COLUMN_CHUNK_SHAPE,
@@ -95,7 +95,7 @@ class Span:
 
 
 class FileCiphers:
-    """The ciphers that open one encrypted file: one for each key, made when it is first needed."""
+    """The ciphers that decrypt one encrypted file: one for each key, made when it is first needed."""
 
     def __init__(self, footer: StoredFooter, keys: FileKeys) -> None:
         if footer.algorithm is None:
@@ -137,8 +137,8 @@ class Chunk:
 
     Attributes:
         struct: the ColumnChunk.
-        path: of the column in the schema; of a column with a key of its own this is authentic, but its metadata may not be open yet.
-        place: its ordinals.
+        path: of the column in the schema; of a column with a key of its own this is authentic, but its metadata may not be decrypted yet.
+        ordinals: its row group and column.
         key_metadata: what the file stores with the key of this column alone.
     """
 
@@ -152,7 +152,7 @@ class Chunk:
         self._crypto = struct.optional_struct(ColumnChunk.CRYPTO_METADATA)
         self._own_key = None if self._crypto is None else _own_key(self._crypto)
         self.path = self._read_path()
-        self.place = Place(row_group, column, ".".join(self.path))
+        self.ordinals = ModuleOrdinals(row_group, column, ".".join(self.path))
 
     @property
     def is_encrypted(self) -> bool:
@@ -160,7 +160,7 @@ class Chunk:
 
     @property
     def has_own_key(self) -> bool:
-        """Whether it is sealed with another key than the footer's."""
+        """Whether it is encrypted with another key than the footer's."""
         return self._own_key is not None
 
     @property
@@ -174,28 +174,28 @@ class Chunk:
         if self._crypto is None:
             if ciphers is not None and not ciphers.may_be_plain(self.path):
                 raise PlaintextRefusedError(
-                    self.location, f"column {self.place.path} is in the clear, and plaintext_columns does not name it"
+                    self.location, f"column {self.ordinals.path} is in the clear, and plaintext_columns does not name it"
                 )
             return None
         if ciphers is None and self._file.footer.algorithm is None:
-            raise FormatError(f"{self.location}: column {self.place.path} says it is encrypted, in a file that says it is not")
+            raise FormatError(f"{self.location}: column {self.ordinals.path} says it is encrypted, in a file that says it is not")
         if ciphers is None:
-            raise KeyNotFoundError(f"{self.location}: column {self.place.path} is encrypted, and no keys were given")
+            raise KeyNotFoundError(f"{self.location}: column {self.ordinals.path} is encrypted, and no keys were given")
         return ciphers.footer if self._own_key is None else ciphers.column(self.path, self.key_metadata)
 
     @cached_property
     def metadata(self) -> Struct:
-        """The ColumnMetaData with its statistics, opened if it is sealed."""
-        sealed = self.struct.optional_binary(ColumnChunk.ENCRYPTED_COLUMN_METADATA)
+        """The ColumnMetaData with its statistics, decrypted if it is encrypted."""
+        encrypted = self.struct.optional_binary(ColumnChunk.ENCRYPTED_COLUMN_METADATA)
         cipher = self.cipher
-        if sealed is None or cipher is None:
+        if encrypted is None or cipher is None:
             return self._visible_metadata()
-        what = self.place.describe(ModuleType.COLUMN_METADATA)
-        if sealed_length(sealed, len(sealed), what, self.location) != len(sealed):
+        what = self.ordinals.describe(ModuleType.COLUMN_METADATA)
+        if module_length(encrypted, len(encrypted), what, self.location) != len(encrypted):
             raise TamperedFileError(self.location, f"{what} is followed by bytes that do not belong to it")
-        opened = cipher.open(self.place.suffix(ModuleType.COLUMN_METADATA), memoryview(sealed), what)
+        decrypted = cipher.decrypt(self.ordinals.suffix(ModuleType.COLUMN_METADATA), memoryview(encrypted), what)
         with described(self.location, what):
-            metadata = thrift_reader.decode_padded(opened, FLAT)
+            metadata = thrift_reader.decode_padded(decrypted, FLAT)
             path = decode_path(metadata.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
             if path != self.path:
                 raise FormatError(f"it is of column {'.'.join(path)}")
@@ -217,13 +217,13 @@ class Chunk:
 
     def pages_by(self, metadata: Struct) -> tuple[Span, bool]:
         """Where the pages lie by that metadata, and whether the first is a dictionary. Offset 0 is for none, of either kind."""
-        with described(self.location, f"the metadata of {self.place}"):
+        with described(self.location, f"the metadata of {self.ordinals}"):
             start = metadata.integer(ColumnMetaData.DATA_PAGE_OFFSET)
             dictionary = metadata.optional_integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET) or 0
             length = metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE)
         has_dictionary = dictionary > 0 and (dictionary < start or start == 0)
         span = Span(dictionary if has_dictionary else start, length)
-        return self._file.checked(span, f"the pages of {self.place}"), has_dictionary
+        return self._file.checked(span, f"the pages of {self.ordinals}"), has_dictionary
 
     @property
     def column_index(self) -> Span | None:
@@ -240,24 +240,24 @@ class Chunk:
 
     def bloom_filter_by(self, metadata: Struct) -> Span | None:
         """Header and bitset by that metadata. Where it has no length, the span reaches to the footer: the header tells the bitset's."""
-        with described(self.location, f"the metadata of {self.place}"):
+        with described(self.location, f"the metadata of {self.ordinals}"):
             start = metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_OFFSET)
             length = metadata.optional_integer(ColumnMetaData.BLOOM_FILTER_LENGTH)
         if not start:
             return None
         span = Span(start, self._file.footer.start - start if length is None else length)
-        return self._file.checked(span, f"the bloom filter of {self.place}")
+        return self._file.checked(span, f"the bloom filter of {self.ordinals}")
 
     @property
     def bloom_filter_has_length(self) -> bool:
         return ColumnMetaData.BLOOM_FILTER_LENGTH in self.metadata
 
     def read_metadata_in_the_clear(self) -> Struct | None:
-        """The ColumnMetaData in the footer, which lacks statistics where the column is sealed; None where only the sealed one is stored."""
+        """The ColumnMetaData in the footer, which of an encrypted column lacks statistics; None where only the encrypted one is stored."""
         return self.struct.optional_struct(ColumnChunk.META_DATA)
 
     def _index(self, offset_field: int, length_field: int, module_type: ModuleType) -> Span | None:
-        what = self.place.describe(module_type)
+        what = self.ordinals.describe(module_type)
         with described(self.location, what):
             start, length = self.struct.optional_integer(offset_field), self.struct.optional_integer(length_field)
         if not start or not length:
@@ -265,7 +265,7 @@ class Chunk:
         return self._file.checked(Span(start, length), what)
 
     def _visible_metadata(self) -> Struct:
-        with described(self.location, f"the footer, at {self.place}"):
+        with described(self.location, f"the footer, at {self.ordinals}"):
             return self.struct.struct(ColumnChunk.META_DATA)
 
     def _read_path(self) -> tuple[str, ...]:
@@ -309,12 +309,12 @@ class RowGroupLayout:
 
 
 class FileLayout:
-    """A Parquet file, its footer opened. In a plaintext file, and with keys=None, `ciphers` is None.
+    """A Parquet file, its footer decrypted. In a plaintext file, and with keys=None, `ciphers` is None.
 
     Args:
         source: the file.
         footer: its end.
-        ciphers: open its modules. None for a plaintext file, or to look at a plaintext footer without keys: then nothing is authenticated.
+        ciphers: decrypt its modules. None for a plaintext file, or for a plaintext footer without keys: then nothing is authenticated.
     """
 
     def __init__(self, source: Source, footer: StoredFooter, ciphers: FileCiphers | None) -> None:
@@ -351,7 +351,7 @@ class FileLayout:
 
     def _row_group(self, group: Struct, number: int) -> RowGroupLayout:
         ordinal = group.optional_integer(RowGroup.ORDINAL) if self.footer.algorithm is not None else None
-        return RowGroupLayout(group.structs_apart(RowGroup.COLUMNS), number if ordinal is None else ordinal, self)
+        return RowGroupLayout(group.deferred_structs(RowGroup.COLUMNS), number if ordinal is None else ordinal, self)
 
 
 def plain_layout(source: Source) -> FileLayout:

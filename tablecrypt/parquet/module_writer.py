@@ -10,22 +10,22 @@
 
 The row groups of several sources follow one another, each with its bloom filters and indexes behind it.
 
-A module is opened (and so authenticated, in AES_GCM_CTR_V1 but for the bodies of pages), then sealed and written. In memory are one piece
-of a chunk (see tablecrypt.parquet.chunk_modules), one page, one index or bloom filter, and the footer.
+A module is decrypted (and so authenticated, in AES_GCM_CTR_V1 but for the bodies of pages), then encrypted and written. In memory are one
+piece of a chunk (see tablecrypt.parquet.chunk_modules), one page, one index or bloom filter, and the footer.
 
 The uncompressed sizes in the footer count the headers as they are stored, as other writers do, so they change by what the headers change.
 
 Which cipher encrypts each column, and what the footer says about it:
 
                                   encrypted footer                      plaintext footer
-    column under the footer key   meta_data, crypto: footer key         stripped meta_data, crypto: footer key, sealed metadata
-    column with its own key       crypto: column key, sealed metadata   stripped meta_data, crypto: column key, sealed metadata
+    column under the footer key   meta_data, crypto: footer key         stripped meta_data, crypto: footer key, encrypted metadata
+    column with its own key       crypto: column key, encrypted metadata   stripped meta_data, crypto: column key, encrypted metadata
     column in the clear           meta_data                             meta_data
 
 "Stripped" is without statistics, size statistics, encoding statistics, key-value metadata and bloom filter: only what an older reader
-needs to step over the column. Other readers expect the sealed metadata beside a plaintext footer under either key.
+needs to step over the column. Other readers expect the encrypted metadata beside a plaintext footer under either key.
 
-Raises what tablecrypt.parquet.layout and .chunk_modules raise, and ConfigurationError for what encryption has no room for.
+Raises what tablecrypt.parquet.layout and .chunk_modules raise, and ConfigurationError for what encryption has no space for.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 to 5.5.
 """
@@ -42,7 +42,7 @@ from tablecrypt.parquet.chunk_modules import Page, read_bloom_filter, read_index
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, PLAIN_MAGIC, Algorithm, described, write_footer
 from tablecrypt.parquet.keys import FOOTER_KEY_NAME, ColumnKey, FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span
-from tablecrypt.parquet.modules import ModuleCipher, ModuleType, Place
+from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType
 from tablecrypt.parquet.storage import Sink
 from tablecrypt.parquet.thrift import (
     OFFSET_INDEX_SHAPE,
@@ -73,11 +73,11 @@ _STRIPPED: Final = (
 )
 
 
-class Sealing:
-    """The protection of one new file. `Sealing(None, …)` leaves all of it in the clear.
+class FileEncryption:
+    """The protection of one new file. `FileEncryption(None, …)` leaves all of it in the clear.
 
     Args:
-        keys: what each column is sealed with.
+        keys: what each column is encrypted with.
         location: names the file in errors.
         random: gives aad_file_unique and nonces.
     """
@@ -111,11 +111,11 @@ class Sealing:
             self._keys.check_columns(paths)
 
     def cipher(self, path: tuple[str, ...]) -> ModuleCipher | None:
-        """What seals the modules of a column; None: they stay in the clear."""
+        """What encrypts the modules of a column; None: they stay in the clear."""
         column_key = self._column_key(path)
         return None if column_key is None else self._cipher(column_key)
 
-    def put_metadata(self, chunk: Struct, metadata: Struct, place: Place, path: tuple[str, ...]) -> None:
+    def put_metadata(self, chunk: Struct, metadata: Struct, ordinals: ModuleOrdinals, path: tuple[str, ...]) -> None:
         """Put the metadata of a column into its ColumnChunk, as the table above says."""
         column_key = self._column_key(path)
         if column_key is None or self._keys is None:
@@ -125,8 +125,8 @@ class Sealing:
         if column_key.is_footer_key and not self._keys.plaintext_footer:
             chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
             return
-        sealed = self._cipher(column_key).seal(place.suffix(ModuleType.COLUMN_METADATA), metadata.encode())
-        chunk.set(ColumnChunk.ENCRYPTED_COLUMN_METADATA, thrift.BINARY, bytes(sealed))
+        encrypted = self._cipher(column_key).encrypt(ordinals.suffix(ModuleType.COLUMN_METADATA), metadata.encode())
+        chunk.set(ColumnChunk.ENCRYPTED_COLUMN_METADATA, thrift.BINARY, bytes(encrypted))
         if self._keys.plaintext_footer:
             chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata.copy(without=_STRIPPED))
 
@@ -184,15 +184,15 @@ class _NewChunk:
     """A chunk whose pages are written; what comes after them is put into `struct` and `metadata`."""
 
     old: Chunk
-    place: Place
+    ordinals: ModuleOrdinals
     struct: Struct
     metadata: Struct
     cipher: ModuleCipher | None
     data_pages: list[Span]
 
-    def sealed(self, module_type: ModuleType, plaintext: Buffer) -> Buffer:
+    def encrypted(self, module_type: ModuleType, plaintext: Buffer) -> Buffer:
         """A module as the new file stores it."""
-        return plaintext if self.cipher is None else self.cipher.seal(self.place.suffix(module_type), plaintext)
+        return plaintext if self.cipher is None else self.cipher.encrypt(self.ordinals.suffix(module_type), plaintext)
 
 
 class ModularWriter:
@@ -200,21 +200,21 @@ class ModularWriter:
 
     Args:
         sink: where the bytes go.
-        sealing: the protection of the new file.
+        encryption: the protection of the new file.
     """
 
-    def __init__(self, sink: Sink, sealing: Sealing) -> None:
+    def __init__(self, sink: Sink, encryption: FileEncryption) -> None:
         self._sink = sink
-        self._sealing = sealing
+        self._encryption = encryption
         self._footer: Struct | None = None
         self._groups: list[Struct] = []
         self._rows = 0
-        self._sink.write(self._sealing.magic)
+        self._sink.write(self._encryption.magic)
 
     def add(self, source: FileLayout) -> None:
         """Write the row groups of a file."""
         if self._footer is None:
-            self._sealing.check_columns(source.leaf_paths())
+            self._encryption.check_columns(source.leaf_paths())
             self._footer = source.metadata.copy(without=_OF_THE_OLD_FILE_IN_FOOTER)
         every: list[_NewChunk] = []
         for old_group, old_chunks in zip(source.metadata.structs(FileMetaData.ROW_GROUPS), source.row_groups, strict=True):
@@ -226,7 +226,7 @@ class ModularWriter:
             for chunk in every:
                 write(chunk)
         for chunk in every:
-            self._sealing.put_metadata(chunk.struct, chunk.metadata, chunk.place, chunk.old.path)
+            self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.old.path)
         with described(source.location, "the footer"):
             self._rows += source.metadata.integer(FileMetaData.NUM_ROWS)
 
@@ -236,24 +236,24 @@ class ModularWriter:
             raise ConfigurationError("nothing was added to the new Parquet file, so it has no schema")
         self._footer.set(FileMetaData.ROW_GROUPS, thrift.LIST, self._groups)
         self._footer.set(FileMetaData.NUM_ROWS, thrift.I64, self._rows)
-        self._sealing.write_footer(self._sink, self._footer)
+        self._encryption.write_footer(self._sink, self._footer)
         return self._sink.position
 
     def _pages(self, old: Chunk, row_group: int, column: int) -> _NewChunk:
-        place = Place(row_group, column, old.place.path)
-        cipher = self._sealing.cipher(old.path)
+        ordinals = ModuleOrdinals(row_group, column, old.ordinals.path)
+        cipher = self._encryption.cipher(old.path)
         start, header_growth = self._sink.position, 0
         dictionary_offset: int | None = None
         data_pages: list[Span] = []
         for page in read_pages(old):
-            span, header_length = self._page(page, place, cipher)
+            span, header_length = self._page(page, ordinals, cipher)
             header_growth += header_length - page.header_span.length
             if page.is_dictionary:
                 dictionary_offset = span.start
             else:
                 data_pages.append(span)
         metadata = old.metadata.copy(without=_OF_THE_OLD_FILE_IN_METADATA)
-        with described(old.location, f"the metadata of {old.place}"):
+        with described(old.location, f"the metadata of {old.ordinals}"):
             if not data_pages and dictionary_offset is None:
                 raise FormatError("it has no pages")
             uncompressed = metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) + header_growth
@@ -264,17 +264,17 @@ class ModularWriter:
             metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, dictionary_offset)
         struct = old.struct.copy(without=_OF_THE_OLD_FILE_IN_CHUNK)
         struct.set(ColumnChunk.FILE_OFFSET, thrift.I64, 0)
-        return _NewChunk(old, place, struct, metadata, cipher, data_pages)
+        return _NewChunk(old, ordinals, struct, metadata, cipher, data_pages)
 
-    def _page(self, page: Page, place: Place, cipher: ModuleCipher | None) -> tuple[Span, int]:
+    def _page(self, page: Page, ordinals: ModuleOrdinals, cipher: ModuleCipher | None) -> tuple[Span, int]:
         """Write a page. Returns where it is, and how long its header is there."""
         start = self._sink.position
         if cipher is None:
             body = page.body
             header: Buffer = page.header.of_body(body)
         else:
-            body = cipher.seal_page(place.suffix(page.body_type, page.number), page.body)
-            header = cipher.seal(place.suffix(page.header_type, page.number), page.header.of_body(body))
+            body = cipher.encrypt_page(ordinals.suffix(page.body_type, page.number), page.body)
+            header = cipher.encrypt(ordinals.suffix(page.header_type, page.number), page.header.of_body(body))
         self._sink.write(header)
         header_length = self._sink.position - start
         self._sink.write(body)
@@ -287,7 +287,7 @@ class ModularWriter:
         group.set(RowGroup.TOTAL_BYTE_SIZE, thrift.I64, uncompressed)
         group.set(RowGroup.FILE_OFFSET, thrift.I64, span.start)
         group.set(RowGroup.TOTAL_COMPRESSED_SIZE, thrift.I64, span.length)
-        if self._sealing.is_encrypted:
+        if self._encryption.is_encrypted:
             group.set(RowGroup.ORDINAL, thrift.I16, len(self._groups))
         else:
             group.remove(RowGroup.ORDINAL)
@@ -298,8 +298,8 @@ class ModularWriter:
         if found is None:
             return
         start = self._sink.position
-        self._sink.write(chunk.sealed(ModuleType.BLOOM_FILTER_HEADER, found.header))
-        self._sink.write(chunk.sealed(ModuleType.BLOOM_FILTER_BITSET, found.bitset))
+        self._sink.write(chunk.encrypted(ModuleType.BLOOM_FILTER_HEADER, found.header))
+        self._sink.write(chunk.encrypted(ModuleType.BLOOM_FILTER_BITSET, found.bitset))
         chunk.metadata.set(ColumnMetaData.BLOOM_FILTER_OFFSET, thrift.I64, start)
         chunk.metadata.set(ColumnMetaData.BLOOM_FILTER_LENGTH, thrift.I32, self._sink.position - start)
 
@@ -309,7 +309,7 @@ class ModularWriter:
             return
         index = read_index(chunk.old, span, ModuleType.COLUMN_INDEX)
         start = self._sink.position
-        self._sink.write(chunk.sealed(ModuleType.COLUMN_INDEX, index))
+        self._sink.write(chunk.encrypted(ModuleType.COLUMN_INDEX, index))
         chunk.struct.set(ColumnChunk.COLUMN_INDEX_OFFSET, thrift.I64, start)
         chunk.struct.set(ColumnChunk.COLUMN_INDEX_LENGTH, thrift.I32, self._sink.position - start)
 
@@ -319,12 +319,12 @@ class ModularWriter:
             return
         index = self._moved_index(chunk, read_index(chunk.old, span, ModuleType.OFFSET_INDEX))
         start = self._sink.position
-        self._sink.write(chunk.sealed(ModuleType.OFFSET_INDEX, index))
+        self._sink.write(chunk.encrypted(ModuleType.OFFSET_INDEX, index))
         chunk.struct.set(ColumnChunk.OFFSET_INDEX_OFFSET, thrift.I64, start)
         chunk.struct.set(ColumnChunk.OFFSET_INDEX_LENGTH, thrift.I32, self._sink.position - start)
 
     def _moved_index(self, chunk: _NewChunk, encoded: bytes) -> bytes:
-        with described(chunk.old.location, chunk.old.place.describe(ModuleType.OFFSET_INDEX)):
+        with described(chunk.old.location, chunk.old.ordinals.describe(ModuleType.OFFSET_INDEX)):
             index = thrift_reader.decode(encoded, OFFSET_INDEX_SHAPE)
             locations = index.structs(OffsetIndex.PAGE_LOCATIONS)
             if len(locations) != len(chunk.data_pages):

@@ -1,19 +1,19 @@
 """Modules: the parts of a Parquet file that are encrypted one by one, and what binds each to its place.
 
-    sealed module        = length of what follows (4, LE) | nonce (12) | ciphertext | tag (16)
-    sealed page, CTR     = length of what follows (4, LE) | nonce (12) | ciphertext                (body of a page in AES_GCM_CTR_V1)
+    encrypted module        = length of what follows (4, LE) | nonce (12) | ciphertext | tag (16)
+    encrypted page, CTR     = length of what follows (4, LE) | nonce (12) | ciphertext                (body of a page in AES_GCM_CTR_V1)
     signature of a plaintext footer = nonce (12) | tag (16)
 
     AAD                  = AAD prefix | aad_file_unique | module type (1) | row group (2, LE) | column (2, LE) | page (2, LE)
         the footer has no ordinals; only data pages and their headers have that of the page, counted from 0 without the dictionary page
 
 AES-GCM binds a module to its file and place. AES-CTR binds a page's body to nothing: its bytes can be changed unseen, and its header,
-which is sealed with AES-GCM, holds only its size. The counter of CTR begins at 1, the lowest bit of the last four bytes of the IV.
+which is encrypted with AES-GCM, holds only its size. The counter of CTR begins at 1, the lowest bit of the last four bytes of the IV.
 
-Ordinals are 0 to 32767: the format's i16. Every module gets a new random nonce; one key seals at most 2^32 modules of a file.
+Ordinals are 0 to 32767: the format's i16. Every module gets a new random nonce; one key encrypts at most 2^32 modules of a file.
 
-Raises TamperedFileError, naming the module, for what does not authenticate, KeyMismatchError where a key that the caller chose has opened
-nothing of the file yet, and ConfigurationError for what the format has no room for.
+Raises TamperedFileError, naming the module, for what does not authenticate, KeyMismatchError where a key that the caller chose has
+decrypted nothing of the file yet, and ConfigurationError for what the format has no space for.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", sections 4.1.3, 4.1.4, 4.4 and 5.1.
 """
@@ -51,7 +51,7 @@ MAX_MODULE_LENGTH: Final = 2**31 - 1
 _LENGTH: Final = struct.Struct("<I")
 _COUNTER: Final = struct.pack(">I", 1)
 _SPARE: Final = 15
-"""How much more room than it fills the cipher wants for its output in counter mode: a block less one byte."""
+"""How much more space than it fills the cipher wants for its output in counter mode: a block less one byte."""
 
 
 class ModuleType(IntEnum):
@@ -74,17 +74,12 @@ class ModuleType(IntEnum):
         return self.name.lower().replace("_", " ")
 
     @property
-    def is_page_body(self) -> bool:
-        """Whether AES_GCM_CTR_V1 leaves it without authentication."""
-        return self in (ModuleType.DATA_PAGE, ModuleType.DICTIONARY_PAGE)
-
-    @property
     def has_page(self) -> bool:
         return self in (ModuleType.DATA_PAGE, ModuleType.DATA_PAGE_HEADER)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ModuleOrdinals:
     """A column chunk of a file: the ordinals of its row group and column, and the column's dotted path for messages."""
 
     row_group: int
@@ -116,7 +111,7 @@ class Place:
 FOOTER_SUFFIX: Final = bytes([ModuleType.FOOTER])
 
 
-def sealed_length(framed: Buffer, available: int, what: str, location: str, least: int = GCM_OVERHEAD) -> int:
+def module_length(framed: Buffer, available: int, what: str, location: str, least: int = GCM_OVERHEAD) -> int:
     """How long the module is that begins with `framed`, its length field included.
 
     TamperedFileError when that is less than `least`, or more than the `available` bytes that it has.
@@ -131,7 +126,7 @@ def sealed_length(framed: Buffer, available: int, what: str, location: str, leas
 
 
 class ModuleCipher:
-    """Seals and opens the modules of one file that are under one key.
+    """Encrypts and decrypts the modules of one file that are under one key.
 
     Args:
         key: 16, 24 or 32 bytes.
@@ -140,7 +135,7 @@ class ModuleCipher:
         ctr: AES_GCM_CTR_V1, so page bodies are not authenticated.
         location: names the file in errors.
         random: gives nonces.
-        may_not_fit: the caller chose the key, so until it opens a first module nothing shows that it is this file's.
+        may_not_fit: the caller chose the key, so until it decrypts a first module nothing shows that it is this file's.
     """
 
     def __init__(
@@ -161,20 +156,20 @@ class ModuleCipher:
         self._random = random
         self._gcm = AESGCM(key.reveal())
         self._aes = AES(key.reveal())
-        self._sealed = 0
+        self._nonces_drawn = 0
         self.may_not_fit = may_not_fit
 
     def __repr__(self) -> str:
         return f"ModuleCipher({self.key_name!r}, {self._key!r})"
 
-    def open(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
-        """Return the plaintext of a whole sealed module. An error as the module says, with `what` it is, when it does not authenticate."""
+    def decrypt(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
+        """Return the plaintext of a whole module. The error for one that does not authenticate says `what` it is."""
         plaintext = bytearray(framed.nbytes - GCM_OVERHEAD)
-        self.open_into(suffix, framed, what, memoryview(plaintext))
+        self.decrypt_into(suffix, framed, what, memoryview(plaintext))
         return plaintext
 
-    def open_into(self, suffix: bytes, framed: memoryview, what: str, out: memoryview) -> memoryview:
-        """As `open`, into the beginning of `out`, which is returned. What an error leaves in `out` is not authentic."""
+    def decrypt_into(self, suffix: bytes, framed: memoryview, what: str, out: memoryview) -> memoryview:
+        """As `decrypt`, into the beginning of `out`, which is returned. What an error leaves in `out` is not authentic."""
         plaintext = out[: framed.nbytes - GCM_OVERHEAD]
         nonce = bytes(framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH])
         try:
@@ -184,51 +179,51 @@ class ModuleCipher:
         self.may_not_fit = False
         return plaintext
 
-    def open_page(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
+    def decrypt_page(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
         """Return the body of a page, which in AES_GCM_CTR_V1 is not authenticated."""
         if not self.ctr:
-            return self.open(suffix, framed, what)
+            return self.decrypt(suffix, framed, what)
         body = bytearray(framed.nbytes - CTR_OVERHEAD + _SPARE)
-        self.open_page_into(suffix, framed, what, memoryview(body))
+        self.decrypt_page_into(suffix, framed, what, memoryview(body))
         del body[-_SPARE:]
         return body
 
-    def open_page_into(self, suffix: bytes, framed: memoryview, what: str, out: memoryview) -> memoryview:
-        """As `open_page`, into the beginning of `out`, which is returned; `out` is at least as long as `framed`."""
+    def decrypt_page_into(self, suffix: bytes, framed: memoryview, what: str, out: memoryview) -> memoryview:
+        """As `decrypt_page`, into the beginning of `out`, which is returned; `out` is at least as long as `framed`."""
         if not self.ctr:
-            return self.open_into(suffix, framed, what, out)
+            return self.decrypt_into(suffix, framed, what, out)
         body = out[: framed.nbytes - CTR_OVERHEAD]
         self._count(bytes(framed[LENGTH_BYTES:CTR_OVERHEAD]), framed[CTR_OVERHEAD:], out)
         return body
 
     def authenticates(self, suffix: bytes, framed: memoryview) -> bool:
-        """Whether the bytes are a module sealed with AES-GCM at that place."""
+        """Whether the bytes are a module encrypted with AES-GCM at that place."""
         if framed.nbytes < GCM_OVERHEAD:
             return False
         try:
-            self.open(suffix, framed, "")
+            self.decrypt(suffix, framed, "")
         except AuthenticationError:
             return False
         return True
 
-    def seal(self, suffix: bytes, plaintext: Buffer) -> bytearray:
-        """Return the sealed module: length | nonce | ciphertext | tag."""
+    def encrypt(self, suffix: bytes, plaintext: Buffer) -> bytearray:
+        """Return the encrypted module: length | nonce | ciphertext | tag."""
         source = memoryview(plaintext).cast("B")
-        sealed, nonce = self._framed(source.nbytes + GCM_OVERHEAD)
-        with memoryview(sealed) as view:
+        module, nonce = self._framed(source.nbytes + GCM_OVERHEAD)
+        with memoryview(module) as view:
             self._gcm.encrypt_into(nonce, source, self._aad_base + suffix, view[LENGTH_BYTES + NONCE_LENGTH :])
-        return sealed
+        return module
 
-    def seal_page(self, suffix: bytes, body: Buffer) -> bytearray:
-        """Return the sealed body of a page: as `seal` does, in AES_GCM_CTR_V1 without a tag."""
+    def encrypt_page(self, suffix: bytes, body: Buffer) -> bytearray:
+        """Return the encrypted body of a page: as `encrypt` does; in AES_GCM_CTR_V1 without a tag."""
         if not self.ctr:
-            return self.seal(suffix, body)
+            return self.encrypt(suffix, body)
         source = memoryview(body).cast("B")
-        sealed, nonce = self._framed(source.nbytes + CTR_OVERHEAD, _SPARE)
-        with memoryview(sealed) as view:
+        module, nonce = self._framed(source.nbytes + CTR_OVERHEAD, _SPARE)
+        with memoryview(module) as view:
             self._count(nonce, source, view[CTR_OVERHEAD:])
-        del sealed[-_SPARE:]
-        return sealed
+        del module[-_SPARE:]
+        return module
 
     def sign(self, footer: bytes) -> bytes:
         """Return nonce | tag over a plaintext footer."""
@@ -239,7 +234,7 @@ class ModuleCipher:
         """An error as the module says, unless `sign` made this signature for this footer."""
         nonce, tag = signature[:NONCE_LENGTH], signature[NONCE_LENGTH:]
         aad = self._aad_base + FOOTER_SUFFIX
-        # The ciphertext is not stored: encrypting the footer again gives it, and opening it checks the tag in constant time.
+        # The ciphertext is not stored: encrypting the footer again gives it, and decrypting it checks the tag in constant time.
         ciphertext = self._gcm.encrypt(nonce, footer, aad)[:-TAG_LENGTH]
         try:
             self._gcm.decrypt(nonce, ciphertext + tag, aad)
@@ -257,16 +252,18 @@ class ModuleCipher:
         if length > MAX_MODULE_LENGTH:
             raise ConfigurationError(f"{self._location}: a module of {length} bytes is too long for a Parquet file")
         nonce = self._nonce()
-        sealed = bytearray(length + spare)
-        _LENGTH.pack_into(sealed, 0, length - LENGTH_BYTES)
-        sealed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH] = nonce
-        return sealed, nonce
+        module = bytearray(length + spare)
+        _LENGTH.pack_into(module, 0, length - LENGTH_BYTES)
+        module[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH] = nonce
+        return module, nonce
 
     def _nonce(self) -> bytes:
-        assert self._random is not None, "a cipher that seals was given randomness"
-        self._sealed += 1
-        if self._sealed > MAX_MODULES_OF_A_KEY:
-            raise ConfigurationError(f"{self._location}: {self.key_name} has sealed {MAX_MODULES_OF_A_KEY} modules, as many as a key may")
+        assert self._random is not None, "a cipher that encrypts was given randomness"
+        self._nonces_drawn += 1
+        if self._nonces_drawn > MAX_MODULES_OF_A_KEY:
+            raise ConfigurationError(
+                f"{self._location}: {self.key_name} has encrypted {MAX_MODULES_OF_A_KEY} modules, as many as a key may"
+            )
         return self._random(NONCE_LENGTH)
 
     def _count(self, nonce: bytes, source: memoryview, out: bytearray | memoryview) -> None:

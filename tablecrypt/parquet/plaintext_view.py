@@ -1,11 +1,11 @@
-"""An encrypted Parquet file as pyarrow may read it: a plaintext file that is opened chunk by chunk, as it is read, and stored nowhere.
+"""An encrypted Parquet file as pyarrow may read it: a plaintext file that is decrypted chunk by chunk, as it is read, and stored nowhere.
 
-    encrypted file   PARE | chunk 0, sealed        | chunk 1, sealed   | indexes, bloom filters | footer, sealed | length | PARE
+    encrypted file   PARE | chunk 0, encrypted        | chunk 1, encrypted   | indexes, bloom filters | footer, encrypted | length | PARE
     view             PAR1 | chunk 0        | zeros | chunk 1   | zeros | zeros                        | footer | length | PAR1
 
-A chunk in the clear is never longer than it is sealed, so it has the same place in both, and nothing but the footer has to be read before
-the view can be. A read fetches the chunk in which it begins, authenticates all of its modules, and only then returns bytes of it; what it
-asks for beyond that chunk is zeros. Projection and row-group pruning are the reader's doing: what it does not read is not fetched.
+A chunk in the clear is never longer than it is encrypted, so it has the same place in both, and nothing but the footer has to be read
+before the view can be. A read fetches the chunk in which it begins, authenticates all of its modules, and only then returns bytes of it;
+what it asks for beyond that chunk is zeros. Projection and row-group pruning are the reader's doing: what it does not read is not fetched.
 
 The view has no page indexes and no bloom filters. A column whose key is not there is locked: its chunks cannot be read, and raise the error
 that says so. Of columns that were not asked for, the footer holds what it held, for a reader to step over: there is no chunk of them.
@@ -23,10 +23,10 @@ from typing import Final
 
 from tablecrypt.errors import KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.parquet import thrift
-from tablecrypt.parquet.chunk_modules import open_chunk
+from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end
 from tablecrypt.parquet.layout import Chunk, FileLayout, RowGroupLayout, Span
-from tablecrypt.parquet.storage import lend
+from tablecrypt.parquet.storage import export_buffer
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
 
 _FOOTER_GUESS: Final = 64 * 1024
@@ -58,7 +58,7 @@ class PlaintextView:
 
     Args:
         layout: the encrypted file.
-        columns: names of the top-level columns to open; a reader can take no others. None: all whose keys can be had.
+        columns: names of the top-level columns to decrypt; a reader can take no others. None: all whose keys can be had.
     """
 
     closed: Final = False
@@ -68,7 +68,7 @@ class PlaintextView:
         self._layout = layout
         self._leaves = None if columns is None else layout.leaves_of(columns)
         self._position = 0
-        # A reader that takes a chunk in pieces has it opened once.
+        # A reader that takes a chunk in pieces has it decrypted once.
         self._last: tuple[_Region, memoryview] | None = None
         self._regions: list[_Region] = []
         self._locked_end = layout.footer.start
@@ -111,10 +111,10 @@ class PlaintextView:
         length = left if size is None or size < 0 else min(size, left)
         data = self._read_at(self._position, length)
         self._position += length
-        return lend(data)
+        return export_buffer(data)
 
     def close(self) -> None:
-        """Does nothing: whoever opened the encrypted file closes it."""
+        """Does nothing: the caller that opened the encrypted file closes it."""
 
     def flush(self) -> None:
         """Does nothing."""
@@ -135,13 +135,13 @@ class PlaintextView:
 
     def _read_chunk(self, region: _Region, skipped: int, length: int) -> bytes | memoryview:
         if self._last is None or self._last[0] is not region:
-            self._last = (region, open_chunk(region.chunk))
-        opened = self._last[1][skipped : skipped + length]
-        if opened.nbytes < length:
-            return bytes(opened) + bytes(length - opened.nbytes)
-        if opened.nbytes == region.span.length:
+            self._last = (region, decrypt_chunk(region.chunk))
+        decrypted = self._last[1][skipped : skipped + length]
+        if decrypted.nbytes < length:
+            return bytes(decrypted) + bytes(length - decrypted.nbytes)
+        if decrypted.nbytes == region.span.length:
             self._last = None
-        return opened
+        return decrypted
 
     def _row_group(self, group: Struct, chunks: RowGroupLayout) -> Struct:
         with described(self._layout.location, "a row group in the footer"):

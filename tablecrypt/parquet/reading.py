@@ -34,7 +34,7 @@ from tablecrypt.parquet.footer import PLAIN_MAGIC, plain_end
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileLayout, encrypted_layout
 from tablecrypt.parquet.plaintext_view import PlaintextView
-from tablecrypt.parquet.storage import Source, await_return, open_source, source_of
+from tablecrypt.parquet.storage import Source, await_release, open_source, source_of
 from tablecrypt.parquet.thrift import FileMetaData
 from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
 
@@ -73,7 +73,7 @@ def read_table(
         if layout.ciphers is not None and _is_uniform(layout, needed):
             return _uniform_file(opened, layout, layout.ciphers.footer_key, keys).read(columns, expression, row_groups, use_threads)
         view = PlaintextView(layout, needed)
-        await_return(view)
+        await_release(view)
         fragment = _fragment(view, layout.location)
         with _decoding(layout.location):
             chosen = fragment if row_groups is None else fragment.subset(row_group_ids=row_groups)
@@ -112,7 +112,7 @@ def arrow_schema(layout: FileLayout) -> pa.Schema:
 
 
 def _is_uniform(layout: FileLayout, columns: Set[str]) -> bool:
-    """Whether pyarrow's core can open these top-level columns by the footer key, and authenticates all that it opens."""
+    """Whether pyarrow's core can decrypt these top-level columns by the footer key, and authenticates all that it decrypts."""
     algorithm = layout.footer.algorithm
     if algorithm is None or algorithm.ctr or not layout.footer.is_encrypted:
         return False
@@ -133,7 +133,7 @@ def _uniform_file(source: Source, layout: FileLayout, footer_key: Secret, keys: 
 
 
 def _fragment(view: PlaintextView, location: str) -> ds.ParquetFileFragment:
-    # Without pre_buffer each read is of one column chunk, so none is opened only because it lies between two others.
+    # Without pre_buffer each read is of one column chunk, so none is decrypted only because it lies between two others.
     options = ds.ParquetFragmentScanOptions(pre_buffer=False)
     with _decoding(location):
         return ds.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(pa.PythonFile(view, mode="r"))

@@ -186,25 +186,25 @@ def _length_of(file: Any) -> int:
 _PATIENCE_S: Final = 1.0
 """For what a caller holds on to, as for a scan that was not finished, no wait is long enough."""
 
-_lent: Final[WeakValueDictionary[int, Any]] = WeakValueDictionary()
+_exported: Final[WeakValueDictionary[int, Any]] = WeakValueDictionary()
 _numbers: Final = itertools.count()
 
 
-def lend(data: Buffer) -> memoryview:
-    """Return the bytes as something whose end is noticed."""
+def export_buffer(data: Buffer) -> memoryview:
+    """Return a view of the bytes for pyarrow. The process does not end while pyarrow holds it."""
     view = memoryview(data)
-    await_return(view)
+    await_release(view)
     return view
 
 
-def await_return(lent: object) -> None:
-    """Have the end of the process wait until nobody holds the object."""
-    _lent[next(_numbers)] = lent
+def await_release(exported: object) -> None:
+    """Have the process wait at its end until nothing holds this object any more."""
+    _exported[next(_numbers)] = exported
 
 
 @atexit.register
-def wait_until_returned(patience_s: float = _PATIENCE_S) -> None:
-    """Return when nothing is lent, or after so many seconds."""
+def wait_until_released(patience_s: float = _PATIENCE_S) -> None:
+    """Return when no exported buffer is held any more, or after so many seconds."""
     deadline = time.monotonic() + patience_s
-    while _lent and time.monotonic() < deadline:
+    while _exported and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -7,7 +7,7 @@
              9 list, 10 set: count (upper 4 bits, 15: a varint follows) and kind of the elements | elements
              11 map (varint; if not 0: kinds of keys and values | pairs)  12 struct
 
-A Shape says which nested structs, or lists of structs, are opened. Everything else that has a structure is stepped over, checked for being
+A Shape says which nested structs, or lists of structs, are decoded. Everything else that has a structure is stepped over, checked for being
 well formed, and kept as the bytes it was: statistics, key-value metadata and whatever the format adds later come out as they went in.
 
 Structs are held and written here, and read by tablecrypt.parquet.thrift_reader. FormatError says that a struct lacks a field that it needs.
@@ -16,10 +16,10 @@ The fields of Parquet's structures that say where modules lie and how they are e
 
     FileMetaData ── row_groups ── RowGroup ── columns ── ColumnChunk ─┬─ meta_data ── ColumnMetaData
          │                                                            ├─ crypto_metadata ── ColumnCryptoMetaData
-         │                                                            └─ encrypted_column_metadata (a sealed ColumnMetaData)
+         │                                                            └─ encrypted_column_metadata (an encrypted ColumnMetaData)
          └─ encryption_algorithm ── EncryptionAlgorithm (only beside a plaintext footer; else in FileCryptoMetaData)
 
-Each class holds the field ids of one structure; the shapes say what a parser opens. All other fields pass through as bytes.
+Each class holds the field ids of one structure; the shapes say what a parser decodes. All other fields pass through as bytes.
 
 Specification: Apache Thrift, "Thrift Compact protocol encoding"; Apache Parquet, parquet.thrift.
 """
@@ -50,17 +50,17 @@ LONG_LIST: Final = 15
 """Instead of a count in the header of a list: the count follows."""
 
 Shape = Mapping[int, "Shape | None"]
-"""Ids of the fields to open, each with the shape of the struct there (or of each struct of the list there)."""
+"""Ids of the fields to decode, each with the shape of the struct there (or of each struct of the list there)."""
 
-APART: Final = None
-"""In the place of a shape: tell the structs of the list apart, and leave each as its bytes, to be opened when it is needed."""
+DEFERRED: Final = None
+"""Instead of a shape: separate the structs of the list and keep each as its bytes, to be decoded when it is needed."""
 
 Value = Union[bool, int, bytes, "Struct", list["Struct"], list[bytes]]
 
 
 @dataclass(slots=True)
 class Field:
-    """The kind of a value and the value; bytes as stored for what was not opened."""
+    """The kind of a value and the value; bytes as stored for what was not decoded."""
 
     kind: int
     value: Value
@@ -102,7 +102,7 @@ class Struct:
         return self.binary(field_id) if field_id in self.fields else None
 
     def stored_list(self, field_id: int) -> bytes:
-        """A list that was not opened, as bytes."""
+        """A list that was not decoded, as bytes."""
         value = self._value(field_id, bytes, LIST)
         assert isinstance(value, bytes)
         return value
@@ -120,8 +120,8 @@ class Struct:
         assert isinstance(value, list)
         return value
 
-    def structs_apart(self, field_id: int) -> list[bytes]:
-        """A list whose structs are APART."""
+    def deferred_structs(self, field_id: int) -> list[bytes]:
+        """A list whose structs are DEFERRED."""
         value = self._value(field_id, list)
         assert isinstance(value, list)
         return value
@@ -366,7 +366,7 @@ COLUMN_CHUNK_SHAPE: Final[Shape] = {
 }
 FILE_META_DATA_SHAPE: Final[Shape] = {
     FileMetaData.SCHEMA: FLAT,
-    FileMetaData.ROW_GROUPS: {RowGroup.COLUMNS: APART},
+    FileMetaData.ROW_GROUPS: {RowGroup.COLUMNS: DEFERRED},
     FileMetaData.ENCRYPTION_ALGORITHM: ALGORITHM_SHAPE,
 }
 FOOTER_CRYPTO_SHAPE: Final[Shape] = {FileMetaData.ENCRYPTION_ALGORITHM: ALGORITHM_SHAPE}

@@ -3,7 +3,7 @@
 Each function takes the bytes and where in them a value begins, and returns what it read and where the value ends. Most of a footer is only
 stepped over, to find the few parts that a reader asked for: that is what these loops are kept short for.
 
-Refused with FormatError: a field twice in a struct that is opened, a number longer than it needs to be, structs nested deeper than
+Refused with FormatError: a field twice in a struct that is decoded, a number longer than it needs to be, structs nested deeper than
 MAX_DEPTH, more structs in a list than there are bytes for, and a length that reaches past the end, so that no count makes anything larger
 than the input. CutShortError, its subclass, says that the bytes ended: with more of them the struct may be whole.
 """
@@ -65,12 +65,12 @@ def decode(data: bytes, shape: Shape) -> Struct:
 
 
 def decode_padded(data: bytes | bytearray, shape: Shape) -> Struct:
-    """Read a struct that was sealed. Bytes may follow it: parquet-java seals its whole buffer, which may be longer than the struct."""
+    """Read a struct that was encrypted. Bytes may follow it: parquet-java encrypts its whole buffer, which may be longer."""
     return decode_at(bytes(data), shape)[0]
 
 
 def unpadded(data: bytes | bytearray) -> bytes:
-    """The bytes of the struct alone, of a sealed one that bytes may follow."""
+    """The bytes of the struct alone, of an encrypted one that bytes may follow."""
     encoded = bytes(data)
     try:
         return encoded[: _end_of_struct(encoded, 0, 0)]

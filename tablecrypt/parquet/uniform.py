@@ -38,7 +38,7 @@ from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.parquet.footer import TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end
-from tablecrypt.parquet.storage import await_return
+from tablecrypt.parquet.storage import await_release
 
 MAGIC: Final = b"PARE"
 PLAINTEXT_MAGIC: Final = b"PAR1"
@@ -162,7 +162,7 @@ class UniformParquetFile:
             # All of the file is in memory, so these are the bytes that were checked.
             return file_format.make_fragment(self._file)
         served = EndThenFile(end, self._file)
-        await_return(served)
+        await_release(served)
         fragment = file_format.make_fragment(served.PATH, filesystem=fs.PyFileSystem(served))
         fragment.ensure_complete_metadata()
         served.serve_file()
@@ -273,7 +273,7 @@ def is_store_error(error: BaseException) -> bool:
 
 
 def check_end(file: pa.NativeFile, key_metadata: StandardKeyMetadata, location: str) -> None:
-    """Check what can be checked of a table's file by its length and its end, without opening the footer.
+    """Check what can be checked of a table's file by its length and its end, without decrypting the footer.
 
     Raises:
         TamperedFileError: the length, the magic or the file crypto metadata is not that of the file that the key metadata belongs to.
@@ -355,7 +355,7 @@ class _Positions:
 _CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "data_page_version": (
         lambda value: value == "1.0",
-        "parquet-java, which leaves the levels of version 2 pages in the clear, cannot read Arrow's, which are sealed whole",
+        "parquet-java, which leaves the levels of version 2 pages in the clear, cannot read Arrow's, which are encrypted whole",
     ),
     "bloom_filter_options": (lambda value: not value, "Arrow does not write encrypted bloom filters"),
     "encryption_properties": (lambda value: value is None, "the encryption properties are made here, fresh for each file"),

@@ -1,10 +1,10 @@
 """Checking a whole encrypted file: every module authenticates at its place, and every byte of the file belongs to something.
 
 A fault does not end the check, so that one look tells all of the damage; then it is one TamperedFileError that names what failed. Where all
-that failed is under keys that open nothing of the file, it is a KeyMismatchError: they do not fit, or the file was changed. What cannot be
-authenticated by design is not hidden in a success: columns in the clear and bodies of pages in AES_GCM_CTR_V1 are in the result.
+that failed is under keys that decrypt nothing of the file, it is a KeyMismatchError: they do not fit, or the file was changed. What cannot
+be authenticated by design is not hidden in a success: columns in the clear and bodies of pages in AES_GCM_CTR_V1 are in the result.
 
-Not checked are values: a page that authenticates is what its writer sealed, whatever it decodes to.
+Not checked are values: a page that authenticates is what its writer encrypted, whatever it decodes to.
 
 Every byte of a file has one owner:
 
@@ -42,7 +42,7 @@ class OwnedSpan:
     owner: str
 
 
-def faults(spans: Iterable[OwnedSpan], length: int) -> Iterator[str]:
+def coverage_gaps(spans: Iterable[OwnedSpan], length: int) -> Iterator[str]:
     """Say where the spans leave bytes of a file of that length without an owner, or give them two."""
     reached, before = 0, "the start of the file"
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
@@ -112,7 +112,7 @@ class _Fault:
 
     @property
     def is_of_the_key(self) -> bool:
-        """Whether the key has opened nothing, up to now."""
+        """Whether the key has decrypted nothing so far."""
         return self.cipher is not None and self.cipher.may_not_fit
 
 
@@ -132,7 +132,7 @@ class _Checks:
 
     def check_chunk(self, chunk: Chunk) -> None:
         if not chunk.is_encrypted:
-            self._in_the_clear[chunk.place.path] = None
+            self._in_the_clear[chunk.ordinals.path] = None
         checks: tuple[Callable[[Chunk], None], ...] = (self._pages, self._column_index, self._offset_index, self._bloom_filter)
         # Without its metadata nothing of a chunk can be found.
         for check in checks if self._passes(self._metadata, chunk) else ():
@@ -158,8 +158,8 @@ class _Checks:
         every = [fault.what for fault in self._faults]
         mismatches = sum(fault.is_of_the_key for fault in self._faults)
         if not mismatches:
-            # What a key does not open, nothing can be found in: its bytes would seem to belong to nothing.
-            every += faults(self._spans, layout.source.length)
+            # Nothing can be found in what a key does not decrypt: its bytes would seem to belong to nothing.
+            every += coverage_gaps(self._spans, layout.source.length)
         if not every:
             return
         more = f"; and {len(every) - _SHOWN_FAULTS} more" if len(every) > _SHOWN_FAULTS else ""
@@ -178,7 +178,7 @@ class _Checks:
         return True
 
     def _metadata(self, chunk: Chunk) -> None:
-        self._own(chunk.pages, f"the pages of {chunk.place}")
+        self._own(chunk.pages, f"the pages of {chunk.ordinals}")
         if ColumnChunk.ENCRYPTED_COLUMN_METADATA in chunk.struct:
             self._count(chunk, ModuleType.COLUMN_METADATA)
 
@@ -204,7 +204,7 @@ class _Checks:
     def _index(self, chunk: Chunk, span: Span | None, module_type: ModuleType) -> None:
         if span is None:
             return
-        self._own(span, chunk.place.describe(module_type))
+        self._own(span, chunk.ordinals.describe(module_type))
         read_index(chunk, span, module_type)
         self._count(chunk, module_type)
 
@@ -213,7 +213,7 @@ class _Checks:
         if found is None:
             return
         for module_type, span in ((ModuleType.BLOOM_FILTER_HEADER, found.header_span), (ModuleType.BLOOM_FILTER_BITSET, found.bitset_span)):
-            self._own(span, chunk.place.describe(module_type))
+            self._own(span, chunk.ordinals.describe(module_type))
             self._count(chunk, module_type)
 
     def _fail(self, chunk: Chunk, error: TamperedFileError | KeyMismatchError) -> None:

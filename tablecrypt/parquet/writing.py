@@ -1,9 +1,9 @@
 """Writing encrypted Parquet files: Arrow tables in every mode, and files that exist, again under keys or in the clear.
 
-    rows → pyarrow makes a plaintext file of one row group, in memory → its modules are sealed and go to the sink
+    rows → pyarrow makes a plaintext file of one row group, in memory → its modules are encrypted and go to the sink
 
 No plaintext reaches storage, and no more of it is in memory than one row group. pyarrow's options mean what they mean there; bloom filters,
-which pyarrow does not write into encrypted files, are sealed as all else.
+which pyarrow does not write into encrypted files, are encrypted like everything else.
 
 A file that exists is written again module by module (tablecrypt.parquet.module_writer):
 
@@ -13,8 +13,8 @@ A file that exists is written again module by module (tablecrypt.parquet.module_
 
 A sink that is a path is written only when all went well; in a file object an error leaves a part that no reader takes for a Parquet file.
 
-Raises ConfigurationError for options that encryption excludes, for keys that cannot be used, and for what encryption has no room for.
-For a file that is read: TamperedFileError, KeyMismatchError where a key opens nothing of it, PlaintextRefusedError, FormatError and
+Raises ConfigurationError for options that encryption excludes, for keys that cannot be used, and for what encryption has no space for.
+For a file that is read: TamperedFileError, KeyMismatchError where a key decrypts nothing of it, PlaintextRefusedError, FormatError and
 KeyNotFoundError. What pyarrow raises for rows that it cannot write passes through.
 
 Specification: Apache Parquet, "Parquet Modular Encryption".
@@ -34,7 +34,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.parquet.keys import FileKeys, required_keys
 from tablecrypt.parquet.layout import FileLayout, encrypted_layout, plain_layout
-from tablecrypt.parquet.module_writer import ModularWriter, Sealing
+from tablecrypt.parquet.module_writer import FileEncryption, ModularWriter
 from tablecrypt.parquet.storage import Sink, open_sink, open_source
 
 Random = Callable[[int], bytes]
@@ -55,9 +55,9 @@ def encrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = No
         ConfigurationError: there are no keys or they name columns that the file lacks, it is encrypted already, or has too many pages.
         FormatError: it is no Parquet file that can be encrypted.
     """
-    sealed_with = required_keys(keys)
+    checked_keys = required_keys(keys)
     with open_source(source, location) as opened, open_sink(sink) as out:
-        return rewrite(plain_layout(opened), out, sealed_with, random)
+        return rewrite(plain_layout(opened), out, checked_keys, random)
 
 
 @checked_arguments(but=("keys",))
@@ -92,20 +92,20 @@ def reencrypt(
 
     Raises:
         TamperedFileError: a module does not authenticate, or the file is not what its footer says.
-        KeyMismatchError: one of the old keys opens no module: it does not fit, or the file was changed.
+        KeyMismatchError: one of the old keys decrypts no module: it does not fit, or the file was changed.
         FormatError: the source is empty, or no Parquet file.
         PlaintextRefusedError: the source is plaintext.
         KeyNotFoundError: a key of the source is missing.
         ConfigurationError: there are no new keys, or they name columns that the file does not have.
     """
-    sealed_with = required_keys(new)
+    checked_keys = required_keys(new)
     with open_source(source, location) as opened, open_sink(sink) as out:
-        return rewrite(encrypted_layout(opened, old), out, sealed_with, random)
+        return rewrite(encrypted_layout(opened, old), out, checked_keys, random)
 
 
 def rewrite(layout: FileLayout, sink: Sink, keys: FileKeys | None, random: Random) -> int:
     """Write the file again with these keys, or in the clear without. Returns the length in bytes."""
-    writer = ModularWriter(sink, Sealing(keys, layout.location, random))
+    writer = ModularWriter(sink, FileEncryption(keys, layout.location, random))
     writer.add(layout)
     return writer.finish()
 
@@ -164,11 +164,11 @@ class EncryptedParquetWriter:
         self._closed = False
         # Options that pyarrow refuses and keys that name no column are found here, before anything is written.
         empty = self._plaintext(schema.empty_table(), None)
-        sealing = Sealing(required_keys(keys), "the new Parquet file", random)
+        encryption = FileEncryption(required_keys(keys), "the new Parquet file", random)
         self._opened = open_sink(sink)
         self._sink = self._opened.__enter__()
         try:
-            self._writer = ModularWriter(self._sink, sealing)
+            self._writer = ModularWriter(self._sink, encryption)
             self._add(empty)
         except BaseException as error:
             self._abandon(error)

@@ -78,7 +78,7 @@ class EncryptedSnapshot(Snapshot):
             raise PlaintextRefusedError(
                 self.manifest_list, f"snapshot {self.snapshot_id} has no key-id: its manifest list is not encrypted"
             )
-        key_metadata = io.manager.open_manifest_list_key(self._ring.chain(self.key_id))
+        key_metadata = io.manager.decrypt_manifest_list_key_metadata(self._ring.chain(self.key_id))
         manifest_list = read_manifest_list(io, self.manifest_list, key_metadata)
         self._check_header(manifest_list.header)
         return manifest_list

@@ -34,7 +34,7 @@ from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summa
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, TableUpdate, UpdatesAndRequirements
 
 from tablecrypt.errors import FormatError
-from tablecrypt.keys.manager import SealedKey
+from tablecrypt.keys.manager import NewManifestListKey
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
@@ -113,7 +113,7 @@ class EncryptedProducer(ProducerSeam):
         ) as writer:
             writer.add_manifests(manifests)
         parent_key_id = metadata.key_id_of(self.parent_snapshot_id) or metadata.key_id_of(metadata.current_snapshot_id)
-        sealed = self.table_io.manager.seal_manifest_list_key(output.key_metadata, metadata.key_ring, parent_key_id)
+        sealed = self.table_io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, metadata.key_ring, parent_key_id)
 
         snapshot = EncryptedSnapshot(
             snapshot_id=self.snapshot_id,
@@ -238,7 +238,7 @@ class EncryptedProducer(ProducerSeam):
             raise FormatError(f"the summary of snapshot {before}, which the new one goes on from, cannot be counted on: {error}") from error
         return Summary(self.operation, **summary.additional_properties)
 
-    def _updates(self, snapshot: EncryptedSnapshot, sealed: SealedKey) -> UpdatesAndRequirements:
+    def _updates(self, snapshot: EncryptedSnapshot, sealed: NewManifestListKey) -> UpdatesAndRequirements:
         updates: tuple[TableUpdate, ...] = (
             *(cast("TableUpdate", AddEncryptionKeyUpdate(key=key)) for key in sealed.added),
             AddEncryptedSnapshotUpdate(snapshot=snapshot),

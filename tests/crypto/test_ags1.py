@@ -25,14 +25,14 @@ def test_plaintext_length_is_the_inverse_of_file_length(length: int) -> None:
     assert ags1.plaintext_length(ags1.file_length(length)) == length
 
 
-@given(st.integers(0, 4 * ags1.SEALED_BLOCK_LENGTH))
+@given(st.integers(0, 4 * ags1.ENCRYPTED_BLOCK_LENGTH))
 @example(8)
 @example(35)
 @example(36)
 @example(37)
-@example(8 + ags1.SEALED_BLOCK_LENGTH)
-@example(8 + ags1.SEALED_BLOCK_LENGTH + 28)
-@example(8 + ags1.SEALED_BLOCK_LENGTH + 29)
+@example(8 + ags1.ENCRYPTED_BLOCK_LENGTH)
+@example(8 + ags1.ENCRYPTED_BLOCK_LENGTH + 28)
+@example(8 + ags1.ENCRYPTED_BLOCK_LENGTH + 29)
 def test_a_length_that_the_arithmetic_accepts_is_one_that_it_makes(length: int) -> None:
     try:
         plaintext = ags1.plaintext_length(length)
@@ -43,7 +43,7 @@ def test_a_length_that_the_arithmetic_accepts_is_one_that_it_makes(length: int) 
 
 @pytest.mark.parametrize("full_blocks", [0, 1, 2, 1000])
 def test_no_length_between_two_blocks_is_possible(full_blocks: int) -> None:
-    end = 8 + full_blocks * ags1.SEALED_BLOCK_LENGTH
+    end = 8 + full_blocks * ags1.ENCRYPTED_BLOCK_LENGTH
     impossible = range(1 if full_blocks else 0, 29 if full_blocks else 28)
     for rest in impossible:
         with pytest.raises(FormatError):

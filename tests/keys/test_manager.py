@@ -41,8 +41,8 @@ def test_what_is_sealed_is_what_is_opened(length: int, file_length: int | None) 
     key_metadata = manager.new_key_metadata()
     if file_length is not None:
         key_metadata = key_metadata.with_file_length(file_length)
-    sealed = manager.seal_manifest_list_key(key_metadata, KeyRing())
-    opened = manager.open_manifest_list_key(KeyRing(sealed.added).chain(sealed.key_id))
+    sealed = manager.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
+    opened = manager.decrypt_manifest_list_key_metadata(KeyRing(sealed.added).chain(sealed.key_id))
     assert opened.encode() == key_metadata.encode()
     assert len(opened.encryption_key) == length
 
@@ -57,55 +57,55 @@ def test_no_two_files_share_a_dek_or_an_aad_prefix(kms: MemoryKeyManagementClien
 
 def test_the_first_seal_makes_a_kek_and_the_next_uses_it_again(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
-    first = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    first = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     kek, list_key = first.added
     assert kek.is_kek
     assert not list_key.is_kek
     assert (kek.encrypted_by_id, kek.properties) == (MASTER_KEY, {KEY_TIMESTAMP: str(START_MS)})
     assert (list_key.encrypted_by_id, list_key.properties) == (kek.key_id, None)
     assert first.key_id == list_key.key_id
-    second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(first.added), first.key_id)
+    second = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing(first.added), first.key_id)
     assert [key.encrypted_by_id for key in second.added] == [kek.key_id]
 
 
 @pytest.mark.parametrize(("age_ms", "is_reused"), [(0, True), (999, True), (1000, False), (10**9, False)])
 def test_a_kek_wraps_nothing_new_from_its_lifespan_on(kms: MemoryKeyManagementClient, age_ms: int, is_reused: bool) -> None:
     first = manager_at(kms, kek_lifespan_ms=1000)
-    parent = first.seal_manifest_list_key(first.new_key_metadata(), KeyRing())
+    parent = first.encrypt_manifest_list_key_metadata(first.new_key_metadata(), KeyRing())
     later = manager_at(kms, clock=lambda: START_MS + age_ms, kek_lifespan_ms=1000)
-    sealed = later.seal_manifest_list_key(later.new_key_metadata(), KeyRing(parent.added), parent.key_id)
+    sealed = later.encrypt_manifest_list_key_metadata(later.new_key_metadata(), KeyRing(parent.added), parent.key_id)
     assert (len(sealed.added) == 1) is is_reused
 
 
 def test_an_expired_kek_still_opens_what_it_wrapped(kms: MemoryKeyManagementClient) -> None:
     first = manager_at(kms)
     key_metadata = first.new_key_metadata()
-    sealed = first.seal_manifest_list_key(key_metadata, KeyRing())
+    sealed = first.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
     much_later = manager_at(kms, clock=lambda: START_MS + 10 * DEFAULT_KEK_LIFESPAN_MS)
-    assert much_later.open_manifest_list_key(KeyRing(sealed.added).chain(sealed.key_id)).encode() == key_metadata.encode()
+    assert much_later.decrypt_manifest_list_key_metadata(KeyRing(sealed.added).chain(sealed.key_id)).encode() == key_metadata.encode()
 
 
 def test_a_kek_of_another_master_key_wraps_nothing_new(kms: MemoryKeyManagementClient) -> None:
     other = EncryptionManager(kms, "other", now_ms=lambda: START_MS)
-    parent = other.seal_manifest_list_key(other.new_key_metadata(), KeyRing())
+    parent = other.encrypt_manifest_list_key_metadata(other.new_key_metadata(), KeyRing())
     manager = manager_at(kms)
-    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(parent.added), parent.key_id)
+    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing(parent.added), parent.key_id)
     assert sealed.added[0].encrypted_by_id == MASTER_KEY
 
 
 def test_a_kek_that_names_another_master_key_opens_nothing(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
-    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     chain = KeyRing(sealed.added).chain(sealed.key_id)
     with pytest.raises(KeyIdChangedError, match="other"):
-        EncryptionManager(kms, "other").open_manifest_list_key(chain)
+        EncryptionManager(kms, "other").decrypt_manifest_list_key_metadata(chain)
 
 
 def test_a_kek_of_an_attempt_that_did_not_land_serves_the_next(kms: MemoryKeyManagementClient) -> None:
     counted = ResilientKeyManagementClient(kms)
     manager = EncryptionManager(counted, MASTER_KEY, now_ms=lambda: START_MS)
     manager.check_usable(KeyRing())
-    attempts = [manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing()) for _ in range(3)]
+    attempts = [manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing()) for _ in range(3)]
     assert len({attempt.added[0].key_id for attempt in attempts}) == 1
     assert len({attempt.key_id for attempt in attempts}) == 3
     assert counted.calls == {"wrap_key": 1, "unwrap_key": 1}
@@ -115,21 +115,21 @@ def test_a_kek_that_only_lies_in_the_metadata_wraps_nothing(kms: MemoryKeyManage
     """Whoever can write metadata.json can put a retired KEK back; being the newest of all does not help it."""
     retired, current = (manager_at(kms, clock=lambda offset=offset: START_MS + offset) for offset in (5, 0))  # type: ignore[misc]
     revived = retired.new_kek()
-    head = current.seal_manifest_list_key(current.new_key_metadata(), KeyRing())
+    head = current.encrypt_manifest_list_key_metadata(current.new_key_metadata(), KeyRing())
     writer = manager_at(kms, clock=lambda: START_MS + 10)
-    sealed = writer.seal_manifest_list_key(writer.new_key_metadata(), KeyRing([revived, *head.added]), head.key_id)
+    sealed = writer.encrypt_manifest_list_key_metadata(writer.new_key_metadata(), KeyRing([revived, *head.added]), head.key_id)
     assert [key.encrypted_by_id for key in sealed.added] == [head.added[0].key_id]
-    first = writer.seal_manifest_list_key(writer.new_key_metadata(), KeyRing([revived]))
+    first = writer.encrypt_manifest_list_key_metadata(writer.new_key_metadata(), KeyRing([revived]))
     assert revived.key_id not in {key.encrypted_by_id for key in first.added}
 
 
 def test_a_parent_whose_key_does_not_open_under_its_kek_stops_the_commit(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
-    head = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    head = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     revived = manager_at(kms).new_kek()
     pointed = head.added[1].model_copy(update={"encrypted_by_id": revived.key_id})
     with pytest.raises(AuthenticationError, match="does not open under KEK"):
-        manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing([revived, pointed]), head.key_id)
+        manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing([revived, pointed]), head.key_id)
     with pytest.raises(AuthenticationError, match="does not open under KEK"):
         manager.check_usable(KeyRing([revived, pointed]), head.key_id)
 
@@ -138,18 +138,18 @@ def test_a_parent_whose_key_does_not_open_under_its_kek_stops_the_commit(kms: Me
 def test_a_kek_from_the_future_opens_and_wraps_nothing(kms: MemoryKeyManagementClient, ahead_ms: int, wraps: bool) -> None:
     ahead = manager_at(kms, clock=lambda: START_MS + ahead_ms)
     key_metadata = ahead.new_key_metadata()
-    parent = ahead.seal_manifest_list_key(key_metadata, KeyRing())
+    parent = ahead.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
     manager, ring = manager_at(kms), KeyRing(parent.added)
-    assert manager.open_manifest_list_key(ring.chain(parent.key_id)).encode() == key_metadata.encode()
-    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), ring, parent.key_id)
+    assert manager.decrypt_manifest_list_key_metadata(ring.chain(parent.key_id)).encode() == key_metadata.encode()
+    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), ring, parent.key_id)
     assert (len(sealed.added) == 1) is wraps
 
 
 def test_a_kek_that_landed_and_was_taken_out_is_not_used_again(kms: MemoryKeyManagementClient) -> None:
     """A rotation by another process may have retired it meanwhile."""
     manager = manager_at(kms)
-    landed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
-    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(landed.added))
+    landed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
+    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing(landed.added))
     fresh, list_key = sealed.added
     assert fresh.is_kek
     assert list_key.encrypted_by_id == fresh.key_id != landed.added[0].key_id
@@ -158,9 +158,9 @@ def test_a_kek_that_landed_and_was_taken_out_is_not_used_again(kms: MemoryKeyMan
 def test_a_kek_of_an_attempt_that_did_not_land_expires_as_any_other(kms: MemoryKeyManagementClient) -> None:
     now = [START_MS]
     manager = manager_at(kms, clock=lambda: now[0], kek_lifespan_ms=1000)
-    first = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    first = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     now[0] += 1000
-    second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    second = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     assert second.added[0].key_id != first.added[0].key_id
 
 
@@ -173,18 +173,18 @@ def test_a_kek_is_as_long_as_the_table_asks_for(kms: MemoryKeyManagementClient, 
 @pytest.mark.parametrize("timestamp", ["9" * 5000, "9" * 19, "-1", "", " 1", "1e3", "\u0661", "0x10", "\ud800"])
 def test_a_timestamp_that_is_no_number_of_milliseconds_is_a_format_error(kms: MemoryKeyManagementClient, timestamp: str) -> None:
     manager = manager_at(kms)
-    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     kek = sealed.added[0].model_copy(update={"properties": {KEY_TIMESTAMP: timestamp}})
     ring = KeyRing([kek, sealed.added[1]])
     with pytest.raises(FormatError, match=KEY_TIMESTAMP):
-        manager.open_manifest_list_key(ring.chain(sealed.key_id))
+        manager.decrypt_manifest_list_key_metadata(ring.chain(sealed.key_id))
     with pytest.raises(FormatError, match=KEY_TIMESTAMP):
-        manager.seal_manifest_list_key(manager.new_key_metadata(), ring, sealed.key_id)
+        manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), ring, sealed.key_id)
 
 
 def test_a_fingerprint_tells_keks_and_not_their_entries_apart(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
-    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     rewrapped = manager.rewrap_kek(KeyRing(sealed.added).chain(sealed.key_id))
     revived = rewrapped.model_copy(update={"key_id": "another", "properties": {KEY_TIMESTAMP: "1"}})
     assert manager.fingerprint(revived) == manager.fingerprint(sealed.added[0])
@@ -200,7 +200,7 @@ def test_a_fingerprint_is_the_same_in_every_release(kms: MemoryKeyManagementClie
 @pytest.mark.parametrize("field", ["wrapped", "timestamp", "kek"])
 def test_any_change_to_an_entry_is_refused(kms: MemoryKeyManagementClient, field: str) -> None:
     manager = manager_at(kms)
-    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     kek, list_key = sealed.added
     if field == "wrapped":
         changed = bytearray(list_key.wrapped_bytes())
@@ -209,15 +209,15 @@ def test_any_change_to_an_entry_is_refused(kms: MemoryKeyManagementClient, field
     elif field == "timestamp":
         kek = kek.model_copy(update={"properties": {KEY_TIMESTAMP: str(START_MS + 1)}})
     else:
-        other = manager_at(kms).seal_manifest_list_key(manager.new_key_metadata(), KeyRing()).added[0]
+        other = manager_at(kms).encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing()).added[0]
         kek = other.model_copy(update={"key_id": kek.key_id})
     with pytest.raises(AuthenticationError, match="does not open under KEK"):
-        manager.open_manifest_list_key(KeyRing([kek, list_key]).chain(sealed.key_id))
+        manager.decrypt_manifest_list_key_metadata(KeyRing([kek, list_key]).chain(sealed.key_id))
 
 
 def test_a_key_that_is_not_there_is_named(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
-    sealed = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     with pytest.raises(KeyNotFoundError, match="encryption-keys"):
         KeyRing().chain(sealed.key_id)
     with pytest.raises(KeyNotFoundError, match="encryption-keys"):
@@ -227,7 +227,7 @@ def test_a_key_that_is_not_there_is_named(kms: MemoryKeyManagementClient) -> Non
 def test_the_sealed_form_is_nonce_ciphertext_tag_with_the_timestamp_as_aad(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
     key_metadata = manager.new_key_metadata()
-    kek, list_key = manager.seal_manifest_list_key(key_metadata, KeyRing()).added
+    kek, list_key = manager.encrypt_manifest_list_key_metadata(key_metadata, KeyRing()).added
     key = Secret(kms.unwrap_key(kek.wrapped_bytes(), MASTER_KEY))
     assert AesGcm(key).decrypt(list_key.wrapped_bytes(), str(START_MS).encode()) == key_metadata.encode()
     assert len(base64.b64decode(kek.key_id)) == len(base64.b64decode(list_key.key_id)) == 16
@@ -243,9 +243,9 @@ def test_lengths_and_lifespans_outside_the_specification_are_refused(kms: Memory
 
 def test_needed_keys_are_the_snapshots_own_and_the_keks_above_them(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
-    first = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
-    second = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing(first.added), first.key_id)
-    unrelated = manager_at(kms).seal_manifest_list_key(manager.new_key_metadata(), KeyRing())
+    first = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
+    second = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing(first.added), first.key_id)
+    unrelated = manager_at(kms).encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     ring = KeyRing([*first.added, *second.added, *unrelated.added])
     assert ring.needed_by([second.key_id]) == {first.added[0].key_id, second.key_id}
     assert ring.needed_by(["gone", second.key_id]) == {first.added[0].key_id, second.key_id}
@@ -261,7 +261,7 @@ def test_a_wrapped_key_with_anything_but_base64_in_it_is_refused(kms: MemoryKeyM
 
 def test_chains_that_are_none_say_which_entry_is_wrong(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
-    kek, list_key = manager.seal_manifest_list_key(manager.new_key_metadata(), KeyRing()).added
+    kek, list_key = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing()).added
     no_kek, on_itself = (list_key.model_copy(update={"encrypted_by_id": by}) for by in (None, list_key.key_id))
     wrong = ((list_key, kek.key_id, "is a KEK"), (no_kek, list_key.key_id, "does not name"), (on_itself, list_key.key_id, "is not a KEK"))
     for entry, named, said in wrong:
@@ -272,7 +272,7 @@ def test_chains_that_are_none_say_which_entry_is_wrong(kms: MemoryKeyManagementC
 def test_no_key_bytes_show_in_a_manager_or_an_entry(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
     key_metadata: StandardKeyMetadata = manager.new_key_metadata()
-    sealed = manager.seal_manifest_list_key(key_metadata, KeyRing())
+    sealed = manager.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
     shown = f"{manager!r} {sealed!r} {key_metadata!r} {[key.model_dump_json() for key in sealed.added]}"
     key = key_metadata.encryption_key.reveal()
     for form in (key.hex(), base64.b64encode(key).decode(), repr(key)[2:-1]):

@@ -25,23 +25,23 @@ def manager(kms: MemoryKeyManagementClient) -> EncryptionManager:
 
 
 def test_a_resealed_key_keeps_its_id_and_opens_under_the_new_kek_alone(manager: EncryptionManager) -> None:
-    sealed = manager.seal_manifest_list_key(KEY_METADATA, KeyRing())
+    sealed = manager.encrypt_manifest_list_key_metadata(KEY_METADATA, KeyRing())
     chain, new_kek = KeyRing(sealed.added).chain(sealed.key_id), manager.new_kek()
 
-    resealed = manager.reseal_manifest_list_key(chain, new_kek)
+    resealed = manager.reencrypt_manifest_list_key_metadata(chain, new_kek)
 
     assert (resealed.key_id, resealed.encrypted_by_id) == (sealed.key_id, new_kek.key_id)
-    assert manager.open_manifest_list_key(KeyChain(resealed, new_kek)) == KEY_METADATA
+    assert manager.decrypt_manifest_list_key_metadata(KeyChain(resealed, new_kek)) == KEY_METADATA
     with pytest.raises(AuthenticationError):
-        manager.open_manifest_list_key(KeyChain(resealed, chain.kek))
+        manager.decrypt_manifest_list_key_metadata(KeyChain(resealed, chain.kek))
 
 
 def test_a_key_that_does_not_open_is_not_resealed(manager: EncryptionManager) -> None:
-    sealed = manager.seal_manifest_list_key(KEY_METADATA, KeyRing())
+    sealed = manager.encrypt_manifest_list_key_metadata(KEY_METADATA, KeyRing())
     chain = KeyRing(sealed.added).chain(sealed.key_id)
     other = manager.new_kek()
     with pytest.raises(AuthenticationError):
-        manager.reseal_manifest_list_key(KeyChain(chain.manifest_list_key, other), other)
+        manager.reencrypt_manifest_list_key_metadata(KeyChain(chain.manifest_list_key, other), other)
 
 
 def test_a_new_kek_is_made_whatever_keks_there_are(manager: EncryptionManager) -> None:
@@ -80,5 +80,5 @@ def test_a_kek_that_opens_no_key_of_the_table_is_not_rewrapped(manager: Encrypti
 
 
 def _chain(manager: EncryptionManager) -> KeyChain:
-    sealed = manager.seal_manifest_list_key(KEY_METADATA, KeyRing())
+    sealed = manager.encrypt_manifest_list_key_metadata(KEY_METADATA, KeyRing())
     return KeyRing(sealed.added).chain(sealed.key_id)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TablecryptError
-from tablecrypt.kms.client import open_key
+from tablecrypt.kms.client import unwrap_with_master_key
 from tablecrypt.kms.local_file import LocalFileKeyManagementClient, add_key, add_key_version, create_key_file, read_key_file
 
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -123,7 +123,7 @@ def test_after_a_rotation_old_keys_open_and_new_ones_need_the_new_version(path: 
     new = client.wrap_key(bytes(16), "orders")
     assert client.unwrap_key(old, "orders") == client.unwrap_key(new, "orders") == bytes(16)
     with pytest.raises(KeyNotFoundError, match="version 2"):
-        open_key(new, before, "orders")
+        unwrap_with_master_key(new, before, "orders")
 
 
 def test_a_key_that_is_not_there_cannot_be_rotated(path: Path) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.parquet.chunk_modules import open_chunk
+from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.layout import FileLayout, encrypted_layout, plain_layout
 from tablecrypt.parquet.storage import source_of
 from tests.support.modular_files import GCM_MODES, MODES, PARTLY_PLAIN, Mode, encrypted, every_module, plain_file, sample_table
@@ -39,7 +39,7 @@ def _chunks_of(plaintext: bytes) -> list[bytes]:
 def test_an_opened_chunk_is_that_of_the_plaintext_and_zeros(mode: Mode, plaintext: bytes) -> None:
     chunks = _layout(encrypted(plaintext, mode.keys), mode).chunks()
     for chunk, expected in zip(chunks, _chunks_of(plaintext), strict=True):
-        opened = open_chunk(chunk)
+        opened = decrypt_chunk(chunk)
         assert bytes(opened) == expected + bytes(chunk.pages.length - len(expected))
 
 
@@ -50,7 +50,7 @@ def test_a_header_that_gets_shorter_or_longer_moves_its_body(length: int) -> Non
     table = pa.table({"id": pa.array(["x" * length])})
     plaintext = plain_file(table, use_dictionary=False, compression="none", write_page_checksum=True)
     (chunk,), (expected,) = _layout(encrypted(plaintext, mode.keys), mode).chunks(), _chunks_of(plaintext)
-    assert bytes(open_chunk(chunk)).rstrip(b"\0") == expected.rstrip(b"\0")
+    assert bytes(decrypt_chunk(chunk)).rstrip(b"\0") == expected.rstrip(b"\0")
 
 
 @pytest.mark.parametrize("mode", GCM_MODES, ids=str)
@@ -59,7 +59,7 @@ def test_nothing_of_a_chunk_is_given_when_its_last_page_is_damaged(mode: Mode) -
     chunk = _layout(bytes(data), mode).chunks()[0]
     data[chunk.pages.end - 1] ^= 1
     with pytest.raises(TamperedFileError, match="column id in row group 0 does not authenticate"):
-        open_chunk(_layout(bytes(data), mode).chunks()[0])
+        decrypt_chunk(_layout(bytes(data), mode).chunks()[0])
 
 
 def test_a_column_beyond_those_of_a_row_group_is_refused() -> None:

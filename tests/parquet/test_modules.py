@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.parquet import modules
-from tablecrypt.parquet.modules import CTR_OVERHEAD, FOOTER_SUFFIX, GCM_OVERHEAD, ModuleCipher, ModuleType, Place, sealed_length
+from tablecrypt.parquet.modules import CTR_OVERHEAD, FOOTER_SUFFIX, GCM_OVERHEAD, ModuleCipher, ModuleOrdinals, ModuleType, module_length
 
 KEY = b"k" * 16
 BASE = b"prefix" + b"\x01" * 8
-PLACE = Place(1, 258, "a.b")
+ORDINALS = ModuleOrdinals(1, 258, "a.b")
 NONCE = bytes(range(12))
 
 
@@ -42,7 +42,7 @@ def cipher(ctr: bool = False, key: bytes = KEY, base: bytes = BASE) -> ModuleCip
     ],
 )
 def test_an_aad_suffix_is_type_and_little_endian_ordinals(module_type: ModuleType, suffix: str) -> None:
-    assert PLACE.suffix(module_type, 3) == bytes.fromhex(suffix)
+    assert ORDINALS.suffix(module_type, 3) == bytes.fromhex(suffix)
 
 
 def test_the_footers_suffix_is_its_type() -> None:
@@ -50,14 +50,14 @@ def test_the_footers_suffix_is_its_type() -> None:
 
 
 def test_a_module_is_length_nonce_ciphertext_tag() -> None:
-    suffix = PLACE.suffix(ModuleType.DATA_PAGE, 3)
-    sealed = bytes(cipher().seal(suffix, b"plaintext"))
+    suffix = ORDINALS.suffix(ModuleType.DATA_PAGE, 3)
+    sealed = bytes(cipher().encrypt(suffix, b"plaintext"))
     assert sealed == struct.pack("<I", 12 + 9 + 16) + NONCE + AESGCM(KEY).encrypt(NONCE, b"plaintext", BASE + suffix)
 
 
 def test_a_ctr_page_is_length_nonce_ciphertext_with_a_counter_from_one() -> None:
     body = bytes(1000)
-    sealed = bytes(cipher(ctr=True).seal_page(PLACE.suffix(ModuleType.DATA_PAGE, 3), body))
+    sealed = bytes(cipher(ctr=True).encrypt_page(ORDINALS.suffix(ModuleType.DATA_PAGE, 3), body))
     keystream = Cipher(AES(KEY), CTR(NONCE + b"\0\0\0\1")).encryptor().update(body)
     assert sealed == struct.pack("<I", 12 + 1000) + NONCE + keystream
 
@@ -74,11 +74,11 @@ def test_a_signature_is_nonce_and_tag_over_the_footer() -> None:
 @given(st.binary(max_size=200), st.booleans(), st.sampled_from([16, 24, 32]))
 def test_what_was_sealed_opens(plaintext: bytes, ctr: bool, key_length: int) -> None:
     either = cipher(ctr, bytes(key_length))
-    suffix = PLACE.suffix(ModuleType.DATA_PAGE)
-    assert either.open(suffix, memoryview(either.seal(suffix, plaintext)), "it") == plaintext
-    sealed = either.seal_page(suffix, plaintext)
+    suffix = ORDINALS.suffix(ModuleType.DATA_PAGE)
+    assert either.decrypt(suffix, memoryview(either.encrypt(suffix, plaintext)), "it") == plaintext
+    sealed = either.encrypt_page(suffix, plaintext)
     assert len(sealed) - len(plaintext) == (CTR_OVERHEAD if ctr else GCM_OVERHEAD)
-    assert either.open_page(suffix, memoryview(sealed), "it") == plaintext
+    assert either.decrypt_page(suffix, memoryview(sealed), "it") == plaintext
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,21 @@ def test_what_was_sealed_opens(plaintext: bytes, ctr: bool, key_length: int) -> 
     ],
 )
 def test_a_module_of_another_file_or_key_is_refused(other: ModuleCipher) -> None:
-    suffix = PLACE.suffix(ModuleType.COLUMN_INDEX)
+    suffix = ORDINALS.suffix(ModuleType.COLUMN_INDEX)
     with pytest.raises(TamperedFileError, match=r"file\.parquet: the index does not authenticate under the footer key"):
-        other.open(suffix, memoryview(cipher().seal(suffix, b"index")), "the index")
+        other.decrypt(suffix, memoryview(cipher().encrypt(suffix, b"index")), "the index")
 
 
 @pytest.mark.parametrize("ordinal", [-1, 32768])
 def test_ordinals_that_the_format_has_no_room_for_are_refused(ordinal: int) -> None:
-    for make in (lambda: Place(ordinal, 0, "a"), lambda: Place(0, ordinal, "a"), lambda: PLACE.suffix(ModuleType.DATA_PAGE, ordinal)):
+    for make in (
+        lambda: ModuleOrdinals(ordinal, 0, "a"),
+        lambda: ModuleOrdinals(0, ordinal, "a"),
+        lambda: ORDINALS.suffix(ModuleType.DATA_PAGE, ordinal),
+    ):
         with pytest.raises(ConfigurationError, match="cannot be encrypted"):
             make()
-    assert Place(32767, 32767, "a").suffix(ModuleType.DATA_PAGE, 32767).hex() == "02ff7fff7fff7f"
+    assert ModuleOrdinals(32767, 32767, "a").suffix(ModuleType.DATA_PAGE, 32767).hex() == "02ff7fff7fff7f"
 
 
 @pytest.mark.parametrize(
@@ -108,23 +112,23 @@ def test_ordinals_that_the_format_has_no_room_for_are_refused(ordinal: int) -> N
 )
 def test_a_length_that_no_module_has_is_refused_before_anything_is_read(framed: bytes, available: int) -> None:
     with pytest.raises(TamperedFileError, match="the page"):
-        sealed_length(framed, available, "the page", "file.parquet")
-    assert sealed_length(b"\x60\0\0\0", 100, "the page", "file.parquet") == 100
+        module_length(framed, available, "the page", "file.parquet")
+    assert module_length(b"\x60\0\0\0", 100, "the page", "file.parquet") == 100
 
 
 def test_one_key_seals_no_more_modules_than_gcm_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modules, "MAX_MODULES_OF_A_KEY", 2)
     one = cipher()
-    one.seal(b"", b"")
+    one.encrypt(b"", b"")
     one.sign(b"")
     with pytest.raises(ConfigurationError, match="as many as a key may"):
-        one.seal(b"", b"")
+        one.encrypt(b"", b"")
 
 
 def test_a_module_longer_than_the_format_can_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modules, "MAX_MODULE_LENGTH", 40)
     with pytest.raises(ConfigurationError, match="too long"):
-        cipher().seal(b"", bytes(9))
+        cipher().encrypt(b"", bytes(9))
 
 
 def test_no_key_is_shown() -> None:

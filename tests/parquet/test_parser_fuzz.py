@@ -71,7 +71,7 @@ def _under_an_authentic_footer(metadata: bytes, plaintext_footer: bool) -> bytes
     else:
         crypto = Struct()
         crypto.set(FileCryptoMetaData.ENCRYPTION_ALGORITHM, thrift.STRUCT, algorithm.encode())
-        magic, footer = b"PARE", crypto.encode() + cipher.seal(FOOTER_SUFFIX, metadata)
+        magic, footer = b"PARE", crypto.encode() + cipher.encrypt(FOOTER_SUFFIX, metadata)
     return magic + PLAINTEXT[4:FOOTER_START] + footer + struct.pack("<I", len(footer)) + magic
 
 

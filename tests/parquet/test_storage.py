@@ -11,7 +11,7 @@ import pytest
 
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.parquet import FileKeys, encrypt, read_table
-from tablecrypt.parquet.storage import lend, open_sink, open_source, wait_until_returned
+from tablecrypt.parquet.storage import export_buffer, open_sink, open_source, wait_until_released
 from tests.support.modular_files import FOOTER_KEY, ID_KEY, plain_file, sample_table
 
 DATA = bytes(range(256)) * 4
@@ -128,7 +128,7 @@ def test_what_is_no_file_is_refused() -> None:
 
 
 def test_the_end_waits_until_other_threads_let_go() -> None:
-    holder = [lend(b"rows")]
+    holder = [export_buffer(b"rows")]
     ending = Event()
 
     def let_go() -> None:
@@ -138,12 +138,12 @@ def test_the_end_waits_until_other_threads_let_go() -> None:
     thread = Thread(target=let_go)
     thread.start()
     ending.set()
-    wait_until_returned(patience_s=600)
+    wait_until_released(patience_s=600)
     assert holder == []
     thread.join()
 
 
 def test_what_a_caller_holds_on_to_does_not_keep_a_process() -> None:
-    held = lend(b"rows")
-    wait_until_returned(patience_s=0)
+    held = export_buffer(b"rows")
+    wait_until_released(patience_s=0)
     assert held == b"rows"

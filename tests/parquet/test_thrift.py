@@ -17,7 +17,7 @@ from tests.support.mutations import arbitrary
 from tests.support.parsers import seeds_of
 
 EVERY_FIELD: Shape = {field_id: {} for field_id in range(100)}
-EVERY_LIST_APART: Shape = dict.fromkeys(range(100), thrift.APART)
+EVERY_LIST_APART: Shape = dict.fromkeys(range(100), thrift.DEFERRED)
 INTEGERS = {thrift.I16: 16, thrift.I32: 32, thrift.I64: 64}
 
 
@@ -102,9 +102,9 @@ def test_structs_that_are_told_apart_are_the_bytes_they_were(structs: list[Struc
     whole.set(7, thrift.LIST, structs)
     whole.set(8, thrift.BINARY, other)
 
-    apart = decode(whole.encode(), {7: thrift.APART})
+    apart = decode(whole.encode(), {7: thrift.DEFERRED})
 
-    assert apart.structs_apart(7) == [struct.encode() for struct in structs]
+    assert apart.deferred_structs(7) == [struct.encode() for struct in structs]
     assert apart.encode() == whole.encode()
 
 

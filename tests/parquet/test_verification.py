@@ -15,7 +15,7 @@ from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
-from tablecrypt.parquet.verification import OwnedSpan, faults
+from tablecrypt.parquet.verification import OwnedSpan, coverage_gaps
 from tests.support import uniform_files
 from tests.support.modular_files import (
     AAD_PREFIX,
@@ -112,7 +112,7 @@ def _with_first_chunk(data: bytes, keys: FileKeys, edit: Callable[[Struct], None
         algorithm = layout.footer.algorithm
         assert algorithm is not None and keys.footer_key is not None
         group = layout.metadata.structs(FileMetaData.ROW_GROUPS)[0]
-        first, *others = group.structs_apart(RowGroup.COLUMNS)
+        first, *others = group.deferred_structs(RowGroup.COLUMNS)
         chunk = thrift_reader.decode(first, COLUMN_CHUNK_SHAPE)
         edit(chunk)
         group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.encode(), *others])
@@ -164,9 +164,12 @@ def test_modules_outside_of_the_file_are_refused_before_anything_is_read(offset:
 
 def test_every_byte_has_one_owner() -> None:
     spans = [OwnedSpan(0, 4, "a"), OwnedSpan(4, 10, "b"), OwnedSpan(10, 12, "c")]
-    assert list(faults(spans, 12)) == []
-    assert list(faults(reversed(spans), 12)) == []
-    assert list(faults(spans, 15)) == ["bytes 12 to 15, the end of the file, belong to nothing"]
-    assert list(faults([spans[0], spans[2]], 12)) == ["bytes 4 to 10 belong to nothing: they are between a and c"]
-    assert list(faults([*spans, OwnedSpan(3, 5, "d")], 12)) == ["bytes 3 to 4 belong to d and to a", "bytes 4 to 5 belong to b and to d"]
-    assert list(faults([OwnedSpan(0, 12, "a"), spans[1]], 12)) == ["bytes 4 to 10 belong to b and to a"]
+    assert list(coverage_gaps(spans, 12)) == []
+    assert list(coverage_gaps(reversed(spans), 12)) == []
+    assert list(coverage_gaps(spans, 15)) == ["bytes 12 to 15, the end of the file, belong to nothing"]
+    assert list(coverage_gaps([spans[0], spans[2]], 12)) == ["bytes 4 to 10 belong to nothing: they are between a and c"]
+    assert list(coverage_gaps([*spans, OwnedSpan(3, 5, "d")], 12)) == [
+        "bytes 3 to 4 belong to d and to a",
+        "bytes 4 to 5 belong to b and to d",
+    ]
+    assert list(coverage_gaps([OwnedSpan(0, 12, "a"), spans[1]], 12)) == ["bytes 4 to 10 belong to b and to a"]

@@ -22,7 +22,7 @@ from typing import Final
 from pyiceberg.table import Table
 
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH
-from tablecrypt.crypto.ags1 import HEADER_LENGTH, SEALED_BLOCK_LENGTH
+from tablecrypt.crypto.ags1 import ENCRYPTED_BLOCK_LENGTH, HEADER_LENGTH
 from tablecrypt.files.ags1_writer import Ags1OutputStream
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance.reachable import reachable_files
@@ -54,7 +54,7 @@ def stored_nonces(folder: Path) -> list[bytes]:
 
 
 def _of_ags1(content: bytes) -> Iterator[bytes]:
-    for start in range(HEADER_LENGTH, len(content), SEALED_BLOCK_LENGTH):
+    for start in range(HEADER_LENGTH, len(content), ENCRYPTED_BLOCK_LENGTH):
         yield content[start : start + NONCE_LENGTH]
 
 

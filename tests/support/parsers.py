@@ -36,7 +36,7 @@ from tablecrypt.files.ags1_reader import Ags1InputStream
 from tablecrypt.hadoop_kms.access import read_allow_list
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
 from tablecrypt.keys.key_ring import KeyRing
-from tablecrypt.kms.client import open_key, seal_key
+from tablecrypt.kms.client import unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.kms.local_file import read_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests.manifest_file import parse_manifest
@@ -296,7 +296,7 @@ _MASTER: Final = {1: Secret(bytes(range(32))), 2: Secret(bytes(range(1, 33)))}
 
 
 def _sealed_keys() -> list[bytes]:
-    return [seal_key(bytes(length), _MASTER, "orders", lambda size: bytes(range(size))) for length in (16, 24, 32)]
+    return [wrap_with_master_key(bytes(length), _MASTER, "orders", lambda size: bytes(range(size))) for length in (16, 24, 32)]
 
 
 _HADOOP_KMS: Final = MemoryKeyManagementClient({"kms.memory.name": "parsers"}, {"master": bytes(32)}, lambda length: bytes(range(length)))
@@ -362,7 +362,7 @@ PARSERS: Final[Sequence[Parser]] = (
     Parser("ORC", _orc, _orc_seeds),
     Parser("ORC manifest", lambda data: Manifest.open(data, repeatable_keys()), _orc_manifest_seeds),
     Parser("key file", _from_file(read_key_file), _key_file_seeds),
-    Parser("wrapped key", lambda data: open_key(data, _MASTER, "orders"), _sealed_keys),
+    Parser("wrapped key", lambda data: unwrap_with_master_key(data, _MASTER, "orders"), _sealed_keys),
     Parser("Hadoop KMS key file", _from_file(_hadoop_key_file), _hadoop_key_files),
     Parser("Hadoop KMS allow list", _from_file(read_allow_list), lambda: [_ALLOW_LIST]),
     Parser("row positions", decode_positions, _positions),

@@ -161,7 +161,7 @@ def _table_key_checks(client: KeyManagementClient, table: Table) -> Iterator[Che
     if keyed is None:
         yield Check("keys", f"open the table's KEK with {key_id}", CheckState.NOTED, "not tried: the table has no snapshot yet")
         return
-    yield opens(lambda: EncryptionManager(client, key_id).open_manifest_list_key(metadata.key_ring.chain(keyed)), key_id)
+    yield opens(lambda: EncryptionManager(client, key_id).decrypt_manifest_list_key_metadata(metadata.key_ring.chain(keyed)), key_id)
 
 
 def _storage_checks(table: Table, read_only: bool) -> Iterator[Check]:

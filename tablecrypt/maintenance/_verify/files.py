@@ -114,8 +114,8 @@ def _header_problems(header: bytes, location: str) -> Iterator[Problem]:
 
 def _blocks(stored: int) -> list[int]:
     """Sealed lengths of the blocks that a file of so many bytes can hold: all full but the last, which may be too short to be one."""
-    full, rest = divmod(max(0, stored - ags1.HEADER_LENGTH), ags1.SEALED_BLOCK_LENGTH)
-    return [ags1.SEALED_BLOCK_LENGTH] * full + ([rest] if rest else [])
+    full, rest = divmod(max(0, stored - ags1.HEADER_LENGTH), ags1.ENCRYPTED_BLOCK_LENGTH)
+    return [ags1.ENCRYPTED_BLOCK_LENGTH] * full + ([rest] if rest else [])
 
 
 def _bad_blocks(raw: InputStream, key_metadata: StandardKeyMetadata, blocks: list[int]) -> Iterator[Problem]:
