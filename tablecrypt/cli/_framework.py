@@ -19,7 +19,7 @@ from tablecrypt.cli._output import did_you_mean, progress_shown, retries_shown, 
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
 from tablecrypt.cli.settings import Settings, parse_properties
 from tablecrypt.errors import ConfigurationError, MissingExtraError
-from tablecrypt.printable import printable
+from tablecrypt.printable import counted, printable
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -274,7 +274,7 @@ def _summary(done: CatalogResult[Any], bad: int) -> str:
     """Return the line that sums up."""
     numbers = {"done": len(done.results) - bad, "bad": bad, "failed": len(done.failed), "not encrypted": len(done.skipped)}
     counts = [f"{number:,} {what}" for what, number in numbers.items() if number or what in {"done", "failed"}]
-    return f"{len(done.outcomes):,} {'table' if len(done.outcomes) == 1 else 'tables'}: {', '.join(counts)}"
+    return f"{counted(len(done.outcomes), 'table', 'tables')}: {', '.join(counts)}"
 
 
 TABLE_COMMANDS: Final = {

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.printable import json_printable, printable
+from tablecrypt.printable import bytes_shown, json_printable, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,6 @@ _LOGGED: Final = "%(levelname)s: %(message)s"
 _EPOCH: Final = "_ms"
 _MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?\+00:00")
 _FEWEST_COLUMNS: Final = 2
-_BYTE_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _TENTHS: Final = 10
 _MOST_NAMES: Final = 3
 
@@ -253,14 +252,6 @@ def _amounts(step: Progress, seconds: float) -> str:
         return amounts if rate is None else f"{amounts}, {bytes_shown(int(rate))}/s"
     amounts = f"{step.done:,} of {step.total:,} {step.unit}"
     return amounts if rate is None else f"{amounts}, {rate:,.0f}/s"
-
-
-def bytes_shown(length: int) -> str:
-    """Return a number of bytes with three significant digits."""
-    value, unit = float(length), 0
-    while value >= 1000 and unit < len(_BYTE_UNITS) - 1:
-        value, unit = value / 1000, unit + 1
-    return f"{length} B" if unit == 0 else f"{value:.3g} {_BYTE_UNITS[unit]}"
 
 
 def print_rows(rows: pa.RecordBatchReader, row_format: str) -> None:

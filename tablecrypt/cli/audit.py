@@ -21,10 +21,11 @@ from tablecrypt.cli._framework import (
     spark_runner,
     workers_option,
 )
-from tablecrypt.cli._output import bytes_shown, progress_shown, say, show
+from tablecrypt.cli._output import progress_shown, say, show
 from tablecrypt.cli.main import FOUND, is_of_the_world
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError, TablecryptError
+from tablecrypt.printable import bytes_shown, counted
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -103,11 +104,9 @@ def _print_audit(found: Audit) -> None:
 
 
 def _print_table(table: TableAudit) -> None:
-    from tablecrypt.maintenance.report.markup import count
-
     kinds = sorted(Counter(file.seal.value for file in table.files).items())
     described = ", ".join(f"{number:,} {kind}" for kind, number in kinds) or "no files"
-    layers = f"{count(len(table.keks), 'KEK', 'KEKs')}, {count(table.snapshots, 'snapshot', 'snapshots')}"
+    layers = f"{counted(len(table.keks), 'KEK', 'KEKs')}, {counted(table.snapshots, 'snapshot', 'snapshots')}"
     say(f"{table.table}: master key {table.key_id or 'none'}, {layers}, {described}")
     for partition in table.partitions:
         if partition.share < 1:

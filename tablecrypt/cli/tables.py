@@ -22,10 +22,11 @@ from tablecrypt.cli._framework import (
     workers_option,
     yes_option,
 )
-from tablecrypt.cli._output import bytes_shown, progress_shown, say, show
+from tablecrypt.cli._output import progress_shown, say, show
 from tablecrypt.cli.main import FOUND
 from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.printable import bytes_shown
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance import OrphanFiles

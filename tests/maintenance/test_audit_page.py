@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import re
+import subprocess
+import sys
+import unicodedata
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -17,7 +20,7 @@ from tablecrypt.maintenance.report import html_page
 
 NOW = dt.datetime(2026, 5, 4, 3, 2, tzinfo=dt.UTC)
 VOID = {"meta", "br", "rect", "path"}
-EVIL = '<script>alert("x")</script><img src=x onerror=y>\'"&'
+EVIL = '<script>alert("x")</script><img src=x onerror=y>\'"&{{ 7 * 191 }}\x1b[2J\u202e'
 
 
 def table(name: str = "db.orders", **changes: object) -> TableAudit:
@@ -110,10 +113,27 @@ def test_names_of_others_are_never_markup() -> None:
         partitions=(Coverage(EVIL, 1, 0, 1, 0),),
         findings=(Finding(FindingKind.PLAINTEXT_FILE, EVIL, EVIL),),
     )
-    page = Page(html_page(Audit(NOW, (evil, evil))))
+    text = html_page(Audit(NOW, (evil, evil)))
+    page = Page(text)
 
     assert page.open == []
     assert not {tag for tag, _ in page.tags} & {"script", "img"}
+    assert not any(unicodedata.category(each) in ("Cc", "Cf") for each in text if each != "\n")
+    assert "1337" not in text
+    assert {"\\x1b", "\\u202e"} <= set(re.findall(r"\\x1b|\\u202e", text))
+
+
+def test_without_jinja_the_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['jinja2'] = None\n"
+        "import datetime as dt\n"
+        "from tablecrypt.maintenance import Audit\n"
+        "from tablecrypt.maintenance.report import html_page\n"
+        "html_page(Audit(dt.datetime.now(dt.UTC), ()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+
+    assert done.stderr.splitlines()[-1].endswith('needs the package Jinja2: pip install "tablecrypt[report]"')
 
 
 def test_the_key_tree_is_drawn_with_its_counts(page: Page) -> None:

@@ -94,8 +94,10 @@ def test_the_wheel_is_the_same_bytes_from_another_folder_at_another_time(tmp_pat
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
     with zipfile.ZipFile(first) as wheel:
-        tops = {name.partition("/")[0] for name in wheel.namelist()}
+        names = set(wheel.namelist())
+    tops = {name.partition("/")[0] for name in names}
     assert tops == {"tablecrypt", "tablecrypt_catalog", f"tablecrypt-{PROJECT['version']}.dist-info"}
+    assert {f"tablecrypt/maintenance/report/{each}" for each in ("page.html", "style.css")} <= names
 
 
 def _wheel(folder: Path, modified: int, umask: int) -> Path:
