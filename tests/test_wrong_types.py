@@ -126,7 +126,7 @@ def takes_names(names: Sequence[str] = (), optional: list[str] | None = None, co
 
 
 def test_one_name_is_one_name() -> None:
-    assert takes_names("id", "id")[:2] == (("id",), ("id",))
+    assert takes_names("id", "id")[:2] == (("id",), ("id",))  # type: ignore[arg-type]
     assert takes_names(["id", "x"], None)[:2] == (["id", "x"], None)
     assert names_of("columns", (each for each in ("id", "x"))) == ("id", "x")
 

@@ -215,7 +215,7 @@ def test_a_plaintext_source_is_read_from_its_first_byte(io: EncryptingFileIO, tm
 
 @pytest.mark.parametrize("made", [PyArrowFileIO, FsspecFileIO])
 def test_a_bucket_keeps_nothing_of_what_is_refused(made: Callable[[dict[str, str]], PyArrowFileIO | FsspecFileIO], aws: AwsServer) -> None:
-    io, folder = EncryptingFileIO(made(aws.s3_properties)), f"s3://{aws.bucket('raw-output')}/{made.__name__}"  # type: ignore[attr-defined]
+    io, folder = EncryptingFileIO(made(aws.s3_properties)), f"s3://{aws.bucket('raw-output')}/{made.__name__}"
     for stored in (PLAIN_PARQUET, b"PARE" + bytes(100)):
         with pytest.raises(PlaintextRefusedError):
             put(io, f"{folder}/x.parquet", RawContent.SELF_ENCRYPTED, stored)

@@ -6,6 +6,7 @@ import base64
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,8 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError
 from tablecrypt.keys.encrypted_key import KEY_TIMESTAMP, EncryptedKey
 from tablecrypt.keys.key_ring import CLOCK_SKEW_MS, KeyRing
-from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
+from tablecrypt.keys.key_settings import DEFAULT_KEK_LIFESPAN_MS
+from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
 
@@ -30,7 +32,7 @@ def kms() -> MemoryKeyManagementClient:
     return MemoryKeyManagementClient({"kms.memory.name": "keys-tests"}, keys={MASTER_KEY: b"k" * 32, "other": b"o" * 32})
 
 
-def manager_at(kms: MemoryKeyManagementClient, clock: Callable[[], int] = lambda: START_MS, **options: int) -> EncryptionManager:
+def manager_at(kms: MemoryKeyManagementClient, clock: Callable[[], int] = lambda: START_MS, **options: Any) -> EncryptionManager:
     return EncryptionManager(kms, MASTER_KEY, now_ms=clock, **options)
 
 
@@ -236,7 +238,7 @@ def test_the_sealed_form_is_nonce_ciphertext_tag_with_the_timestamp_as_aad(kms: 
 @pytest.mark.parametrize(
     "options", [{"data_key_length": 15}, {"data_key_length": 0}, {"kek_lifespan_ms": 0}, {"kek_lifespan_ms": DEFAULT_KEK_LIFESPAN_MS + 1}]
 )
-def test_lengths_and_lifespans_outside_the_specification_are_refused(kms: MemoryKeyManagementClient, options: dict[str, int]) -> None:
+def test_lengths_and_lifespans_outside_the_specification_are_refused(kms: MemoryKeyManagementClient, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=r"encryption\."):
         manager_at(kms, **options)
 

@@ -6,7 +6,7 @@ import base64
 import json
 import pickle
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -275,7 +275,7 @@ def test_an_answer_about_another_key_than_was_asked_for_is_refused(aws: AwsServe
             parsed[field] = arn.replace(key_id, other)
 
     client._client.get().meta.events.register("after-call.kms", rename)
-    calls = [lambda: client.rewrap_key(blob, key_id, key_id)]
+    calls: list[Callable[[], object]] = [lambda: client.rewrap_key(blob, key_id, key_id)]
     if field == "KeyId":
         calls += [
             lambda: client.wrap_key(bytes(16), key_id),

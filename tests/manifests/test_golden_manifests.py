@@ -210,6 +210,7 @@ def _rewritten(table: GoldenTable, manifest: EncryptedManifestFile, folder: Path
 
 def _rewritten_list(manifest_list: ManifestList, location: Path) -> bytes:
     header = manifest_list.header
+    assert header.first_row_id is not None
     io = local_io()
     output = io.encrypting_output(str(location), new_key())
     with ManifestListWriterV3(

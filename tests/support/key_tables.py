@@ -9,7 +9,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.table import EncryptedTable
 from tests.support.catalogs import MASTER_KEY
 from tests.support.plaintext import CANARY
 
@@ -40,6 +41,19 @@ def metadata_of(table: Table) -> EncryptedTableMetadata:
     metadata = table.metadata
     assert isinstance(metadata, EncryptedTableMetadata)
     return metadata
+
+
+def encrypted_table(table: Table) -> EncryptedTable:
+    """A table in the class that encrypts, whose methods take key metadata."""
+    assert isinstance(table, EncryptedTable)
+    return table
+
+
+def current_snapshot(table: Table) -> EncryptedSnapshot:
+    """The snapshot that a table has."""
+    snapshot = metadata_of(table).current_snapshot()
+    assert isinstance(snapshot, EncryptedSnapshot)
+    return snapshot
 
 
 def keks(table: Table) -> list[EncryptedKey]:

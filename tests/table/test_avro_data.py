@@ -206,7 +206,7 @@ def test_rows_are_filtered_deleted_and_numbered(tmp_path: Path, codec: str) -> N
     data = files.avro_data({"type": "record", "name": "table", "fields": TWO_FIELDS}, TWO_RECORDS, codec)
     vector = files.deletion_vector(data.file_path, [0, 1])
     task = EncryptedFileScanTask(files.committed(data, first_row_id=1000), {vector}, data_sequence_number=5)
-    rows = read(files, task, with_lineage(TWO), EqualTo("text", f"{CANARY} 7"))
+    rows = read(files, task, with_lineage(TWO), EqualTo(term="text", value=f"{CANARY} 7"))
     assert rows.to_pylist() == [{"id": 7, "text": f"{CANARY} 7", "_row_id": 1007, "_last_updated_sequence_number": 5}]
     assert read(files, task, TWO).num_rows == 98
 

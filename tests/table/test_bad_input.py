@@ -31,6 +31,7 @@ from tablecrypt.errors import (
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.key_tables import encrypted_table, metadata_of
 from tests.support.plaintext import CANARY
 
 ENCRYPTED = {"encryption.key-id": MASTER_KEY}
@@ -257,12 +258,13 @@ def test_a_data_key_length_that_is_none_is_refused_at_creation(catalog: Encrypte
 
 
 def test_the_master_key_id_is_neither_changed_nor_removed(catalog: EncryptedSqlCatalog, table: Table) -> None:
-    for change in (
+    changes: tuple[Callable[[], object], ...] = (
         lambda: table.transaction().set_properties({"encryption.key-id": "alias/other"}).commit_transaction(),
         lambda: table.transaction().remove_properties("encryption.key-id").commit_transaction(),
         lambda: Transaction(table).set_properties({"encryption.key-id": "alias/other"}).commit_transaction(),
         lambda: Transaction(table).remove_properties("encryption.key-id").commit_transaction(),
-    ):
+    )
+    for change in changes:
         with pytest.raises(KeyIdChangedError, match=r"encryption\.key-id"):
             change()
     assert catalog.load_table("db.t").properties["encryption.key-id"] == MASTER_KEY
@@ -307,6 +309,7 @@ def test_files_are_added_only_with_the_key_that_opens_them(catalog: EncryptedSql
     data_file = _any_data_file(table)
     key = StandardKeyMetadata.decode(data_file.key_metadata)
     without_length = StandardKeyMetadata(key.encryption_key, key.aad_prefix)
+    table = encrypted_table(table)
     with pytest.raises(PlaintextRefusedError, match=r"plain\.parquet"):
         table.add_files([f"file://{plaintext}"], key_metadata={f"file://{plaintext}": without_length})
     copy = path(table.location()) / "data" / "copy.parquet"
@@ -341,9 +344,9 @@ def test_a_lost_commit_leaves_no_key_of_the_abandoned_attempt(catalog: Encrypted
     table.append(ROWS)
     with pytest.raises(CommitFailedException):
         behind.append(ROWS)
-    metadata = catalog.load_table("db.t").metadata
-    keys = {key.key_id for key in metadata.encryption_keys}  # type: ignore[union-attr]
-    assert keys == metadata.key_ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots)  # type: ignore[union-attr]
+    metadata = metadata_of(catalog.load_table("db.t"))
+    keys = {key.key_id for key in metadata.encryption_keys}
+    assert keys == metadata.key_ring.needed_by(str(snapshot.key_id) for snapshot in metadata.snapshots)
 
 
 def _any_data_file(table: Table) -> Any:

@@ -86,7 +86,8 @@ def test_the_key_id_neither_changes_nor_goes(metadata: EncryptedTableMetadata) -
 @pytest.mark.parametrize("name", ["encryption.data-key-length", "encryption.kek-lifespan-ms", NAME_MAPPING])
 def test_properties_with_which_the_table_would_not_load_are_refused(metadata: EncryptedTableMetadata, name: str) -> None:
     broken = changed(metadata, properties={**metadata.properties, name: "nonsense"})
-    for check in (lambda: check_commit(metadata, broken), lambda: check_migration(broken)):
+    checks: tuple[Callable[[], object], ...] = (lambda: check_commit(metadata, broken), lambda: check_migration(broken))
+    for check in checks:
         with pytest.raises(ConfigurationError, match=name):
             check()
 
@@ -106,7 +107,8 @@ def test_metadata_of_another_class_or_version_is_refused(metadata: EncryptedTabl
 
     properties = {**metadata.properties, "format-version": "2"}
     older = new_table_metadata(metadata.schema(), metadata.spec(), UNSORTED_SORT_ORDER, metadata.location, properties)
-    for check in (lambda: check_commit(metadata, older), lambda: check_migration(older)):
+    checks: tuple[Callable[[], object], ...] = (lambda: check_commit(metadata, older), lambda: check_migration(older))
+    for check in checks:
         with pytest.raises(ConfigurationError, match="format version"):
             check()
     with pytest.raises(ConfigurationError, match=KEY_ID):

@@ -54,7 +54,7 @@ def test_rows_of_a_deletion_vector_are_gone(files: TableFiles, deleted: list[int
 def test_positions_are_those_in_the_file_when_a_filter_leaves_out_row_groups(files: TableFiles) -> None:
     data = files.data(ROWS)
     vector = files.deletion_vector(data.file_path, [0, 65, 70, 99])
-    assert ids(files, data, vector, row_filter=GreaterThan("id", 60)) == [each for each in range(61, 99) if each not in (65, 70)]
+    assert ids(files, data, vector, row_filter=GreaterThan(term="id", value=60)) == [each for each in range(61, 99) if each not in (65, 70)]
 
 
 def test_rows_of_position_delete_files_are_gone_from_their_file_alone(files: TableFiles) -> None:
@@ -102,7 +102,7 @@ WIDE = Schema(
 
 def wide_rows(tuples: list[tuple[object, ...]]) -> pa.Table:
     columns = list(zip(*tuples, strict=True)) or [(), (), (), ()]
-    keys = [None if each is None else each.bytes for each in columns[3]]  # type: ignore[attr-defined]
+    keys = [None if each is None else each.bytes for each in columns[3]]
     types = {"number": pa.int64(), "text": pa.string(), "ratio": pa.float64(), "key": pa.uuid()}
     arrays = [pa.array(list(column), data_type) for column, data_type in zip(columns[:3], list(types.values())[:3], strict=True)]
     return pa.table([*arrays, pa.array(keys, pa.uuid())], names=list(types))

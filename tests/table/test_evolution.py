@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -27,6 +28,7 @@ from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.key_tables import encrypted_table
 from tests.support.plaintext import CANARY
 from tests.support.uniform_files import seal
 
@@ -64,10 +66,11 @@ def stored(table: Table, name: str, foreign: pa.Table) -> tuple[str, StandardKey
 
 def column(table: Table, name: str) -> list[object]:
     ordered = table.scan().to_arrow().sort_by("id")
-    return ordered.column(name).to_pylist()
+    values: list[object] = ordered.column(name).to_pylist()
+    return values
 
 
-FIELDS: dict[str, tuple[str, Transform[object, object]]] = {
+FIELDS: dict[str, tuple[str, Transform[Any, Any]]] = {
     "id": ("id", IdentityTransform()),
     "id_bucket_4": ("id", BucketTransform(4)),
     "id_bucket_8": ("id", BucketTransform(8)),
@@ -171,7 +174,7 @@ def test_initial_defaults_fill_older_rows_and_write_defaults_newer_ones(table: T
 
 def test_files_without_field_ids_are_read_by_the_name_mapping(table: Table) -> None:
     location, key_metadata = stored(table, "foreign.parquet", pa.table({"text": [CANARY], "id": pa.array([5], pa.int64())}))
-    table.add_files([location], key_metadata={location: key_metadata})
+    encrypted_table(table).add_files([location], key_metadata={location: key_metadata})
     assert "schema.name-mapping.default" in table.properties
     table.append(rows(6))
     assert column(table, "text") == [CANARY, CANARY]
@@ -230,7 +233,7 @@ def test_an_older_table_is_not_upgraded_to_an_encrypted_one_but_pointed_to_migra
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_an_encrypted_table_stays_at_version_3(table: Table, version: int) -> None:
-    assert table.transaction().upgrade_table_version(3).table_metadata.format_version == 3  # type: ignore[arg-type]
+    assert table.transaction().upgrade_table_version(3).table_metadata.format_version == 3
     with pytest.raises(ConfigurationError, match="version 3"):
         table.transaction().upgrade_table_version(version)  # type: ignore[arg-type]
 

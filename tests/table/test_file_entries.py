@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
@@ -116,7 +116,8 @@ def test_cut_entries_are_a_format_error(length: int) -> None:
 
 
 CODEC = FileEntryCodec(metadata())
-TASKS = [CODEC.encode_tasks([EncryptedFileScanTask(data_file(), deletes)]) for deletes in ({vector()}, set())]
+DELETES: tuple[set[DataFile], ...] = ({vector()}, set())
+TASKS = [CODEC.encode_tasks([EncryptedFileScanTask(data_file(), deletes)]) for deletes in DELETES]
 
 
 @given(content=arbitrary(TASKS))

@@ -32,7 +32,14 @@ COMPARISONS: list[tuple[Any, Callable[[int, int], bool]]] = [
     (GreaterThan, operator.gt),
     (GreaterThanOrEqual, operator.ge),
 ]
-TRANSFORMS = [IdentityTransform(), BucketTransform(4), YearTransform(), MonthTransform(), DayTransform(), HourTransform()]
+TRANSFORMS: list[Transform[Any, Any]] = [
+    IdentityTransform(),
+    BucketTransform(4),
+    YearTransform(),
+    MonthTransform(),
+    DayTransform(),
+    HourTransform(),
+]
 
 
 @pytest.fixture
@@ -72,7 +79,7 @@ def test_every_comparison_is_to_the_nanosecond(
             expected = [row for row, time in enumerate(TIMES) if time is not None and holds(time, nanoseconds)]
             assert ids(table, predicate("at", text + suffix)) == expected
             assert ids(table, predicate("at", nanoseconds)) == expected
-        assert ids(table, Or(In("at", [text + suffix, 5]), IsNull("at"))) == sorted([2, TIMES.index(nanoseconds)])
+        assert ids(table, Or(In(term="at", literals=[text + suffix, 5]), IsNull(term="at"))) == sorted([2, TIMES.index(nanoseconds)])
     table.delete(f"At >= '1970-01-01T00:00:00.000000001{suffix}'")
     assert ids(table, "true") == [1, 2, 5, 6]
     table.overwrite(rows(zone).slice(0, 1), f"At = '1970-01-01T00:00:00{suffix}'")
@@ -92,6 +99,6 @@ def test_every_comparison_is_to_the_nanosecond(
 def test_what_is_no_time_of_the_column_is_refused(catalog: Catalog, compared: object, said: str) -> None:
     table = table_in(catalog, None, None)
     with pytest.raises((TypeError, ValueError), match=said):
-        table.scan(row_filter=EqualTo("At", compared)).to_arrow()  # type: ignore[call-arg, misc]
+        table.scan(row_filter=EqualTo(term="At", value=compared)).to_arrow()
     with pytest.raises((TypeError, ValueError), match=said):
-        table.delete(EqualTo("At", compared))  # type: ignore[call-arg, misc]
+        table.delete(EqualTo(term="At", value=compared))

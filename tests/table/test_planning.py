@@ -157,16 +157,16 @@ def test_equality_deletes_without_partition_apply_to_every_partition(partitioned
 
 def test_a_filter_leaves_out_files_whose_statistics_rule_them_out(files: TableFiles) -> None:
     low, high = files.data(rows(range(10))), files.data(rows(range(100, 110)))
-    assert plan(files, files.manifests((1, low), (1, high)), GreaterThan("id", 50)).keys() == {high.file_path}
+    assert plan(files, files.manifests((1, low), (1, high)), GreaterThan(term="id", value=50)).keys() == {high.file_path}
 
 
 def test_a_filter_leaves_out_partitions_and_is_satisfied_by_them(partitioned: TableFiles) -> None:
     a, null = partitioned.data(rows(range(10), "a")), partitioned.data(rows(range(10), None))
     manifests = partitioned.manifests((1, a), (1, null))
-    tasks = plan(partitioned, manifests, EqualTo("team", "a"))
+    tasks = plan(partitioned, manifests, EqualTo(term="team", value="a"))
     assert tasks.keys() == {a.file_path}
     assert tasks[a.file_path].residual == ALWAYS_TRUE
-    assert plan(partitioned, manifests, IsNull("team")).keys() == {null.file_path}
+    assert plan(partitioned, manifests, IsNull(term="team")).keys() == {null.file_path}
 
 
 def test_a_filter_never_leaves_out_deletes_by_their_own_statistics(files: TableFiles) -> None:
@@ -177,7 +177,7 @@ def test_a_filter_never_leaves_out_deletes_by_their_own_statistics(files: TableF
         lower_bounds={2: b"other"},
         upper_bounds={2: b"other"},
     )
-    tasks = plan(files, files.manifests((1, one), (2, delete)), EqualTo("team", CANARY))
+    tasks = plan(files, files.manifests((1, one), (2, delete)), EqualTo(term="team", value=CANARY))
     assert tasks[one.file_path].delete_files == {delete}
 
 
@@ -193,7 +193,7 @@ def test_a_file_without_key_metadata_is_refused(files: TableFiles) -> None:
     manifests = files.manifests((1, one))
 
     class Unkeyed(EncryptedManifestFile):
-        def fetch_manifest_entry(self, io: object, discard_deleted: bool = True) -> list:  # type: ignore[type-arg, override]
+        def fetch_manifest_entry(self, io: object, discard_deleted: bool = True) -> list:  # type: ignore[type-arg]
             entries = super().fetch_manifest_entry(io, discard_deleted)  # type: ignore[arg-type]
             entries[0].data_file[12] = None
             return entries

@@ -29,8 +29,9 @@ def test_an_error_comes_in_the_place_of_the_next_item() -> None:
         raise ValueError("broken")
 
     seen: list[int] = []
+    sources: list[Callable[[], Iterator[int]]] = [partial(source, [1]), broken, partial(source, [3])]
     with pytest.raises(ValueError, match="broken"):
-        for item in prefetched([partial(source, [1]), broken, partial(source, [3])], lanes=3, depth=2):
+        for item in prefetched(sources, lanes=3, depth=2):
             seen.append(item)
     assert seen == [1, 2]
 

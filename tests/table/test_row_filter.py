@@ -114,7 +114,7 @@ def test_comparisons_of_columns_are_never_null(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TRUTH)
 def test_comparisons_with_a_literal_on_either_side_are_never_null(kind: str) -> None:
-    ones = [(each, None) for each in VALUES]
+    ones: list[tuple[float | None, float | None]] = [(each, None) for each in VALUES]
 
     assert numbers_kept({"type": kind, "left": column(1), "right": 0}, ones) == [each for each in ones if TRUTH[kind](each[0], 0.0)]
     assert numbers_kept({"type": kind, "left": 0, "right": column(1)}, ones) == [each for each in ones if TRUTH[kind](0.0, each[0])]

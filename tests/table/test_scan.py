@@ -319,5 +319,5 @@ def test_tables_can_be_written_while_one_is_streamed(catalog: Catalog) -> None:
 
 
 def test_a_scan_is_narrowed_like_pyicebergs(tables: tuple[EncryptedTable, Table]) -> None:
-    encrypted, plain = (table.scan().select("number", "team").filter(EqualTo("number", 8)).to_arrow() for table in tables)
+    encrypted, plain = (table.scan().select("number", "team").filter(EqualTo(term="number", value=8)).to_arrow() for table in tables)
     assert_same_rows(encrypted, plain)

@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.key_tables import metadata_of
 from tests.support.plaintext import CANARY
 
 KMS = {"encryption.kms-type": "memory", "kms.memory.name": "history"}
@@ -82,7 +83,7 @@ def test_a_rollback_to_a_moment_takes_the_snapshot_before_it(table: Table) -> No
 
 def test_writing_after_a_rollback_reuses_no_row_id_and_no_sequence_number(catalog: Catalog, table: Table) -> None:
     first, *_ = snapshot_ids(table)
-    given = table.metadata.next_row_id
+    given = metadata_of(table).next_row_id
     table.manage_snapshots().rollback_to_snapshot(first).commit()
     table.append(rows(10))
     table.delete("id = 1")

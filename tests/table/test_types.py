@@ -128,11 +128,7 @@ PARTITIONED: list[tuple[str, Transform]] = [  # type: ignore[type-arg]
     *((name, IdentityTransform()) for name in ("boolean", "int", "long", "decimal9", "decimal38", "date", "string", "timestamptz")),
     *((name, BucketTransform(3)) for name in ("int", "long", "decimal18", "date", "timestamp", "string", "uuid", "fixed", "binary")),
     *((name, TruncateTransform(2)) for name in ("int", "long", "decimal18", "string")),
-    *(
-        (name, transform)
-        for name in ("date", "timestamp", "timestamptz")
-        for transform in (YearTransform(), MonthTransform(), DayTransform())
-    ),
+    *((name, unit()) for name in ("date", "timestamp", "timestamptz") for unit in (YearTransform, MonthTransform, DayTransform)),
     ("timestamp", HourTransform()),
     ("string", VoidTransform()),
 ]
