@@ -121,20 +121,15 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
             ReadRestrictionError: the server restricts what may be read of a table that is not encrypted, or so that it cannot be applied.
         """
         question = self.client_pins.ask(identifier)
-        text = self.request_table(identifier)
-        answer = _parsed(LoadAnswer, text, identifier)
-        check_metadata(self.client_properties, self.identifier_to_tuple(identifier), answer.metadata, answer.metadata_location or "")
-        pin = question.answered(sighting(answer.metadata, answer.metadata_location or "", self._digest(answer.metadata)))
-        return self._opened(identifier, answer, text, pin)
+        answer, text, seen = self._requested(identifier)
+        return self._opened(identifier, answer, text, question.answered(seen))
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move this client's pin to it. As `EncryptionMixin.accept_rollback`."""
         question = self.client_pins.ask(identifier)
-        text = self.request_table(identifier)
-        answer = _parsed(LoadAnswer, text, identifier)
-        check_metadata(self.client_properties, self.identifier_to_tuple(identifier), answer.metadata, answer.metadata_location or "")
+        answer, text, seen = self._requested(identifier)
         table = self._opened(identifier, answer, text)
-        question.accept_rollback(sighting(answer.metadata, table.metadata_location, self._digest(answer.metadata)))
+        question.accept_rollback(seen)
         return table
 
     def create_table(
@@ -297,14 +292,20 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         question.landed(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moves_of(updates))
         return answer
 
+    def _requested(self, identifier: str | Identifier) -> tuple[LoadAnswer, str, Sighting]:
+        """The server's answer to loadTable, checked but not held against the pins: as a model, as text, and as what pins compare."""
+        text = self.request_table(identifier)
+        answer = _parsed(LoadAnswer, text, identifier)
+        location = answer.metadata_location or ""
+        check_metadata(self.client_properties, self.identifier_to_tuple(identifier), answer.metadata, location)
+        return answer, text, sighting(answer.metadata, location, self._digest(answer.metadata))
+
     def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str, pin: Sighting | None = None) -> Table:
         name, metadata = self.identifier_to_tuple(identifier), answer.metadata
         restrictions = applicable_restrictions(name, metadata, answer.read_restrictions)
         if not isinstance(metadata, EncryptedTableMetadata):
-            refuse_plain_table(self.client_properties, name, metadata)
             return self.table_of(identifier, answer)
         if not is_encrypted(name, metadata):
-            refuse_plain_table(self.client_properties, name, metadata)
             return self.table_of(identifier, TableResponse.model_validate_json(text))
         return self._encrypted_table(self.table_of(identifier, answer), metadata, restrictions, pin)
 

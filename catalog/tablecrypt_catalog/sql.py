@@ -55,8 +55,8 @@ from tablecrypt_catalog.table_encryption import (
     check_metadata,
     creation_properties,
     encrypted_table,
-    opened_table,
     refusing_unreadable,
+    table_from_metadata,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         believed = self._believed(identifier, pin, seen)
         if believed is not None and believed != pin:
             self._adopt(identifier, pin, believed)
-        return opened_table(self, loaded, pin=question.answered(seen) or believed)
+        return table_from_metadata(self, loaded, question.answered(seen) or believed)
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move the pins in the database and in this client's file to it.
@@ -123,7 +123,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
                 session.commit()
             if not moved:
                 raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile: look again")
-        return opened_table(self, loaded)
+        return table_from_metadata(self, loaded)
 
     def create_table(
         self,
@@ -169,7 +169,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         loaded, seen = self._loaded(identifier, file)
         self._insert(identifier, seen)
         question.answered(seen)
-        return opened_table(self, loaded)
+        return table_from_metadata(self, loaded)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; its pin goes with it.

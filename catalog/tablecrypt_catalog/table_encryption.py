@@ -72,16 +72,13 @@ logger = logging.getLogger(__name__)
 _SAID_TO_BE_UNPINNED: Final[set[tuple[str, Identifier]]] = set()
 
 
-def opened_table(
-    catalog: Catalog, table: Table, believe: Callable[[Sighting], Sighting | None] | None = None, pin: Sighting | None = None
-) -> Table:
+def opened_table(catalog: Catalog, table: Table, believe: Callable[[Sighting], Sighting | None]) -> Table:
     """Return a table that a catalog loaded as an EncryptedTable where it is encrypted, else as it is.
 
     Args:
         catalog: the catalog that loaded it.
         table: as PyIceberg loaded it.
         believe: told what was seen of the table; it raises what the pins refuse, and returns what is pinned.
-        pin: what is pinned where nothing is left to believe.
 
     Raises:
         KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
@@ -94,8 +91,7 @@ def opened_table(
         loaded = table if isinstance(table, LoadedTable) else _loaded_anew(catalog, table)
         digest = loaded.digest
     check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata, loaded.metadata_location)  # type: ignore[attr-defined]
-    if believe is not None:
-        pin = believe(sighting(loaded.metadata, loaded.metadata_location, digest)) or pin
+    pin = believe(sighting(loaded.metadata, loaded.metadata_location, digest))
     return table_from_metadata(catalog, loaded, pin) if isinstance(loaded, LoadedTable) else loaded
 
 
@@ -155,19 +151,17 @@ def check_updates(client_properties: Properties, identifier: Identifier, updates
             allowed.check((update.key.encrypted_by_id,), f"the commit to table {'.'.join(identifier)}")
 
 
-def table_from_metadata(catalog: Catalog, loaded: LoadedTable, pin: Sighting | None) -> Table:
-    """Return the table of metadata that was read with everything that encryption needs (see `MetadataFile.parse`).
+def table_from_metadata(catalog: Catalog, loaded: LoadedTable, pin: Sighting | None = None) -> Table:
+    """Return the table of metadata that `check_metadata` has passed, with everything that encryption needs (see `MetadataFile.parse`).
 
     Raises:
-        KeyIdChangedError, PlaintextRefusedError, ConfigurationError: as `opened_table`.
+        ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
     """
     identifier, metadata = table_identifier(loaded), loaded.metadata
-    if isinstance(metadata, EncryptedTableMetadata) and is_encrypted(identifier, metadata):
-        return encrypted_table(catalog, loaded, metadata, pin)
     if isinstance(metadata, EncryptedTableMetadata):
+        if is_encrypted(identifier, metadata):
+            return encrypted_table(catalog, loaded, metadata, pin)
         metadata = TableMetadataV3.model_validate(IcebergBaseModel.model_dump(metadata))
-    else:
-        refuse_plain_table(catalog.client_properties, identifier, metadata)  # type: ignore[attr-defined]
     return Table(identifier, metadata, loaded.metadata_location, loaded.io, catalog, dict(loaded.config))
 
 
