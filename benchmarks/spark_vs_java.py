@@ -41,7 +41,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "catalog")]
 import tablecrypt.spark as tcs  # noqa: E402  the paths above come first
 from tablecrypt import load_catalog  # noqa: E402
 from tests.support.aws import CREDENTIALS, REGION, AwsServer  # noqa: E402
-from tests.support.java_judge import start_session  # noqa: E402
+from tests.support.java_oracle import start_session  # noqa: E402
 from tests.support.java_version import java_problem  # noqa: E402
 from tests.support.processes import parent_of, with_descendants  # noqa: E402
 

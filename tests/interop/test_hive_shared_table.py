@@ -20,7 +20,7 @@ from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
-from tests.support.java import LINEAGE_COLUMNS, JavaError, JavaJudge
+from tests.support.java import LINEAGE_COLUMNS, JavaError, JavaOracle
 from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.java
@@ -39,7 +39,7 @@ def rows(first: int, count: int = 1) -> pa.Table:
 class SharedPlace:
     """A namespace that both sides see, and a table in it."""
 
-    def __init__(self, metastore: HiveMetastore, catalog: EncryptedHiveCatalog, java: JavaJudge, folder: Path) -> None:
+    def __init__(self, metastore: HiveMetastore, catalog: EncryptedHiveCatalog, java: JavaOracle, folder: Path) -> None:
         self.metastore = metastore
         self.catalog = catalog
         self.java = java
@@ -75,7 +75,7 @@ class SharedPlace:
 
 
 @pytest.fixture
-def place(hive_metastore: HiveMetastore, java_on_hive: JavaJudge, warehouse: Path, aws: AwsServer) -> SharedPlace:
+def place(hive_metastore: HiveMetastore, java_on_hive: JavaOracle, warehouse: Path, aws: AwsServer) -> SharedPlace:
     return SharedPlace(hive_metastore, encrypted_hive_catalog(hive_metastore, warehouse, aws), java_on_hive, warehouse)
 
 

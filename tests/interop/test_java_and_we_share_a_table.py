@@ -47,7 +47,7 @@ from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
-from tests.support.java import LINEAGE_COLUMNS, JavaJudge
+from tests.support.java import LINEAGE_COLUMNS, JavaOracle
 from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.java
@@ -91,7 +91,7 @@ def catalog(warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
 class Sides:
     """One table, seen from both sides: after each change on one side the other takes it over by its newest metadata file."""
 
-    def __init__(self, java: JavaJudge, catalog: EncryptedSqlCatalog, name: str) -> None:
+    def __init__(self, java: JavaOracle, catalog: EncryptedSqlCatalog, name: str) -> None:
         self._java = java
         self._catalog = catalog
         self._name = f"db.{name}"
@@ -169,7 +169,7 @@ CHANGES: list[Callable[[Table], None]] = [appended, deleted, overwritten, upsert
     ids=lambda each: each if isinstance(each, str) else each.__name__,
 )
 def test_java_reads_what_each_verb_left_and_appends_to_it(
-    java: JavaJudge, catalog: EncryptedSqlCatalog, change: Callable[[Table], None], mode: str
+    java: JavaOracle, catalog: EncryptedSqlCatalog, change: Callable[[Table], None], mode: str
 ) -> None:
     table = catalog.create_table("db.orders", TABLE_SCHEMA, properties={"encryption.key-id": MASTER_KEY, **MODES[mode]})
     change(table)
@@ -183,7 +183,7 @@ def test_java_reads_what_each_verb_left_and_appends_to_it(
 
 
 @pytest.mark.parametrize("length", ["16", "24", "32"])
-def test_java_reads_and_appends_under_every_key_length(java: JavaJudge, catalog: EncryptedSqlCatalog, length: str) -> None:
+def test_java_reads_and_appends_under_every_key_length(java: JavaOracle, catalog: EncryptedSqlCatalog, length: str) -> None:
     properties = {"encryption.key-id": MASTER_KEY, "encryption.data-key-length": length}
     table = catalog.create_table("db.orders", TABLE_SCHEMA, properties=properties)
     table.append(orders(0, 20))
@@ -205,7 +205,7 @@ PARTITIONS: dict[str, tuple[int, Transform]] = {  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
-def test_java_reads_every_partition_transform(java: JavaJudge, catalog: EncryptedSqlCatalog, name: str) -> None:
+def test_java_reads_every_partition_transform(java: JavaOracle, catalog: EncryptedSqlCatalog, name: str) -> None:
     source_id, transform = PARTITIONS[name]
     spec = PartitionSpec(PartitionField(source_id, 1000, transform, "part"))
     table = catalog.create_table("db.orders", TABLE_SCHEMA, partition_spec=spec, properties={"encryption.key-id": MASTER_KEY})
@@ -217,7 +217,7 @@ def test_java_reads_every_partition_transform(java: JavaJudge, catalog: Encrypte
     sides.assert_equal(table)
 
 
-def test_java_reads_dynamic_partition_overwrites_and_sort_orders(java: JavaJudge, catalog: EncryptedSqlCatalog) -> None:
+def test_java_reads_dynamic_partition_overwrites_and_sort_orders(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:
     table = catalog.create_table(
         "db.orders",
         TABLE_SCHEMA,
@@ -284,7 +284,7 @@ def all_types() -> pa.Table:
     return pa.Table.from_pylist([full, empty, dict.fromkeys(full)], schema=schema_to_pyarrow(ALL_TYPES, include_field_ids=False))
 
 
-def test_java_reads_every_type_that_spark_has(java: JavaJudge, catalog: EncryptedSqlCatalog) -> None:
+def test_java_reads_every_type_that_spark_has(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:
     table = catalog.create_table("db.types", ALL_TYPES, properties={"encryption.key-id": MASTER_KEY})
     table.append(all_types())
     sides = Sides(java, catalog, "types")
@@ -292,7 +292,7 @@ def test_java_reads_every_type_that_spark_has(java: JavaJudge, catalog: Encrypte
     sides.assert_equal(sides.append_in_java(table, all_types()))
 
 
-def test_java_reads_an_empty_table_and_an_empty_append(java: JavaJudge, catalog: EncryptedSqlCatalog) -> None:
+def test_java_reads_an_empty_table_and_an_empty_append(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:
     table = catalog.create_table("db.orders", TABLE_SCHEMA, properties={"encryption.key-id": MASTER_KEY})
     sides = Sides(java, catalog, "empty")
     sides.assert_equal(table)
@@ -300,7 +300,7 @@ def test_java_reads_an_empty_table_and_an_empty_append(java: JavaJudge, catalog:
     sides.assert_equal(sides.append_in_java(table, orders(0, 4)))
 
 
-def test_java_reads_merged_manifests(java: JavaJudge, catalog: EncryptedSqlCatalog) -> None:
+def test_java_reads_merged_manifests(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:
     properties = {
         "encryption.key-id": MASTER_KEY,
         "commit.manifest-merge.enabled": "true",
@@ -315,7 +315,7 @@ def test_java_reads_merged_manifests(java: JavaJudge, catalog: EncryptedSqlCatal
     sides.assert_equal(sides.append_in_java(table, orders(100, 10)))
 
 
-def test_java_reads_an_evolved_table(java: JavaJudge, catalog: EncryptedSqlCatalog) -> None:
+def test_java_reads_an_evolved_table(java: JavaOracle, catalog: EncryptedSqlCatalog) -> None:
     table = catalog.create_table("db.orders", TABLE_SCHEMA, properties={"encryption.key-id": MASTER_KEY})
     table.append(orders(0, 10))
     with table.update_schema() as update:

@@ -15,7 +15,7 @@ from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
-from tests.support.java import JavaError, JavaJudge
+from tests.support.java import JavaError, JavaOracle
 from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, table_with_history
 
 pytestmark = pytest.mark.java
@@ -28,7 +28,7 @@ def table(warehouse: Path, aws: AwsServer) -> Table:
     return table_with_history(encrypted_sql_catalog(warehouse, aws), "db.t")
 
 
-def assert_java_reads(java: JavaJudge, table: Table) -> str:
+def assert_java_reads(java: JavaOracle, table: Table) -> str:
     """Java reads every snapshot as this side does; return the name under which it knows the table."""
     name = next(NAMES)
     java.register(name, table.metadata_location)
@@ -38,7 +38,7 @@ def assert_java_reads(java: JavaJudge, table: Table) -> str:
 
 
 @pytest.mark.parametrize("verb", [rotate_kek, rewrap, prune_keys, rescue], ids=lambda verb: verb.__name__)
-def test_java_reads_before_and_after_and_appends(table: Table, java: JavaJudge, verb: Callable[[Table], object]) -> None:
+def test_java_reads_before_and_after_and_appends(table: Table, java: JavaOracle, verb: Callable[[Table], object]) -> None:
     assert_java_reads(java, table)
 
     verb(table)
@@ -52,7 +52,7 @@ def test_java_reads_before_and_after_and_appends(table: Table, java: JavaJudge, 
 
 
 @pytest.mark.parametrize("other_key", [False, True])
-def test_java_reads_a_copy_at_its_new_place_and_appends_to_it(table: Table, java: JavaJudge, aws: AwsServer, other_key: bool) -> None:
+def test_java_reads_a_copy_at_its_new_place_and_appends_to_it(table: Table, java: JavaOracle, aws: AwsServer, other_key: bool) -> None:
     place = f"{table.location().rpartition('/')[0]}/copy"
     assert_java_reads(java, table)
 
@@ -69,7 +69,7 @@ def test_java_reads_a_copy_at_its_new_place_and_appends_to_it(table: Table, java
     assert_java_reads(java, table)
 
 
-def test_java_reads_what_is_live_after_a_shred_and_nothing_else(table: Table, java: JavaJudge) -> None:
+def test_java_reads_what_is_live_after_a_shred_and_nothing_else(table: Table, java: JavaOracle) -> None:
     yesterday = table.metadata_location
     heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
     doomed = [each.snapshot_id for each in table.snapshots() if each.snapshot_id not in heads]
@@ -86,7 +86,7 @@ def test_java_reads_what_is_live_after_a_shred_and_nothing_else(table: Table, ja
             java.rows(old, snapshot_id)
 
 
-def test_java_reads_and_deletes_on_after_a_head_was_replaced(warehouse: Path, aws: AwsServer, java: JavaJudge) -> None:
+def test_java_reads_and_deletes_on_after_a_head_was_replaced(warehouse: Path, aws: AwsServer, java: JavaOracle) -> None:
     table = encrypted_sql_catalog(warehouse, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": "alias/orders"})
     for first in (0, 100):
         table.append(rows(first))
@@ -106,7 +106,7 @@ def test_java_reads_and_deletes_on_after_a_head_was_replaced(warehouse: Path, aw
 
 
 def test_java_and_this_side_share_a_metastore_while_keys_change(
-    hive_metastore: HiveMetastore, java_on_hive: JavaJudge, warehouse: Path, aws: AwsServer
+    hive_metastore: HiveMetastore, java_on_hive: JavaOracle, warehouse: Path, aws: AwsServer
 ) -> None:
     catalog = encrypted_hive_catalog(hive_metastore, warehouse, aws)
     catalog.create_namespace("rotating", {"location": f"file://{warehouse}/rotating"})
@@ -133,7 +133,7 @@ def test_java_and_this_side_share_a_metastore_while_keys_change(
 
 
 def test_rotations_beside_javas_appends_lose_no_row_and_no_key(
-    hive_metastore: HiveMetastore, java_on_hive: JavaJudge, warehouse: Path, aws: AwsServer
+    hive_metastore: HiveMetastore, java_on_hive: JavaOracle, warehouse: Path, aws: AwsServer
 ) -> None:
     catalog = encrypted_hive_catalog(hive_metastore, warehouse, aws)
     catalog.create_namespace("beside", {"location": f"file://{warehouse}/beside"})

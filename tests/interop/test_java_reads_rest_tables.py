@@ -12,7 +12,7 @@ from pyiceberg.types import StringType
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
-from tests.support.java import LINEAGE_COLUMNS, JavaJudge
+from tests.support.java import LINEAGE_COLUMNS, JavaOracle
 from tests.support.plaintext import CANARY
 from tests.support.rest_server import RestServer, encrypted_rest_catalog, new_namespace
 
@@ -23,7 +23,7 @@ ROWS = pa.table({"id": pa.array(range(20), pa.int64()), "text": [f"{CANARY} {num
 
 @pytest.mark.parametrize("data_key_length", ["16", "24", "32"])
 def test_java_reads_appends_to_and_hands_back_a_table_of_the_rest_server(
-    rest_server: RestServer, aws: AwsServer, java: JavaJudge, data_key_length: str
+    rest_server: RestServer, aws: AwsServer, java: JavaOracle, data_key_length: str
 ) -> None:
     catalog, namespace = encrypted_rest_catalog(rest_server.uri, aws), new_namespace(rest_server)
     properties = {"encryption.key-id": MASTER_KEY, "encryption.data-key-length": data_key_length}

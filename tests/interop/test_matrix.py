@@ -22,7 +22,7 @@ from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
-from tests.support.java import LINEAGE_COLUMNS, JavaJudge
+from tests.support.java import LINEAGE_COLUMNS, JavaOracle
 from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.java
@@ -138,7 +138,7 @@ CHANGES = [
 class Sides:
     """One table that both sides hold in turn, each registering the metadata file that the other left."""
 
-    def __init__(self, java: JavaJudge, catalog: EncryptedSqlCatalog, change: Change) -> None:
+    def __init__(self, java: JavaOracle, catalog: EncryptedSqlCatalog, change: Change) -> None:
         self._java = java
         self._catalog = catalog
         self._change = change
@@ -184,7 +184,7 @@ def catalog(warehouse: Path, aws: AwsServer) -> EncryptedSqlCatalog:
 
 
 @pytest.fixture(params=CHANGES, ids=lambda change: change.name)
-def sides(request: pytest.FixtureRequest, java: JavaJudge, catalog: EncryptedSqlCatalog) -> Sides:
+def sides(request: pytest.FixtureRequest, java: JavaOracle, catalog: EncryptedSqlCatalog) -> Sides:
     return Sides(java, catalog, request.param)
 
 

@@ -14,7 +14,7 @@ from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
-from tests.support.java import LINEAGE_COLUMNS, JavaJudge
+from tests.support.java import LINEAGE_COLUMNS, JavaOracle
 from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.java
@@ -25,7 +25,7 @@ def catalog(warehouse: Path, aws: AwsServer) -> Catalog:
     return encrypted_sql_catalog(warehouse, aws)
 
 
-def written_by_java(java: JavaJudge, location: Path, version: int, properties: str = "") -> str:
+def written_by_java(java: JavaOracle, location: Path, version: int, properties: str = "") -> str:
     """A table with a history, in two partitions, merge-on-read where its version has that; returns its name in Java's catalog."""
     mode = "copy-on-write" if version == 1 else "merge-on-read"
     name = f"db.plain_{uuid.uuid4().hex[:8]}"
@@ -43,14 +43,14 @@ def written_by_java(java: JavaJudge, location: Path, version: int, properties: s
     return name
 
 
-def taken_over(java: JavaJudge, catalog: Catalog, name: str) -> None:
+def taken_over(java: JavaOracle, catalog: Catalog, name: str) -> None:
     """The table under the same name in our catalog, out of Java's."""
     location = java.metadata_location(name)
     java.unregister(name)
     catalog.register_table(name, location)
 
 
-def assert_java_reads(java: JavaJudge, catalog: Catalog, name: str) -> None:
+def assert_java_reads(java: JavaOracle, catalog: Catalog, name: str) -> None:
     table = catalog.load_table(name)
     assert isinstance(table, EncryptedTable)
     java.register(name, table.metadata_location)
@@ -65,7 +65,7 @@ def assert_java_reads(java: JavaJudge, catalog: Catalog, name: str) -> None:
     ids=["version-1", "version-2", "version-2-avro", "version-2-orc", "version-3"],
 )
 def test_a_table_that_java_wrote_plainly_is_migrated(
-    java: JavaJudge, catalog: Catalog, warehouse: Path, version: int, properties: str
+    java: JavaOracle, catalog: Catalog, warehouse: Path, version: int, properties: str
 ) -> None:
     name = written_by_java(java, warehouse / "java-table", version, properties)
     before = java.rows(name, lineage=version == 3)
@@ -82,7 +82,7 @@ def test_a_table_that_java_wrote_plainly_is_migrated(
     assert java.rows(name).num_rows == before.num_rows
 
 
-def test_equality_deletes_go_on_deleting(java: JavaJudge, catalog: Catalog, warehouse: Path) -> None:
+def test_equality_deletes_go_on_deleting(java: JavaOracle, catalog: Catalog, warehouse: Path) -> None:
     name = f"db.plain_{uuid.uuid4().hex[:8]}"
     java.sql("CREATE NAMESPACE IF NOT EXISTS h.db")
     java.sql(
@@ -105,7 +105,7 @@ def test_equality_deletes_go_on_deleting(java: JavaJudge, catalog: Catalog, ware
     assert_java_reads(java, catalog, name)
 
 
-def test_java_reads_and_changes_a_reencrypted_table(java: JavaJudge, catalog: Catalog) -> None:
+def test_java_reads_and_changes_a_reencrypted_table(java: JavaOracle, catalog: Catalog) -> None:
     properties = {"encryption.key-id": MASTER_KEY, "write.delete.mode": "merge-on-read"}
     rows = pa.table({"id": pa.array(range(50), pa.int32()), "note": [f"{CANARY} {each}" for each in range(50)]})
     name = f"db.again_{uuid.uuid4().hex[:8]}"

@@ -15,7 +15,7 @@ from tests.security.table_machine import TableMachine
 from tests.security.table_model import shown
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
-from tests.support.java import JavaJudge
+from tests.support.java import JavaOracle
 
 SMALL = settings(max_examples=4, stateful_step_count=18, suppress_health_check=list(HealthCheck))
 LARGE = settings(SMALL, max_examples=60, stateful_step_count=50)
@@ -48,7 +48,7 @@ def test_any_long_sequence_of_operations_ends_as_the_model_says(warehouse: Path,
 class BesideJava(TableMachine):
     """The same table, read by Iceberg Java in between."""
 
-    java: ClassVar[JavaJudge]
+    java: ClassVar[JavaOracle]
     names: ClassVar[Iterator[int]] = itertools.count()
 
     @rule()
@@ -69,6 +69,6 @@ class BesideJava(TableMachine):
 def test_iceberg_java_reads_the_same_after_any_sequence(
     java_runtime: None, warehouse: Path, tmp_path: Path, aws: AwsServer, record_property: Any
 ) -> None:
-    with JavaJudge(tmp_path / "java", aws.endpoint) as java:
+    with JavaOracle(tmp_path / "java", aws.endpoint) as java:
         BesideJava.java = java
         run(BesideJava, BESIDE_JAVA, warehouse, aws, record_property)

@@ -1,7 +1,7 @@
 """The attack matrix through Spark: what executors read on the portable path, and Spark's own reader on the JVM path.
 
 Who reads metadata.json, the manifest list and the manifests is the driver, with the code that every reader has. So files are attacked here,
-each in every way, and of metadata.json what a first use admits. The same judge decides.
+each in every way, and of metadata.json what a first use admits. The same rules decide.
 """
 
 from __future__ import annotations

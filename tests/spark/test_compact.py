@@ -27,7 +27,7 @@ from tablecrypt.spark import SparkRunner
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
-from tests.support.java import JavaJudge
+from tests.support.java import JavaOracle
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def table(lake: Lake) -> EncryptedTable:
 
 
 @pytest.fixture(scope="module")
-def judge(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaJudge]:
-    with JavaJudge(tmp_path_factory.mktemp("compact-judge"), aws.endpoint) as running:
+def oracle(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaOracle]:
+    with JavaOracle(tmp_path_factory.mktemp("compact-oracle"), aws.endpoint) as running:
         yield running
 
 
@@ -92,11 +92,11 @@ def stored(table: EncryptedTable) -> set[str]:
 
 
 def test_java_reads_the_same_rows_and_row_ids_before_and_after(
-    spark: SparkSession, lake: Lake, table: EncryptedTable, judge: JavaJudge
+    spark: SparkSession, lake: Lake, table: EncryptedTable, oracle: JavaOracle
 ) -> None:
     before = content(table)
-    judge.register("judged.before", table.metadata_location)
-    java_before = judge.rows("judged.before", lineage=True).sort_by("id")
+    oracle.register("judged.before", table.metadata_location)
+    java_before = oracle.rows("judged.before", lineage=True).sort_by("id")
     heard: list[Progress] = []
 
     done = tcs.compact(spark, lake.identifier(NAME), progress=heard.append, catalog_properties=lake.properties)
@@ -107,19 +107,19 @@ def test_java_reads_the_same_rows_and_row_ids_before_and_after(
     assert done.removed_delete_files >= 4
     assert heard[-1].done == heard[-1].total == done.rewritten_files
     assert len(heard) == 2
-    judge.register("judged.after", table.metadata_location)
-    java_after = judge.rows("judged.after", lineage=True).sort_by("id")
+    oracle.register("judged.after", table.metadata_location)
+    java_after = oracle.rows("judged.after", lineage=True).sort_by("id")
     assert java_after.select(IDENTITY) == java_before.select(IDENTITY)
     assert java_after.select(IDENTITY).to_pylist() == [{name: row[name] for name in IDENTITY} for row in before]
 
 
-def test_equality_deletes_of_java_are_applied_and_go(spark: SparkSession, lake: Lake, judge: JavaJudge) -> None:
+def test_equality_deletes_of_java_are_applied_and_go(spark: SparkSession, lake: Lake, oracle: JavaOracle) -> None:
     keyed = lake.catalog.create_table("db.keyed", SCHEMA, properties=PROPERTIES)
     for first in (0, 10):
         keyed.append(rows(first, first + 10))
-    judge.register("judged.keyed", keyed.metadata_location)
-    judge.append_equality_deletes("judged.keyed", "number", [4, 15])
-    back = lake.catalog.register_table("db.back", judge.metadata_location("judged.keyed"))
+    oracle.register("judged.keyed", keyed.metadata_location)
+    oracle.append_equality_deletes("judged.keyed", "number", [4, 15])
+    back = lake.catalog.register_table("db.back", oracle.metadata_location("judged.keyed"))
     assert isinstance(back, EncryptedTable)
     before = content(back)
     assert len(before) == 18
@@ -128,14 +128,14 @@ def test_equality_deletes_of_java_are_applied_and_go(spark: SparkSession, lake: 
 
     assert content(back) == before
     assert (done.rewritten_files, done.removed_delete_files) == (2, 1)
-    judge.register("judged.keyed_after", back.metadata_location)
-    java = judge.rows("judged.keyed_after", lineage=True).sort_by("id").select(IDENTITY)
+    oracle.register("judged.keyed_after", back.metadata_location)
+    java = oracle.rows("judged.keyed_after", lineage=True).sort_by("id").select(IDENTITY)
     assert java.to_pylist() == [{name: row[name] for name in IDENTITY} for row in before]
 
 
 @pytest.mark.parametrize("sort_by", [["id"], ["price", "id"]])
 def test_rows_are_sorted_across_the_files_of_a_partition(
-    spark: SparkSession, lake: Lake, table: EncryptedTable, judge: JavaJudge, sort_by: list[str]
+    spark: SparkSession, lake: Lake, table: EncryptedTable, oracle: JavaOracle, sort_by: list[str]
 ) -> None:
     before = content(table)
 
@@ -156,8 +156,8 @@ def test_rows_are_sorted_across_the_files_of_a_partition(
     for ranges in bounds.values():
         ordered = sorted(ranges)
         assert all(one[1] < other[0] for one, other in itertools.pairwise(ordered)), "files of a partition overlap"
-    judge.register(f"judged.sorted_{len(sort_by)}", table.metadata_location)
-    java = judge.rows(f"judged.sorted_{len(sort_by)}", lineage=True).sort_by("id").select(IDENTITY)
+    oracle.register(f"judged.sorted_{len(sort_by)}", table.metadata_location)
+    java = oracle.rows(f"judged.sorted_{len(sort_by)}", lineage=True).sort_by("id").select(IDENTITY)
     assert java.to_pylist() == [{name: row[name] for name in IDENTITY} for row in before]
 
 

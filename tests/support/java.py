@@ -1,9 +1,9 @@
-"""The judge: Iceberg Java, the reference implementation, asked from a test.
+"""The oracle: Iceberg Java, the reference implementation, which a test asks what a table holds.
 
-JavaJudge runs tests/support/java_judge.py in a process of its own, so that no JVM lives in the test process: tests of our Spark code can
+JavaOracle runs tests/support/java_oracle.py in a process of its own, so that no JVM lives in the test process: tests of our Spark code can
 have their own session beside it, and the AWS environment that Java sees is exactly the one given here.
 
-Identifiers are "namespace.table". In SQL the catalog is called `h`:  judge.sql("SELECT count(*) FROM h.db.orders").
+Identifiers are "namespace.table". In SQL the catalog is called `h`:  oracle.sql("SELECT count(*) FROM h.db.orders").
 
 How types come back, since Spark knows fewer of them than Iceberg: uuid as string, fixed as binary; timestamps in microseconds, those with
 a zone in UTC. A table with a column of type time, or of nanosecond timestamps, cannot be opened by Spark at all.
@@ -29,9 +29,9 @@ import pyarrow.parquet as pq
 from tests.support.aws import CREDENTIALS, REGION
 from tests.support.server_process import end_of_input
 
-BUCKETS: Final = ("golden-shared", "java-vectors", "java-judge")
+BUCKETS: Final = ("golden-shared", "java-vectors", "java-oracle")
 LINEAGE_COLUMNS: Final = ("_row_id", "_last_updated_sequence_number")
-_WORKER: Final = Path(__file__).with_name("java_judge.py")
+_WORKER: Final = Path(__file__).with_name("java_oracle.py")
 
 
 class JavaError(Exception):
@@ -43,7 +43,7 @@ class JavaError(Exception):
         return named.group(1) if named else None
 
 
-class JavaJudge:
+class JavaOracle:
     """One running Iceberg Java with a catalog of its own, which begins empty; or on the metastore at `metastore_uri`, which others use too.
 
     `folder` takes its warehouse and scratch files; `endpoint` is where S3 and KMS answer. Tables may lie under file:// anywhere, and under
@@ -66,7 +66,7 @@ class JavaJudge:
         self._file_numbers = itertools.count()
         self._exchange = folder / "exchange"
         self._exchange.mkdir(parents=True)
-        self._log = folder / "judge.log"
+        self._log = folder / "oracle.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(_WORKER)],
@@ -161,7 +161,7 @@ class JavaJudge:
         """End the process and its JVM."""
         end_of_input(self._process)
 
-    def __enter__(self) -> JavaJudge:
+    def __enter__(self) -> JavaOracle:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -177,7 +177,7 @@ class JavaJudge:
         with self._turn:
             line = self._send_and_wait(json.dumps(message) + "\n")
         if not line:
-            raise JavaError(f"the judge's process ended. The end of its log:\n{self._end_of_log()}")
+            raise JavaError(f"the oracle's process ended. The end of its log:\n{self._end_of_log()}")
         answer = json.loads(line)
         if not answer["ok"]:
             raise JavaError(answer["error"])

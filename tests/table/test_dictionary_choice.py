@@ -95,7 +95,7 @@ def test_the_leaves_of_a_nested_column_are_told_apart() -> None:
     assert dictionary_columns(pa.table({"props": values})) == ["props.key_value.key"]
 
 
-def test_a_slice_is_judged_by_its_own_rows() -> None:
+def test_a_slice_is_measured_by_its_own_rows() -> None:
     values = pa.array([["same"]] * ROWS + [[f"note {number}"] for number in range(ROWS)], pa.list_(pa.field("element", pa.string())))
     rows = pa.table({"notes": values})
 

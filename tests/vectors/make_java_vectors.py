@@ -40,7 +40,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
-from tests.support.java import JavaJudge
+from tests.support.java import JavaOracle
 from tests.support.plaintext import CANARY
 from tests.support.sample_rows import EXTREME_COLUMNS, MANY_COLUMNS, PARTITION_COLUMNS, extreme_rows, many_rows, partition_rows
 from tests.support.vectors import JAVA
@@ -53,7 +53,7 @@ NAMESPACE: Final = "db"
 class Workshop:
     """Java, the S3 it writes to, and what was made so far."""
 
-    java: JavaJudge
+    java: JavaOracle
     aws: AwsServer
     branches: dict[str, list[str]] = field(default_factory=dict)
     tags: dict[str, list[str]] = field(default_factory=dict)
@@ -263,7 +263,7 @@ def save_bucket(shop: Workshop, folder: Path) -> None:
 def make(folder: Path) -> None:
     aws = AwsServer()
     aws.bucket(BUCKET)
-    with tempfile.TemporaryDirectory() as scratch, JavaJudge(Path(scratch), aws.endpoint) as java:
+    with tempfile.TemporaryDirectory() as scratch, JavaOracle(Path(scratch), aws.endpoint) as java:
         java.sql(f"CREATE NAMESPACE h.{NAMESPACE}")
         shop = Workshop(java, aws)
         index = {}

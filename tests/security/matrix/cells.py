@@ -85,18 +85,18 @@ class Matrix:
         try:
             table = self.clients.load(client)
         except Exception as error:  # noqa: BLE001  what it is, is the question
-            yield from (Cell(attack, client, reader.name, *judged_error(error)) for reader in self.readers)
+            yield from (Cell(attack, client, reader.name, *outcome_of_error(error)) for reader in self.readers)
             return
         for reader in self.readers:
-            yield Cell(attack, client, reader.name, *self._judged(attack, client, reader, table))
+            yield Cell(attack, client, reader.name, *self._outcome(attack, client, reader, table))
 
-    def _judged(self, attack: Attack, client: str, reader: Reader, table: Table) -> tuple[Outcome, str]:
+    def _outcome(self, attack: Attack, client: str, reader: Reader, table: Table) -> tuple[Outcome, str]:
         from tests.security.matrix.admissions import admission_of
 
         try:
             answer = reader.ask(table)
         except Exception as error:  # noqa: BLE001  what it is, is the question
-            return judged_error(error)
+            return outcome_of_error(error)
         if answer == self.honest[client, reader.name]:
             if attack.is_on_metadata and attack.attacker != "REST server" and client != FIRST_USE:
                 return Outcome.ACCEPTED, "pins let changed metadata pass"
@@ -120,7 +120,7 @@ def check(cells: Iterable[Cell]) -> None:
         raise AssertionError("\n".join([f"{len(failed)} cells:", *failed[:SHOWN]]))
 
 
-def judged_error(error: Exception) -> tuple[Outcome, str]:
+def outcome_of_error(error: Exception) -> tuple[Outcome, str]:
     """Whether an error says what is wrong."""
     is_said = isinstance(error, TablecryptError | OSError | NoSuchTableError | ValidationError) or str(error).startswith(_SAID)
     return Outcome.REFUSED if is_said else Outcome.CRASHED, f"{type(error).__name__}: {error}"

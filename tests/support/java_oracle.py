@@ -32,7 +32,7 @@ def start_session(
     folder: Path, endpoint: str, region: str, buckets: list[str], metastore_uri: str | None, more: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Start Spark with the catalog; the settings `more` come last."""
-    builder = SparkSession.builder.master("local[2]").appName("java-judge")
+    builder = SparkSession.builder.master("local[2]").appName("java-oracle")
     metastore = {f"spark.sql.catalog.{CATALOG}.uri": metastore_uri} if metastore_uri else _metastore_settings(folder, buckets)
     settings = _spark_settings(folder) | _jar_settings() | _catalog_settings(folder, endpoint, region) | metastore | dict(more or {})
     for name, value in settings.items():
@@ -106,7 +106,7 @@ def _metastore_settings(folder: Path, buckets: list[str]) -> dict[str, str]:
     return settings
 
 
-class Judge:
+class Oracle:
     """The operations that a request can name."""
 
     def __init__(self, session: SparkSession) -> None:
@@ -177,10 +177,10 @@ def _write_arrow(frame: DataFrame, path: str) -> None:
         writer.write_table(rows)
 
 
-def _answer(judge: Judge, request: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(oracle: Oracle, request: Mapping[str, Any]) -> dict[str, Any]:
     arguments = {name: value for name, value in request.items() if name != "op"}
     try:
-        return {"ok": True, "result": getattr(judge, request["op"])(**arguments)}
+        return {"ok": True, "result": getattr(oracle, request["op"])(**arguments)}
     except Exception as error:  # noqa: BLE001  whatever Java threw is the answer: the test decides what it means
         return {"ok": False, "error": _without_stack(f"{type(error).__name__}: {error}")}
 
@@ -202,10 +202,10 @@ def main() -> None:
     session = start_session(
         Path(options["folder"]), options["endpoint"], options["region"], options["buckets"], options.get("metastore_uri")
     )
-    judge = Judge(session)
+    oracle = Oracle(session)
     answers.write(json.dumps({"ok": True, "result": {"iceberg": ICEBERG_VERSION, "spark": session.version}}) + "\n")
     for line in sys.stdin:
-        answers.write(json.dumps(_answer(judge, json.loads(line))) + "\n")
+        answers.write(json.dumps(_answer(oracle, json.loads(line))) + "\n")
     session.stop()
 
 
