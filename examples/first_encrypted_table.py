@@ -165,8 +165,8 @@ def search_for_the_canary(catalog: Catalog) -> Grid:
 def key_tree(table: Table) -> Tree:
     metadata: Any = table.metadata
     snapshots = {snapshot.key_id: snapshot for snapshot in metadata.snapshots}
-    master_key_id = table.properties["encryption.key-id"]
-    tree = Tree(labelled("master key", master_key_id, "never leaves the KMS"))
+    table_key_id = table.properties["encryption.key-id"]
+    tree = Tree(labelled("master key", table_key_id, "never leaves the KMS"))
     for kek in (key for key in metadata.encryption_keys if key.is_kek):
         branch = tree.add(labelled("KEK", shortened(kek.key_id), "wrapped by the KMS, in table metadata"))
         for key in (key for key in metadata.encryption_keys if key.encrypted_by_id == kek.key_id):

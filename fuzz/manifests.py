@@ -14,7 +14,7 @@ with atheris.instrument_imports(include=["tablecrypt"]):
     from tablecrypt.crypto.key_metadata import StandardKeyMetadata
     from tablecrypt.manifests.manifest_file import parse_manifest
     from tablecrypt.manifests.manifest_list import parse_manifest_list
-    from tests.support.manifests import entry, local_io, unseal, write_manifest, write_manifest_list
+    from tests.support.manifests import decrypt_file, entry, local_io, write_manifest, write_manifest_list
 
 LIST, MANIFEST = b"L", b"M"
 
@@ -32,9 +32,9 @@ def seeds() -> list[bytes]:
     io = local_io()
     with tempfile.TemporaryDirectory() as folder:
         written = write_manifest(io, Path(folder) / "manifest.avro", [entry(), entry()])
-        manifest = unseal(io, written.manifest_path, StandardKeyMetadata.decode(written.key_metadata or b""))
+        manifest = decrypt_file(io, written.manifest_path, StandardKeyMetadata.decode(written.key_metadata or b""))
         key_metadata = write_manifest_list(io, Path(folder) / "list.avro", [written])
-        return [MANIFEST + manifest, LIST + unseal(io, Path(folder) / "list.avro", key_metadata)]
+        return [MANIFEST + manifest, LIST + decrypt_file(io, Path(folder) / "list.avro", key_metadata)]
 
 
 if __name__ == "__main__":

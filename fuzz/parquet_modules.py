@@ -1,6 +1,6 @@
-"""Parquet Modular Encryption, two ways: changed files, and files whose footer was written, and sealed, by somebody with the key.
+"""Parquet Modular Encryption, two ways: changed files, and files whose footer was written, and encrypted, by somebody with the key.
 
-The second is where the parser behind the authentication is met: the bytes are FileMetaData in Thrift, sealed as a good file's footer.
+The second is where the parser behind the authentication is met: the bytes are FileMetaData in Thrift, encrypted as a good file's footer.
 Decoding pages is Arrow's; what is tried here ends at the modules.
 """
 
@@ -29,7 +29,7 @@ RESEALED = 0x80
 
 
 def check(data: bytes) -> None:
-    """The first byte says under whose keys, and whether the rest is a file or a footer to be sealed into one."""
+    """The first byte says under whose keys, and whether the rest is a file or a footer to be encrypted into one."""
     choice, content = (data[0], data[1:]) if data else (0, b"")
     mode = MODES[choice % RESEALED % len(MODES)]
     file = _with_footer(choice % RESEALED % len(MODES), content) if choice & RESEALED else content
@@ -45,8 +45,8 @@ def _with_footer(number: int, metadata: bytes) -> bytes:
     assert footer.algorithm is not None
     aad = footer.algorithm.aad_base(keys, footer.location)
     cipher = ModuleCipher(Secret(FOOTER_KEY), "the footer key", aad, footer.algorithm.ctr, footer.location, bytes)
-    sealed = bytes(cipher.encrypt(FOOTER_SUFFIX, metadata)) if footer.is_encrypted else metadata + cipher.sign(metadata)
-    end = whole[footer.start : footer.module_start] + sealed
+    encrypted = bytes(cipher.encrypt(FOOTER_SUFFIX, metadata)) if footer.is_encrypted else metadata + cipher.sign(metadata)
+    end = whole[footer.start : footer.module_start] + encrypted
     return whole[: footer.start] + end + len(end).to_bytes(4, "little") + whole[-4:]
 
 

@@ -40,7 +40,7 @@ _USER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@/-]{0,127}")
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class Verdict(Enum):
+class AccessDecision(Enum):
     """What the list says of a user and a key."""
 
     ALLOWED = "allowed"
@@ -97,16 +97,16 @@ class AllowList:
             found.add(proofs.claimed)
         return found.pop() if len(found) == 1 else None
 
-    def verdict(self, user: str, key: str) -> Verdict:
+    def decision(self, user: str, key: str) -> AccessDecision:
         """Return whether `user` may use `key`."""
         listed = self._users.get(user, _User())
         if key in listed.masks:
-            return Verdict.MASKS
-        return Verdict.ALLOWED if key in listed.keys else Verdict.DENIED
+            return AccessDecision.MASKS
+        return AccessDecision.ALLOWED if key in listed.keys else AccessDecision.DENIED
 
     def allowed(self, user: str, names: Iterable[str]) -> list[str]:
         """Return those of `names` that `user` may use."""
-        return [name for name in names if self.verdict(user, name) is Verdict.ALLOWED]
+        return [name for name in names if self.decision(user, name) is AccessDecision.ALLOWED]
 
 
 class AllowListFile:

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, Protocol
 
 from tablecrypt.errors import FormatError, KeyNotFoundError, KmsUnavailableError, TablecryptError
-from tablecrypt.hadoop_kms.access import AllowList, Proofs, Verdict
+from tablecrypt.hadoop_kms.access import AccessDecision, AllowList, Proofs
 from tablecrypt.hadoop_kms.master_keys import KeyDescription
 from tablecrypt.hadoop_kms.requests import (
     AUTHORIZATION,
@@ -183,11 +183,11 @@ class HadoopKms:
         if call.operation == "metadata of many":
             names = allowed.allowed(user, call.query.get("key", []))
             return [self._metadata(Call("metadata", name)) for name in names]
-        verdict = allowed.verdict(user, call.key)
-        if verdict is Verdict.ALLOWED:
+        decision = allowed.decision(user, call.key)
+        if decision is AccessDecision.ALLOWED:
             return self._operations[call.operation](call)
         message = f"user {user} is not allowed to use key {call.key}"
-        raise Refusal(403, AUTHORIZATION if verdict is Verdict.MASKS else SECURITY, message)
+        raise Refusal(403, AUTHORIZATION if decision is AccessDecision.MASKS else SECURITY, message)
 
     def _metadata(self, call: Call) -> dict[str, Any]:
         known = self._keys.describe(call.key)

@@ -168,12 +168,12 @@ class Rewrapped(VerbResult):
     """What `rewrap` did.
 
     Attributes:
-        master_key: the table's encryption.key-id, whose newest version wraps the KEKs now.
+        table_key_id: the table's encryption.key-id, whose newest version wraps the KEKs now.
         keks: key-ids of the KEKs.
         unneeded: key-ids of the KEKs that no snapshot needs, so that nothing says that they are this table's. They stay as they are.
     """
 
-    master_key: str
+    table_key_id: str
     keks: tuple[str, ...]
     unneeded: tuple[str, ...]
 

@@ -61,7 +61,7 @@ class Relocated(VerbResult):
         location: of the copy.
         metadata_location: of the copy's metadata.json; where it will be, in a dry run.
         registered_as: the copy's name in the catalog; None where it was not registered.
-        master_key: the copy's encryption.key-id.
+        table_key_id: the copy's encryption.key-id.
         snapshots: how many snapshots the copy has.
         files: how many data and delete files.
         bytes: their length.
@@ -73,7 +73,7 @@ class Relocated(VerbResult):
     location: str
     metadata_location: str
     registered_as: str | None
-    master_key: str
+    table_key_id: str
     snapshots: int
     files: int
     bytes: int
@@ -274,7 +274,7 @@ class _Copying:
             location=self.paths.new,
             metadata_location=self.metadata_location,
             registered_as=register_as,
-            master_key=self.key_id,
+            table_key_id=self.key_id,
             snapshots=len(self.metadata.snapshots),
             files=len(files),
             bytes=sum(_length(file) for file in files),

@@ -323,7 +323,7 @@ def inspect(table: Table) -> dict[str, Any]:
         "table": ".".join(table.name()),
         "metadata": table.metadata_location,
         "format_version": metadata.format_version,
-        "master_key": metadata.properties.get("encryption.key-id"),
+        "table_key_id": metadata.properties.get("encryption.key-id"),
         "keks": [
             {
                 "key_id": kek.key_id,

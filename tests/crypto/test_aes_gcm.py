@@ -15,61 +15,61 @@ nonces = st.binary(min_size=12, max_size=12)
 
 
 @given(keys, nonces, st.binary(max_size=200), st.binary(max_size=40))
-def test_what_was_sealed_opens_to_the_same_bytes(key: bytes, nonce: bytes, plaintext: bytes, aad: bytes) -> None:
+def test_what_was_encrypted_opens_to_the_same_bytes(key: bytes, nonce: bytes, plaintext: bytes, aad: bytes) -> None:
     cipher = AesGcm(Secret(key))
-    sealed = cipher.encrypt(nonce, plaintext, aad)
+    encrypted = cipher.encrypt(nonce, plaintext, aad)
     opened = bytearray(len(plaintext))
-    cipher.decrypt_into(sealed, aad, opened)
+    cipher.decrypt_into(encrypted, aad, opened)
 
-    assert sealed[:12] == nonce
-    assert len(sealed) == len(plaintext) + OVERHEAD
-    assert sealed == nonce + cipher.encrypt_detached(nonce, plaintext, aad)
-    assert cipher.decrypt(sealed, aad) == plaintext == opened
+    assert encrypted[:12] == nonce
+    assert len(encrypted) == len(plaintext) + OVERHEAD
+    assert encrypted == nonce + cipher.encrypt_detached(nonce, plaintext, aad)
+    assert cipher.decrypt(encrypted, aad) == plaintext == opened
 
 
 @given(keys, nonces, st.binary(max_size=60), st.binary(max_size=20), st.data())
 def test_a_flipped_bit_anywhere_is_refused(key: bytes, nonce: bytes, plaintext: bytes, aad: bytes, data: st.DataObject) -> None:
     cipher = AesGcm(Secret(key))
-    sealed = bytearray(cipher.encrypt(nonce, plaintext, aad))
-    bit = data.draw(st.integers(0, len(sealed) * 8 - 1))
-    sealed[bit // 8] ^= 1 << bit % 8
+    encrypted = bytearray(cipher.encrypt(nonce, plaintext, aad))
+    bit = data.draw(st.integers(0, len(encrypted) * 8 - 1))
+    encrypted[bit // 8] ^= 1 << bit % 8
     with pytest.raises(AuthenticationError):
-        cipher.decrypt(sealed, aad)
+        cipher.decrypt(encrypted, aad)
 
 
 @given(keys, nonces, st.binary(max_size=60), st.binary(max_size=20), st.binary(max_size=20))
 def test_another_aad_is_refused(key: bytes, nonce: bytes, plaintext: bytes, aad: bytes, other: bytes) -> None:
     cipher = AesGcm(Secret(key))
-    sealed = cipher.encrypt(nonce, plaintext, aad)
+    encrypted = cipher.encrypt(nonce, plaintext, aad)
     if other == aad:
-        assert cipher.decrypt(sealed, other) == plaintext
+        assert cipher.decrypt(encrypted, other) == plaintext
         return
     with pytest.raises(AuthenticationError):
-        cipher.decrypt(sealed, other)
+        cipher.decrypt(encrypted, other)
 
 
 @given(st.binary(min_size=16, max_size=16), st.binary(min_size=16, max_size=16), st.binary(max_size=60))
 def test_another_key_is_refused(key: bytes, other: bytes, plaintext: bytes) -> None:
-    sealed = AesGcm(Secret(key)).encrypt(bytes(12), plaintext, b"")
+    encrypted = AesGcm(Secret(key)).encrypt(bytes(12), plaintext, b"")
     if other == key:
         return
     with pytest.raises(AuthenticationError):
-        AesGcm(Secret(other)).decrypt(sealed, b"")
+        AesGcm(Secret(other)).decrypt(encrypted, b"")
 
 
 @given(st.binary(max_size=OVERHEAD - 1))
-def test_bytes_too_few_for_nonce_and_tag_are_refused(sealed: bytes) -> None:
+def test_bytes_too_few_for_nonce_and_tag_are_refused(encrypted: bytes) -> None:
     with pytest.raises(AuthenticationError):
-        AesGcm(Secret(bytes(16))).decrypt(sealed, b"")
+        AesGcm(Secret(bytes(16))).decrypt(encrypted, b"")
 
 
 def test_a_refused_decryption_leaves_zeros_and_not_unauthenticated_plaintext() -> None:
     cipher = AesGcm(Secret(bytes(16)))
-    sealed = bytearray(cipher.encrypt(bytes(12), b"forty bytes of plaintext that are secret", b""))
-    sealed[-1] ^= 1
+    encrypted = bytearray(cipher.encrypt(bytes(12), b"forty bytes of plaintext that are secret", b""))
+    encrypted[-1] ^= 1
     target = bytearray(b"\xff" * 40)
     with pytest.raises(AuthenticationError):
-        cipher.decrypt_into(sealed, b"", target)
+        cipher.decrypt_into(encrypted, b"", target)
     assert target == bytes(40)
 
 

@@ -32,18 +32,18 @@ class Vector:
 
 def check(vector: Vector) -> None:
     cipher = AesGcm(Secret(vector.key))
-    sealed = vector.nonce + vector.ciphertext + vector.tag
+    encrypted = vector.nonce + vector.ciphertext + vector.tag
     target = bytearray(len(vector.ciphertext))
     if vector.plaintext is None:
         with pytest.raises(AuthenticationError):
-            cipher.decrypt(sealed, vector.aad)
+            cipher.decrypt(encrypted, vector.aad)
         with pytest.raises(AuthenticationError):
-            cipher.decrypt_into(sealed, vector.aad, target)
+            cipher.decrypt_into(encrypted, vector.aad, target)
         assert not any(target)
         return
-    cipher.decrypt_into(sealed, vector.aad, target)
-    assert cipher.decrypt(sealed, vector.aad) == vector.plaintext == target
-    assert cipher.encrypt(vector.nonce, vector.plaintext, vector.aad) == sealed
+    cipher.decrypt_into(encrypted, vector.aad, target)
+    assert cipher.decrypt(encrypted, vector.aad) == vector.plaintext == target
+    assert cipher.encrypt(vector.nonce, vector.plaintext, vector.aad) == encrypted
 
 
 def cavp_vectors(name: str) -> Iterator[Vector]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.hadoop_kms.access import AllowList, Proofs, Verdict, new_token, read_allow_list, token_hash
+from tablecrypt.hadoop_kms.access import AccessDecision, AllowList, Proofs, new_token, read_allow_list, token_hash
 
 pytestmark = pytest.mark.slow
 
@@ -44,15 +44,17 @@ def _read(path: Path, content: str = LIST) -> AllowList:
 
 def test_what_is_not_listed_is_denied(path: Path) -> None:
     allowed = _read(path)
-    assert allowed.verdict("etl", "pii") is Verdict.ALLOWED
-    assert allowed.verdict("analyst", "pii") is Verdict.MASKS
-    assert [allowed.verdict(*pair) for pair in (("etl", "other"), ("analyst", "PII"), ("nobody", "pii"), ("", ""))] == [Verdict.DENIED] * 4
+    assert allowed.decision("etl", "pii") is AccessDecision.ALLOWED
+    assert allowed.decision("analyst", "pii") is AccessDecision.MASKS
+    assert [allowed.decision(*pair) for pair in (("etl", "other"), ("analyst", "PII"), ("nobody", "pii"), ("", ""))] == [
+        AccessDecision.DENIED
+    ] * 4
     assert allowed.allowed("etl", ["cards", "other", "pii"]) == ["cards", "pii"]
     assert allowed.allowed("analyst", ["cards", "pii"]) == ["cards"]
 
 
 def test_a_key_that_is_both_allowed_and_masked_is_masked(path: Path) -> None:
-    assert _read(path).verdict("svc-1@example", "pii") is Verdict.MASKS
+    assert _read(path).decision("svc-1@example", "pii") is AccessDecision.MASKS
 
 
 def test_each_proof_finds_its_user(path: Path) -> None:

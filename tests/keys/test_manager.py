@@ -37,14 +37,14 @@ def manager_at(kms: MemoryKeyManagementClient, clock: Callable[[], int] = lambda
 
 
 @given(length=st.sampled_from([16, 24, 32]), file_length=st.none() | st.integers(0, 2**62))
-def test_what_is_sealed_is_what_is_opened(length: int, file_length: int | None) -> None:
+def test_what_is_encrypted_is_what_is_opened(length: int, file_length: int | None) -> None:
     kms = MemoryKeyManagementClient({"kms.memory.name": "keys-roundtrip"}, keys={MASTER_KEY: b"k" * 32})
     manager = manager_at(kms, data_key_length=length)
     key_metadata = manager.new_key_metadata()
     if file_length is not None:
         key_metadata = key_metadata.with_file_length(file_length)
-    sealed = manager.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
-    opened = manager.decrypt_manifest_list_key_metadata(KeyRing(sealed.added).chain(sealed.key_id))
+    encrypted = manager.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
+    opened = manager.decrypt_manifest_list_key_metadata(KeyRing(encrypted.added).chain(encrypted.key_id))
     assert opened.encode() == key_metadata.encode()
     assert len(opened.encryption_key) == length
 
@@ -57,7 +57,7 @@ def test_no_two_files_share_a_dek_or_an_aad_prefix(kms: MemoryKeyManagementClien
     assert {len(metadata.aad_prefix) for metadata in made} == {16}
 
 
-def test_the_first_seal_makes_a_kek_and_the_next_uses_it_again(kms: MemoryKeyManagementClient) -> None:
+def test_the_first_encryption_makes_a_kek_and_the_next_uses_it_again(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
     first = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     kek, list_key = first.added
@@ -75,30 +75,30 @@ def test_a_kek_wraps_nothing_new_from_its_lifespan_on(kms: MemoryKeyManagementCl
     first = manager_at(kms, kek_lifespan_ms=1000)
     parent = first.encrypt_manifest_list_key_metadata(first.new_key_metadata(), KeyRing())
     later = manager_at(kms, clock=lambda: START_MS + age_ms, kek_lifespan_ms=1000)
-    sealed = later.encrypt_manifest_list_key_metadata(later.new_key_metadata(), KeyRing(parent.added), parent.key_id)
-    assert (len(sealed.added) == 1) is is_reused
+    encrypted = later.encrypt_manifest_list_key_metadata(later.new_key_metadata(), KeyRing(parent.added), parent.key_id)
+    assert (len(encrypted.added) == 1) is is_reused
 
 
 def test_an_expired_kek_still_opens_what_it_wrapped(kms: MemoryKeyManagementClient) -> None:
     first = manager_at(kms)
     key_metadata = first.new_key_metadata()
-    sealed = first.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
+    encrypted = first.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
     much_later = manager_at(kms, clock=lambda: START_MS + 10 * DEFAULT_KEK_LIFESPAN_MS)
-    assert much_later.decrypt_manifest_list_key_metadata(KeyRing(sealed.added).chain(sealed.key_id)).encode() == key_metadata.encode()
+    assert much_later.decrypt_manifest_list_key_metadata(KeyRing(encrypted.added).chain(encrypted.key_id)).encode() == key_metadata.encode()
 
 
 def test_a_kek_of_another_master_key_wraps_nothing_new(kms: MemoryKeyManagementClient) -> None:
     other = EncryptionManager(kms, "other", now_ms=lambda: START_MS)
     parent = other.encrypt_manifest_list_key_metadata(other.new_key_metadata(), KeyRing())
     manager = manager_at(kms)
-    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing(parent.added), parent.key_id)
-    assert sealed.added[0].encrypted_by_id == MASTER_KEY
+    encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing(parent.added), parent.key_id)
+    assert encrypted.added[0].encrypted_by_id == MASTER_KEY
 
 
 def test_a_kek_that_names_another_master_key_opens_nothing(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
-    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
-    chain = KeyRing(sealed.added).chain(sealed.key_id)
+    encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
+    chain = KeyRing(encrypted.added).chain(encrypted.key_id)
     with pytest.raises(KeyIdChangedError, match="other"):
         EncryptionManager(kms, "other").decrypt_manifest_list_key_metadata(chain)
 
@@ -119,8 +119,8 @@ def test_a_kek_that_only_lies_in_the_metadata_wraps_nothing(kms: MemoryKeyManage
     revived = retired.new_kek()
     head = current.encrypt_manifest_list_key_metadata(current.new_key_metadata(), KeyRing())
     writer = manager_at(kms, clock=lambda: START_MS + 10)
-    sealed = writer.encrypt_manifest_list_key_metadata(writer.new_key_metadata(), KeyRing([revived, *head.added]), head.key_id)
-    assert [key.encrypted_by_id for key in sealed.added] == [head.added[0].key_id]
+    encrypted = writer.encrypt_manifest_list_key_metadata(writer.new_key_metadata(), KeyRing([revived, *head.added]), head.key_id)
+    assert [key.encrypted_by_id for key in encrypted.added] == [head.added[0].key_id]
     first = writer.encrypt_manifest_list_key_metadata(writer.new_key_metadata(), KeyRing([revived]))
     assert revived.key_id not in {key.encrypted_by_id for key in first.added}
 
@@ -143,16 +143,16 @@ def test_a_kek_from_the_future_opens_and_wraps_nothing(kms: MemoryKeyManagementC
     parent = ahead.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
     manager, ring = manager_at(kms), KeyRing(parent.added)
     assert manager.decrypt_manifest_list_key_metadata(ring.chain(parent.key_id)).encode() == key_metadata.encode()
-    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), ring, parent.key_id)
-    assert (len(sealed.added) == 1) is wraps
+    encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), ring, parent.key_id)
+    assert (len(encrypted.added) == 1) is wraps
 
 
 def test_a_kek_that_landed_and_was_taken_out_is_not_used_again(kms: MemoryKeyManagementClient) -> None:
     """A rotation by another process may have retired it meanwhile."""
     manager = manager_at(kms)
     landed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
-    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing(landed.added))
-    fresh, list_key = sealed.added
+    encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing(landed.added))
+    fresh, list_key = encrypted.added
     assert fresh.is_kek
     assert list_key.encrypted_by_id == fresh.key_id != landed.added[0].key_id
 
@@ -175,21 +175,21 @@ def test_a_kek_is_as_long_as_the_table_asks_for(kms: MemoryKeyManagementClient, 
 @pytest.mark.parametrize("timestamp", ["9" * 5000, "9" * 19, "-1", "", " 1", "1e3", "\u0661", "0x10", "\ud800"])
 def test_a_timestamp_that_is_no_number_of_milliseconds_is_a_format_error(kms: MemoryKeyManagementClient, timestamp: str) -> None:
     manager = manager_at(kms)
-    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
-    kek = sealed.added[0].model_copy(update={"properties": {KEY_TIMESTAMP: timestamp}})
-    ring = KeyRing([kek, sealed.added[1]])
+    encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
+    kek = encrypted.added[0].model_copy(update={"properties": {KEY_TIMESTAMP: timestamp}})
+    ring = KeyRing([kek, encrypted.added[1]])
     with pytest.raises(FormatError, match=KEY_TIMESTAMP):
-        manager.decrypt_manifest_list_key_metadata(ring.chain(sealed.key_id))
+        manager.decrypt_manifest_list_key_metadata(ring.chain(encrypted.key_id))
     with pytest.raises(FormatError, match=KEY_TIMESTAMP):
-        manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), ring, sealed.key_id)
+        manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), ring, encrypted.key_id)
 
 
 def test_a_fingerprint_tells_keks_and_not_their_entries_apart(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
-    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
-    rewrapped = manager.rewrap_kek(KeyRing(sealed.added).chain(sealed.key_id))
+    encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
+    rewrapped = manager.rewrap_kek(KeyRing(encrypted.added).chain(encrypted.key_id))
     revived = rewrapped.model_copy(update={"key_id": "another", "properties": {KEY_TIMESTAMP: "1"}})
-    assert manager.fingerprint(revived) == manager.fingerprint(sealed.added[0])
+    assert manager.fingerprint(revived) == manager.fingerprint(encrypted.added[0])
     assert manager.fingerprint(manager.new_kek()) != manager.fingerprint(revived)
 
 
@@ -202,8 +202,8 @@ def test_a_fingerprint_is_the_same_in_every_release(kms: MemoryKeyManagementClie
 @pytest.mark.parametrize("field", ["wrapped", "timestamp", "kek"])
 def test_any_change_to_an_entry_is_refused(kms: MemoryKeyManagementClient, field: str) -> None:
     manager = manager_at(kms)
-    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
-    kek, list_key = sealed.added
+    encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
+    kek, list_key = encrypted.added
     if field == "wrapped":
         changed = bytearray(list_key.wrapped_bytes())
         changed[20] ^= 1
@@ -214,19 +214,19 @@ def test_any_change_to_an_entry_is_refused(kms: MemoryKeyManagementClient, field
         other = manager_at(kms).encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing()).added[0]
         kek = other.model_copy(update={"key_id": kek.key_id})
     with pytest.raises(AuthenticationError, match="does not open under KEK"):
-        manager.decrypt_manifest_list_key_metadata(KeyRing([kek, list_key]).chain(sealed.key_id))
+        manager.decrypt_manifest_list_key_metadata(KeyRing([kek, list_key]).chain(encrypted.key_id))
 
 
 def test_a_key_that_is_not_there_is_named(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
-    sealed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
+    encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
     with pytest.raises(KeyNotFoundError, match="encryption-keys"):
-        KeyRing().chain(sealed.key_id)
+        KeyRing().chain(encrypted.key_id)
     with pytest.raises(KeyNotFoundError, match="encryption-keys"):
-        KeyRing(sealed.added[1:]).chain(sealed.key_id)
+        KeyRing(encrypted.added[1:]).chain(encrypted.key_id)
 
 
-def test_the_sealed_form_is_nonce_ciphertext_tag_with_the_timestamp_as_aad(kms: MemoryKeyManagementClient) -> None:
+def test_the_encrypted_form_is_nonce_ciphertext_tag_with_the_timestamp_as_aad(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
     key_metadata = manager.new_key_metadata()
     kek, list_key = manager.encrypt_manifest_list_key_metadata(key_metadata, KeyRing()).added
@@ -274,8 +274,8 @@ def test_chains_that_are_none_say_which_entry_is_wrong(kms: MemoryKeyManagementC
 def test_no_key_bytes_show_in_a_manager_or_an_entry(kms: MemoryKeyManagementClient) -> None:
     manager = manager_at(kms)
     key_metadata: StandardKeyMetadata = manager.new_key_metadata()
-    sealed = manager.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
-    shown = f"{manager!r} {sealed!r} {key_metadata!r} {[key.model_dump_json() for key in sealed.added]}"
+    encrypted = manager.encrypt_manifest_list_key_metadata(key_metadata, KeyRing())
+    shown = f"{manager!r} {encrypted!r} {key_metadata!r} {[key.model_dump_json() for key in encrypted.added]}"
     key = key_metadata.encryption_key.reveal()
     for form in (key.hex(), base64.b64encode(key).decode(), repr(key)[2:-1]):
         assert form not in shown

@@ -24,21 +24,21 @@ def manager(kms: MemoryKeyManagementClient) -> EncryptionManager:
     return EncryptionManager(kms, MASTER_KEY, now_ms=lambda: 1_700_000_000_000)
 
 
-def test_a_resealed_key_keeps_its_id_and_opens_under_the_new_kek_alone(manager: EncryptionManager) -> None:
-    sealed = manager.encrypt_manifest_list_key_metadata(KEY_METADATA, KeyRing())
-    chain, new_kek = KeyRing(sealed.added).chain(sealed.key_id), manager.new_kek()
+def test_a_reencrypted_key_keeps_its_id_and_opens_under_the_new_kek_alone(manager: EncryptionManager) -> None:
+    encrypted = manager.encrypt_manifest_list_key_metadata(KEY_METADATA, KeyRing())
+    chain, new_kek = KeyRing(encrypted.added).chain(encrypted.key_id), manager.new_kek()
 
-    resealed = manager.reencrypt_manifest_list_key_metadata(chain, new_kek)
+    reencrypted = manager.reencrypt_manifest_list_key_metadata(chain, new_kek)
 
-    assert (resealed.key_id, resealed.encrypted_by_id) == (sealed.key_id, new_kek.key_id)
-    assert manager.decrypt_manifest_list_key_metadata(KeyChain(resealed, new_kek)) == KEY_METADATA
+    assert (reencrypted.key_id, reencrypted.encrypted_by_id) == (encrypted.key_id, new_kek.key_id)
+    assert manager.decrypt_manifest_list_key_metadata(KeyChain(reencrypted, new_kek)) == KEY_METADATA
     with pytest.raises(AuthenticationError):
-        manager.decrypt_manifest_list_key_metadata(KeyChain(resealed, chain.kek))
+        manager.decrypt_manifest_list_key_metadata(KeyChain(reencrypted, chain.kek))
 
 
-def test_a_key_that_does_not_open_is_not_resealed(manager: EncryptionManager) -> None:
-    sealed = manager.encrypt_manifest_list_key_metadata(KEY_METADATA, KeyRing())
-    chain = KeyRing(sealed.added).chain(sealed.key_id)
+def test_a_key_that_does_not_open_is_not_reencrypted(manager: EncryptionManager) -> None:
+    encrypted = manager.encrypt_manifest_list_key_metadata(KEY_METADATA, KeyRing())
+    chain = KeyRing(encrypted.added).chain(encrypted.key_id)
     other = manager.new_kek()
     with pytest.raises(AuthenticationError):
         manager.reencrypt_manifest_list_key_metadata(KeyChain(chain.manifest_list_key, other), other)
@@ -80,5 +80,5 @@ def test_a_kek_that_opens_no_key_of_the_table_is_not_rewrapped(manager: Encrypti
 
 
 def _chain(manager: EncryptionManager) -> KeyChain:
-    sealed = manager.encrypt_manifest_list_key_metadata(KEY_METADATA, KeyRing())
-    return KeyRing(sealed.added).chain(sealed.key_id)
+    encrypted = manager.encrypt_manifest_list_key_metadata(KEY_METADATA, KeyRing())
+    return KeyRing(encrypted.added).chain(encrypted.key_id)

@@ -89,7 +89,7 @@ def test_each_file_is_described(table: Table) -> None:
     assert {file.key_length for file in audited.files} == {16}
     (kek,) = audited.keks
     assert {file.keks for file in audited.files} == {(kek.key_id,)}
-    assert (kek.master_key_id, kek.key_length, kek.wraps_new, kek.lists) == (MASTER_KEY, 16, True, 3)
+    assert (kek.encrypted_by_id, kek.key_length, kek.wraps_new, kek.lists) == (MASTER_KEY, 16, True, 3)
     assert kek.manifests == sum(file.kind == "manifest" for file in audited.files)
     assert [(each.partition, each.share) for each in audited.partitions] == [("team=north", 1.0), ("team=south", 1.0)]
     assert all(file.length == path_of(file.location).stat().st_size for file in audited.files)

@@ -118,7 +118,7 @@ def test_another_master_key_opens_the_copy_and_the_old_one_does_not(table: Table
     result = relocate(table, place, key_id=key_id, register_as="db.copy")
 
     copy = table.catalog.load_table("db.copy")
-    assert copy.properties["encryption.key-id"] == result.master_key == key_id
+    assert copy.properties["encryption.key-id"] == result.table_key_id == key_id
     assert {kek.encrypted_by_id for kek in keks(copy)} == {key_id}
     assert MASTER_KEY not in metadata_of(copy).model_dump_json()
     assert len(state(copy)) == 4

@@ -64,7 +64,7 @@ def test_after_an_alias_has_moved_nothing_reads_until_the_keks_are_rewrapped(tab
     (kek,) = keks(table)
     assert (kek.key_id, kek.properties, kek.encrypted_by_id) == (old_keks[0].key_id, old_keks[0].properties, alias)
     assert kek.encrypted_key_metadata != old_keks[0].encrypted_key_metadata
-    assert (result.master_key, result.keks) == (alias, (kek.key_id,))
+    assert (result.table_key_id, result.keks) == (alias, (kek.key_id,))
     table.append(rows(700))
     assert len(state(table)) == 5
 

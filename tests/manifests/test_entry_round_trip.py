@@ -52,7 +52,7 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile, ManifestWriterV3
-from tests.support.manifests import SNAPSHOT_ID, data_file, entry, file_of, local_io, new_key, unseal, write_manifest
+from tests.support.manifests import SNAPSHOT_ID, data_file, decrypt_file, entry, file_of, local_io, new_key, write_manifest
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -171,7 +171,7 @@ def test_an_independent_avro_reader_reads_the_same_partition_values(tmp_path: Pa
     )
     written = entry(partition=Record(*(value for _, value, _ in cases)))
     row = write_manifest(local_io(), tmp_path / "m.avro", [written], spec, schema)
-    (record,) = fastavro.reader(python_io.BytesIO(unseal(local_io(), row.manifest_path, row.open_key_metadata())))
+    (record,) = fastavro.reader(python_io.BytesIO(decrypt_file(local_io(), row.manifest_path, row.open_key_metadata())))
     assert isinstance(record, dict)
     assert list(record["data_file"]["partition"].values()) == [expected for _, _, expected in cases]
 
@@ -182,7 +182,7 @@ def test_a_partition_field_whose_source_column_was_dropped_is_null(tmp_path: Pat
     row = write_manifest(local_io(), tmp_path / "m.avro", [entry(partition=Record(5, None))], spec, schema)
     (read,) = row.fetch_manifest_entry(local_io())
     assert read.data_file.partition == Record(5, None)
-    plaintext = unseal(local_io(), row.manifest_path, row.open_key_metadata())
+    plaintext = decrypt_file(local_io(), row.manifest_path, row.open_key_metadata())
     (record,) = fastavro.reader(python_io.BytesIO(plaintext))
     assert isinstance(record, dict)
     assert record["data_file"]["partition"] == {"kept": 5, "gone": None}

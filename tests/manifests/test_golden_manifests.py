@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.manifests import EncryptedManifestFile, ManifestList, ManifestListWriterV3, ManifestWriterV3, read_manifest_list
 from tests.support.golden import TABLES, GoldenTable
-from tests.support.manifests import file_of, local_io, new_key, unseal
+from tests.support.manifests import decrypt_file, file_of, local_io, new_key
 
 
 def _lists(table: GoldenTable) -> list[tuple[dict[str, Any], ManifestList]]:
@@ -34,7 +34,7 @@ def _manifests(table: GoldenTable) -> list[EncryptedManifestFile]:
 
 
 def _plaintext(table: GoldenTable, manifest: EncryptedManifestFile) -> bytes:
-    return unseal(table.io, manifest.manifest_path, manifest.open_key_metadata())
+    return decrypt_file(table.io, manifest.manifest_path, manifest.open_key_metadata())
 
 
 def _avro(plaintext: bytes) -> tuple[dict[str, str], list[dict[str, Any]]]:
@@ -167,7 +167,7 @@ def test_manifests_written_here_have_javas_avro_schema(table: GoldenTable, tmp_p
 
 def test_manifest_lists_written_here_have_javas_avro_schema_and_header(table: GoldenTable, tmp_path: Path) -> None:
     for snapshot, manifest_list in _lists(table):
-        java_metadata, _ = _avro(unseal(table.io, snapshot["manifest-list"], table.manifest_list_key(snapshot)))
+        java_metadata, _ = _avro(decrypt_file(table.io, snapshot["manifest-list"], table.manifest_list_key(snapshot)))
         our_metadata, _ = _avro(_rewritten_list(manifest_list, tmp_path / "list.avro"))
         assert _without_docs(json.loads(our_metadata.pop("avro.schema"))) == _without_docs(json.loads(java_metadata.pop("avro.schema")))
         assert our_metadata == {key: value for key, value in java_metadata.items() if key != "iceberg.schema"}
@@ -205,7 +205,7 @@ def _rewritten(table: GoldenTable, manifest: EncryptedManifestFile, folder: Path
     row = writer.to_manifest_file()
     row.sequence_number = manifest.sequence_number
     row.first_row_id = manifest.first_row_id
-    return unseal(io, output.location, output.key_metadata), row
+    return decrypt_file(io, output.location, output.key_metadata), row
 
 
 def _rewritten_list(manifest_list: ManifestList, location: Path) -> bytes:
@@ -217,7 +217,7 @@ def _rewritten_list(manifest_list: ManifestList, location: Path) -> bytes:
         output, header.snapshot_id, header.parent_snapshot_id, header.sequence_number, header.first_row_id, "gzip"
     ) as writer:
         writer.add_manifests(list(manifest_list.manifests))
-    return unseal(io, location, output.key_metadata)
+    return decrypt_file(io, location, output.key_metadata)
 
 
 def _counts(manifest: EncryptedManifestFile) -> list[int | None]:

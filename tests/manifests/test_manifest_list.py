@@ -12,7 +12,17 @@ from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, Pa
 
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile, ManifestList, ManifestListHeader, ManifestListWriterV3, read_manifest_list
-from tests.support.manifests import SNAPSHOT_ID, entry, file_of, local_io, new_key, seal, unseal, write_manifest, write_manifest_list
+from tests.support.manifests import (
+    SNAPSHOT_ID,
+    decrypt_file,
+    encrypt_file,
+    entry,
+    file_of,
+    local_io,
+    new_key,
+    write_manifest,
+    write_manifest_list,
+)
 
 
 def row(path: str = "s3://bucket/metadata/m.avro", **fields: Any) -> EncryptedManifestFile:
@@ -203,7 +213,7 @@ def test_a_manifest_is_not_taken_for_a_manifest_list(tmp_path: Path) -> None:
 
 def test_bytes_after_a_good_list_are_refused(tmp_path: Path) -> None:
     key_metadata = write_manifest_list(local_io(), tmp_path / "snap.avro", [row()])
-    plaintext = unseal(local_io(), tmp_path / "snap.avro", key_metadata)
-    longer = seal(local_io(), tmp_path / "longer.avro", plaintext + b"\x00")
+    plaintext = decrypt_file(local_io(), tmp_path / "snap.avro", key_metadata)
+    longer = encrypt_file(local_io(), tmp_path / "longer.avro", plaintext + b"\x00")
     with pytest.raises(FormatError, match=r"longer\.avro"):
         read_manifest_list(local_io(), str(tmp_path / "longer.avro"), longer)

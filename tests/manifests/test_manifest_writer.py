@@ -20,7 +20,7 @@ from pyiceberg.types import DateType, IntegerType, NestedField, StringType
 from tablecrypt.errors import ConfigurationError, MissingExtraError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingOutputFile
 from tablecrypt.manifests import ManifestWriterV3
-from tests.support.manifests import SCHEMA, SNAPSHOT_ID, UNPARTITIONED, data_file, entry, local_io, new_key, unseal, write_manifest
+from tests.support.manifests import SCHEMA, SNAPSHOT_ID, UNPARTITIONED, data_file, decrypt_file, entry, local_io, new_key, write_manifest
 
 ADDED, EXISTING, DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
 
@@ -79,7 +79,7 @@ def test_partition_summaries_bound_the_partitions(tmp_path: Path) -> None:
 
 def test_entries_share_blocks_of_about_64_kilobytes(tmp_path: Path) -> None:
     row = write_manifest(local_io(), tmp_path / "m.avro", [entry(path=f"s3://bucket/{'x' * 1000}/{number}") for number in range(1000)])
-    blocks = list(fastavro.block_reader(python_io.BytesIO(unseal(local_io(), row.manifest_path, row.open_key_metadata()))))
+    blocks = list(fastavro.block_reader(python_io.BytesIO(decrypt_file(local_io(), row.manifest_path, row.open_key_metadata()))))
     assert 10 <= len(blocks) <= 20
     assert sum(block.num_records for block in blocks) == 1000
     assert [each.data_file.file_path.rsplit("/", 1)[1] for each in row.fetch_manifest_entry(local_io())] == [str(n) for n in range(1000)]
@@ -91,7 +91,7 @@ def test_entries_share_blocks_of_about_64_kilobytes(tmp_path: Path) -> None:
 )
 def test_the_codec_has_avros_name(tmp_path: Path, compression: str, codec: str) -> None:
     row = write_manifest(local_io(), tmp_path / "m.avro", [entry()], compression=compression)
-    reader = fastavro.reader(python_io.BytesIO(unseal(local_io(), row.manifest_path, row.open_key_metadata())))
+    reader = fastavro.reader(python_io.BytesIO(decrypt_file(local_io(), row.manifest_path, row.open_key_metadata())))
     assert reader.metadata["avro.codec"] == codec
 
 
@@ -110,7 +110,7 @@ def test_a_codec_that_is_not_installed_is_a_missing_extra(tmp_path: Path) -> Non
 def test_the_header_holds_defaults_of_columns_as_json_values(tmp_path: Path) -> None:
     schema = Schema(NestedField(1, "n", IntegerType(), required=True, initial_default=5, write_default=6))
     row = write_manifest(local_io(), tmp_path / "m.avro", [entry()], schema=schema)
-    metadata = fastavro.reader(python_io.BytesIO(unseal(local_io(), row.manifest_path, row.open_key_metadata()))).metadata
+    metadata = fastavro.reader(python_io.BytesIO(decrypt_file(local_io(), row.manifest_path, row.open_key_metadata()))).metadata
     (field,) = json.loads(metadata["schema"])["fields"]
     assert (field["initial-default"], field["write-default"]) == (5, 6)
 

@@ -15,7 +15,7 @@ from pyiceberg.manifest import ManifestContent
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, PlaintextRefusedError, TablecryptError
 from tablecrypt.manifests import EncryptedManifestFile, read_manifest_list
 from tests.support.golden import GOLDEN, GoldenTable
-from tests.support.manifests import entry, local_io, seal, unseal, write_manifest, write_manifest_list
+from tests.support.manifests import decrypt_file, encrypt_file, entry, local_io, write_manifest, write_manifest_list
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_bytes_added_to_a_manifest_are_refused(tmp_path: Path) -> None:
 
 def test_a_plaintext_manifest_in_the_place_of_an_encrypted_one_is_refused(tmp_path: Path) -> None:
     row = write_manifest(local_io(), tmp_path / "m.avro", [entry()])
-    (tmp_path / "m.avro").write_bytes(unseal(local_io(), row.manifest_path, row.open_key_metadata()))
+    (tmp_path / "m.avro").write_bytes(decrypt_file(local_io(), row.manifest_path, row.open_key_metadata()))
     with pytest.raises((PlaintextRefusedError, AuthenticationError), match=r"m\.avro"):
         row.fetch_manifest_entry(local_io())
 
@@ -127,7 +127,7 @@ def test_a_manifest_list_under_another_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_authentic_bytes_that_are_no_avro_file_are_a_format_error(tmp_path: Path) -> None:
-    key_metadata = seal(local_io(), tmp_path / "m.avro", b"PAR1 is not Avro")
+    key_metadata = encrypt_file(local_io(), tmp_path / "m.avro", b"PAR1 is not Avro")
     with pytest.raises(FormatError, match=r"m\.avro"):
         read_manifest_list(local_io(), str(tmp_path / "m.avro"), key_metadata)
 

@@ -20,7 +20,7 @@ from tablecrypt.parquet import FileKeys, decrypt, encrypt, read_table, reencrypt
 from tablecrypt.parquet.footer import END_GUESS
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support.modular_files import AAD_PREFIX, FOOTER_KEY, Mode, encrypted, plain_file
-from tests.support.uniform_files import LOCATION, SealedFile, read, seal
+from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform, read
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("ratio", pa.float64(), nullable=False)])
 PLAIN_OPTIONS = {"compression": "none", "use_dictionary": False}
@@ -33,7 +33,7 @@ def required_rows(count: int = 8) -> pa.Table:
     return pa.table({"id": range(count), "ratio": [each / 3 for each in range(count)]}, schema=SCHEMA)
 
 
-SEALED = seal(required_rows(), **PLAIN_OPTIONS)
+ENCRYPTED = encrypt_uniform(required_rows(), **PLAIN_OPTIONS)
 
 
 def end_start(data: bytes) -> int:
@@ -57,7 +57,7 @@ def each_way_of_reading(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 @pytest.mark.usefixtures("each_way_of_reading")
 def test_a_table_file_that_says_ctr_is_refused() -> None:
     with pytest.raises(TamperedFileError, match="AES_GCM_CTR_V1") as refused:
-        read(downgraded(SEALED.data), SEALED.key_metadata)
+        read(downgraded(ENCRYPTED.data), ENCRYPTED.key_metadata)
     assert refused.value.location == LOCATION
 
 
@@ -80,9 +80,9 @@ def test_keys_that_accept_ctr_read_gcm_too() -> None:
 
 
 def test_reencrypting_does_not_make_a_change_authentic() -> None:
-    old, new = FileKeys.of_table_file(SEALED.key_metadata), FileKeys(b"n" * 16)
+    old, new = FileKeys.of_table_file(ENCRYPTED.key_metadata), FileKeys(b"n" * 16)
     with pytest.raises(TamperedFileError, match="AES_GCM_CTR_V1"):
-        reencrypt(downgraded(SEALED.data), io.BytesIO(), old, new)
+        reencrypt(downgraded(ENCRYPTED.data), io.BytesIO(), old, new)
 
 
 def changes(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -109,9 +109,10 @@ def refused_or_equal(work: Callable[[], pa.Table], rows: pa.Table, at: int) -> b
 @pytest.mark.usefixtures("each_way_of_reading")
 def test_no_value_of_a_plaintext_byte_changes_rows_of_a_table_file() -> None:
     """The length is not known here, which is the reader's weakest case. Every value of every byte is refused."""
-    unknown_length = StandardKeyMetadata(SEALED.key_metadata.encryption_key, SEALED.key_metadata.aad_prefix)
+    unknown_length = StandardKeyMetadata(ENCRYPTED.key_metadata.encryption_key, ENCRYPTED.key_metadata.aad_prefix)
     refused = [
-        refused_or_equal(lambda changed=changed: read(changed, unknown_length), SEALED.table, at) for at, changed in changes(SEALED.data)
+        refused_or_equal(lambda changed=changed: read(changed, unknown_length), ENCRYPTED.table, at)
+        for at, changed in changes(ENCRYPTED.data)
     ]
     assert len(refused) > 15 * 255
     assert all(refused)
@@ -152,9 +153,9 @@ class _Changing(io.BytesIO):
         return data
 
 
-def long_file() -> SealedFile:
+def long_file() -> EncryptedFile:
     """One with more than the reader fetches at once."""
-    return seal(required_rows(40_000), row_group_size=10_000, **PLAIN_OPTIONS)
+    return encrypt_uniform(required_rows(40_000), row_group_size=10_000, **PLAIN_OPTIONS)
 
 
 def all_rows(file: UniformParquetFile) -> pa.Table:
@@ -163,44 +164,44 @@ def all_rows(file: UniformParquetFile) -> pa.Table:
 
 def test_the_bytes_that_are_checked_are_those_that_the_reader_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uniform, "SMALL_FILE_LENGTH", 0)
-    sealed = long_file()
-    changing = _Changing(sealed.data, downgraded(sealed.data))
-    assert all_rows(UniformParquetFile(changing, sealed.key_metadata, LOCATION)) == sealed.table
+    encrypted = long_file()
+    changing = _Changing(encrypted.data, downgraded(encrypted.data))
+    assert all_rows(UniformParquetFile(changing, encrypted.key_metadata, LOCATION)) == encrypted.table
     with pytest.raises(TamperedFileError, match="AES_GCM_CTR_V1"):
-        UniformParquetFile(_Changing(downgraded(sealed.data), sealed.data), sealed.key_metadata, LOCATION)
+        UniformParquetFile(_Changing(downgraded(encrypted.data), encrypted.data), encrypted.key_metadata, LOCATION)
 
 
 def test_the_footer_is_fetched_once() -> None:
     """Also by pyarrow, which keeps what it has read: neither opening nor any scan costs a request for it."""
-    sealed = long_file()
-    assert len(sealed.data) < uniform.SMALL_FILE_LENGTH < len(seal(required_rows(100_000), **PLAIN_OPTIONS).data)
-    sealed = seal(required_rows(100_000), row_group_size=20_000, **PLAIN_OPTIONS)
-    source = _Changing(sealed.data, sealed.data)
-    file = UniformParquetFile(source, sealed.key_metadata, LOCATION)
-    assert all_rows(file) == all_rows(file) == sealed.table
-    assert file.footer().num_rows == sealed.table.num_rows
-    start = end_start(sealed.data)
-    assert [each for each in source.reads if each[1] > start] == [(len(sealed.data) - END_GUESS, len(sealed.data))]
+    encrypted = long_file()
+    assert len(encrypted.data) < uniform.SMALL_FILE_LENGTH < len(encrypt_uniform(required_rows(100_000), **PLAIN_OPTIONS).data)
+    encrypted = encrypt_uniform(required_rows(100_000), row_group_size=20_000, **PLAIN_OPTIONS)
+    source = _Changing(encrypted.data, encrypted.data)
+    file = UniformParquetFile(source, encrypted.key_metadata, LOCATION)
+    assert all_rows(file) == all_rows(file) == encrypted.table
+    assert file.footer().num_rows == encrypted.table.num_rows
+    start = end_start(encrypted.data)
+    assert [each for each in source.reads if each[1] > start] == [(len(encrypted.data) - END_GUESS, len(encrypted.data))]
 
 
 def test_a_footer_longer_than_the_first_read_is_checked_whole() -> None:
     wide = pa.table({f"c{number}": pa.array([1.5], pa.float64()) for number in range(900)})
-    sealed = seal(wide, **PLAIN_OPTIONS)
-    assert len(sealed.data) - end_start(sealed.data) > END_GUESS
-    source = _Changing(sealed.data, sealed.data)
-    assert all_rows(UniformParquetFile(source, sealed.key_metadata, LOCATION)) == wide
+    encrypted = encrypt_uniform(wide, **PLAIN_OPTIONS)
+    assert len(encrypted.data) - end_start(encrypted.data) > END_GUESS
+    source = _Changing(encrypted.data, encrypted.data)
+    assert all_rows(UniformParquetFile(source, encrypted.key_metadata, LOCATION)) == wide
     with pytest.raises(TamperedFileError, match="AES_GCM_CTR_V1"):
-        read(downgraded(sealed.data), sealed.key_metadata)
+        read(downgraded(encrypted.data), encrypted.key_metadata)
 
 
 def test_a_mapped_file_does_not_change_under_the_reader(tmp_path: Path) -> None:
     path = tmp_path / "part-0.parquet"
-    path.write_bytes(SEALED.data)
+    path.write_bytes(ENCRYPTED.data)
     with pa.memory_map(str(path)) as mapped:
-        file = UniformParquetFile(mapped, SEALED.key_metadata, LOCATION)
+        file = UniformParquetFile(mapped, ENCRYPTED.key_metadata, LOCATION)
         with path.open("r+b") as stored:
-            stored.write(b"PAR1" + bytes(len(SEALED.data) - 4))
-        assert all_rows(file) == SEALED.table
+            stored.write(b"PAR1" + bytes(len(ENCRYPTED.data) - 4))
+        assert all_rows(file) == ENCRYPTED.table
 
 
 def test_a_file_exchanged_between_its_two_openings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,25 +225,25 @@ def test_the_end_of_another_files_prefix_is_not_taken_for_a_file_identifier() ->
     with pytest.raises(TamperedFileError, match="aad_file_unique does not have 8 bytes"):
         read_table(moved, FileKeys(FOOTER_KEY, aad_prefix=b"t/1"))
     with pytest.raises(TamperedFileError, match="aad_file_unique does not have 8 bytes"):
-        read(moved, StandardKeyMetadata(SEALED.key_metadata.encryption_key, b"t/1"))
+        read(moved, StandardKeyMetadata(ENCRYPTED.key_metadata.encryption_key, b"t/1"))
 
 
 def test_two_algorithms_at_once_are_refused() -> None:
     """A parser that takes the first of them and one that takes the last would read different things."""
-    start = end_start(SEALED.data)
-    details = SEALED.data[start + 2 : SEALED.data.index(b"\x00\x00", start) + 1]
+    start = end_start(ENCRYPTED.data)
+    details = ENCRYPTED.data[start + 2 : ENCRYPTED.data.index(b"\x00\x00", start) + 1]
     for crypto in (UNION + details + b"\x1c" + details + b"\x00\x00", CTR_UNION + details + b"\x0c\x02" + details + b"\x00\x00"):
-        body = SEALED.data[:start] + crypto + SEALED.data[SEALED.data.index(b"\x00\x00", start) + 2 : -8]
+        body = ENCRYPTED.data[:start] + crypto + ENCRYPTED.data[ENCRYPTED.data.index(b"\x00\x00", start) + 2 : -8]
         data = body + struct.pack("<I", len(body) - start) + b"PARE"
         with pytest.raises(TamperedFileError, match="malformed"):
-            read(data, StandardKeyMetadata(SEALED.key_metadata.encryption_key, SEALED.key_metadata.aad_prefix))
+            read(data, StandardKeyMetadata(ENCRYPTED.key_metadata.encryption_key, ENCRYPTED.key_metadata.aad_prefix))
 
 
 def test_a_prefix_that_the_table_does_not_know_is_refused() -> None:
     """Of a table whose writer uses no AAD prefix."""
-    key_metadata = StandardKeyMetadata(SEALED.key_metadata.encryption_key, b"")
+    key_metadata = StandardKeyMetadata(ENCRYPTED.key_metadata.encryption_key, b"")
     sink = io.BytesIO()
     encrypt(plain_file(required_rows(), **PLAIN_OPTIONS), sink, FileKeys(key_metadata.encryption_key), random=secrets.token_bytes)
     assert read(sink.getvalue(), key_metadata) == required_rows()
     with pytest.raises(TamperedFileError, match="AAD prefix, where none is expected"):
-        read(SEALED.data, key_metadata)
+        read(ENCRYPTED.data, key_metadata)

@@ -1,4 +1,4 @@
-"""A chunk that is opened whole is what the plaintext file had, wherever a header is longer or shorter than it was sealed."""
+"""A chunk that is opened whole is what the plaintext file had, wherever a header is longer or shorter than it was encrypted."""
 
 from __future__ import annotations
 

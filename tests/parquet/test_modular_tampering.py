@@ -243,7 +243,7 @@ def test_gcm_pages_are_not_read_as_ctr_pages(plaintext_footer: bool) -> None:
         with pytest.raises(TamperedFileError, match="AES_GCM_CTR_V1"):
             work(changed, mode.keys)
         asked_for = FileKeys(FOOTER_KEY, aad_prefix=mode.aad_prefix, algorithm="AES_GCM_CTR_V1")
-        refusal = (KeyMismatchError, "signature") if plaintext_footer else (TamperedFileError, "sealed with AES_GCM_V1")
+        refusal = (KeyMismatchError, "signature") if plaintext_footer else (TamperedFileError, "encrypted with AES_GCM_V1")
         with pytest.raises(refusal[0], match=refusal[1]):
             work(changed, asked_for)
 

@@ -1,4 +1,4 @@
-"""The bytes of sealed modules and of their AAD, as the specification lays them out."""
+"""The bytes of encrypted modules and of their AAD, as the specification lays them out."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def test_the_footers_suffix_is_its_type() -> None:
 
 def test_a_module_is_length_nonce_ciphertext_tag() -> None:
     suffix = ORDINALS.suffix(ModuleType.DATA_PAGE, 3)
-    sealed = bytes(cipher().encrypt(suffix, b"plaintext"))
-    assert sealed == struct.pack("<I", 12 + 9 + 16) + NONCE + AESGCM(KEY).encrypt(NONCE, b"plaintext", BASE + suffix)
+    encrypted = bytes(cipher().encrypt(suffix, b"plaintext"))
+    assert encrypted == struct.pack("<I", 12 + 9 + 16) + NONCE + AESGCM(KEY).encrypt(NONCE, b"plaintext", BASE + suffix)
 
 
 def test_a_ctr_page_is_length_nonce_ciphertext_with_a_counter_from_one() -> None:
     body = bytes(1000)
-    sealed = bytes(cipher(ctr=True).encrypt_page(ORDINALS.suffix(ModuleType.DATA_PAGE, 3), body))
+    encrypted = bytes(cipher(ctr=True).encrypt_page(ORDINALS.suffix(ModuleType.DATA_PAGE, 3), body))
     keystream = Cipher(AES(KEY), CTR(NONCE + b"\0\0\0\1")).encryptor().update(body)
-    assert sealed == struct.pack("<I", 12 + 1000) + NONCE + keystream
+    assert encrypted == struct.pack("<I", 12 + 1000) + NONCE + keystream
 
 
 def test_a_signature_is_nonce_and_tag_over_the_footer() -> None:
@@ -72,13 +72,13 @@ def test_a_signature_is_nonce_and_tag_over_the_footer() -> None:
 
 
 @given(st.binary(max_size=200), st.booleans(), st.sampled_from([16, 24, 32]))
-def test_what_was_sealed_opens(plaintext: bytes, ctr: bool, key_length: int) -> None:
+def test_what_was_encrypted_opens(plaintext: bytes, ctr: bool, key_length: int) -> None:
     either = cipher(ctr, bytes(key_length))
     suffix = ORDINALS.suffix(ModuleType.DATA_PAGE)
     assert either.decrypt(suffix, memoryview(either.encrypt(suffix, plaintext)), "it") == plaintext
-    sealed = either.encrypt_page(suffix, plaintext)
-    assert len(sealed) - len(plaintext) == (CTR_OVERHEAD if ctr else GCM_OVERHEAD)
-    assert either.decrypt_page(suffix, memoryview(sealed), "it") == plaintext
+    encrypted = either.encrypt_page(suffix, plaintext)
+    assert len(encrypted) - len(plaintext) == (CTR_OVERHEAD if ctr else GCM_OVERHEAD)
+    assert either.decrypt_page(suffix, memoryview(encrypted), "it") == plaintext
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_length_that_no_module_has_is_refused_before_anything_is_read(framed: 
     assert module_length(b"\x60\0\0\0", 100, "the page", "file.parquet") == 100
 
 
-def test_one_key_seals_no_more_modules_than_gcm_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_key_encrypts_no_more_modules_than_gcm_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modules, "MAX_MODULES_OF_A_KEY", 2)
     one = cipher()
     one.encrypt(b"", b"")

@@ -62,7 +62,7 @@ def test_damaged_plaintext_files_give_our_errors_or_a_file(data: bytes) -> None:
 
 
 def _under_an_authentic_footer(metadata: bytes, plaintext_footer: bool) -> bytes:
-    """The pages of the plaintext file and a footer of any bytes, sealed or signed by somebody who has the key."""
+    """The pages of the plaintext file and a footer of any bytes, encrypted or signed by somebody who has the key."""
     algorithm = Algorithm(False, b"identity", None, False)
     cipher = ModuleCipher(Secret(FOOTER_KEY), "the footer key", b"identity", False, "test", bytes)
     if plaintext_footer:

@@ -166,7 +166,7 @@ def test_a_field_that_is_missing_or_of_another_kind_is_named() -> None:
     assert struct.optional_integer(3) is struct.optional_binary(3) is struct.optional_struct(3) is None
 
 
-def test_bytes_after_a_sealed_struct_are_left_out() -> None:
+def test_bytes_after_an_encrypted_struct_are_left_out() -> None:
     encoded = _struct({1: (thrift.I32, 5)}).encode()
     assert decode_padded(encoded + bytes(100), {}).integer(1) == 5
     assert unpadded(encoded + bytes(100)) == encoded

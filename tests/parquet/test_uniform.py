@@ -17,36 +17,36 @@ from tablecrypt.parquet import uniform
 from tablecrypt.parquet.uniform import UniformParquetFile, UniformParquetWriter
 from tests.support.plaintext import CANARY
 from tests.support.sample_rows import extreme_rows
-from tests.support.uniform_files import LOCATION, read, sample_table, seal
+from tests.support.uniform_files import LOCATION, encrypt_uniform, read, sample_table
 
 
 @pytest.mark.parametrize("key_length", [16, 24, 32])
 def test_what_was_written_is_read(key_length: int) -> None:
-    sealed = seal(sample_table(), key_length)
-    assert read(sealed.data, sealed.key_metadata) == sealed.table
+    encrypted = encrypt_uniform(sample_table(), key_length)
+    assert read(encrypted.data, encrypted.key_metadata) == encrypted.table
 
 
 def test_every_type_is_read_as_it_was_written() -> None:
-    sealed = seal(extreme_rows())
+    encrypted = encrypt_uniform(extreme_rows())
     # NaN differs from itself, so rows are compared by what they print as.
-    assert str(read(sealed.data, sealed.key_metadata).to_pydict()) == str(sealed.table.to_pydict())
+    assert str(read(encrypted.data, encrypted.key_metadata).to_pydict()) == str(encrypted.table.to_pydict())
 
 
 def test_a_large_file_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uniform, "SMALL_FILE_LENGTH", 0)
-    sealed = seal(sample_table())
-    assert read(sealed.data, sealed.key_metadata) == sealed.table
+    encrypted = encrypt_uniform(sample_table())
+    assert read(encrypted.data, encrypted.key_metadata) == encrypted.table
 
 
 def test_a_file_is_ciphertext_between_two_magics() -> None:
-    sealed = seal(sample_table(), compression="none", use_dictionary=False)
-    assert sealed.data[:4] == sealed.data[-4:] == b"PARE"
-    assert CANARY.encode() not in sealed.data
+    encrypted = encrypt_uniform(sample_table(), compression="none", use_dictionary=False)
+    assert encrypted.data[:4] == encrypted.data[-4:] == b"PARE"
+    assert CANARY.encode() not in encrypted.data
 
 
 def test_the_aad_prefix_is_not_in_the_file() -> None:
-    sealed = seal(sample_table())
-    assert sealed.key_metadata.aad_prefix not in sealed.data
+    encrypted = encrypt_uniform(sample_table())
+    assert encrypted.key_metadata.aad_prefix not in encrypted.data
 
 
 def test_two_files_of_the_same_rows_under_the_same_key_share_no_module() -> None:
@@ -73,9 +73,9 @@ def test_a_file_without_aad_prefix_is_read() -> None:
 
 
 def test_any_binary_stream_is_a_source() -> None:
-    sealed = seal(sample_table())
-    file = UniformParquetFile(io.BytesIO(sealed.data), sealed.key_metadata, LOCATION)
-    assert pa.Table.from_batches(file.batches(["id"])) == sealed.table.select(["id"])
+    encrypted = encrypt_uniform(sample_table())
+    file = UniformParquetFile(io.BytesIO(encrypted.data), encrypted.key_metadata, LOCATION)
+    assert pa.Table.from_batches(file.batches(["id"])) == encrypted.table.select(["id"])
 
 
 class _CountedReads(io.BytesIO):
@@ -87,30 +87,30 @@ class _CountedReads(io.BytesIO):
 
 
 def test_a_small_file_is_fetched_in_one_request() -> None:
-    sealed = seal(sample_table())
-    source = _CountedReads(sealed.data)
-    file = UniformParquetFile(source, sealed.key_metadata, LOCATION)
+    encrypted = encrypt_uniform(sample_table())
+    source = _CountedReads(encrypted.data)
+    file = UniformParquetFile(source, encrypted.key_metadata, LOCATION)
     assert pa.Table.from_batches(file.batches(["id"])).num_rows == 60
     assert source.reads == 1
 
 
 def test_field_ids_are_stored() -> None:
     field = pa.field("id", pa.int64(), metadata={b"PARQUET:field_id": b"17"})
-    sealed = seal(pa.table([pa.array([1, 2])], schema=pa.schema([field])))
-    file = UniformParquetFile(pa.BufferReader(sealed.data), sealed.key_metadata, LOCATION)
+    encrypted = encrypt_uniform(pa.table([pa.array([1, 2])], schema=pa.schema([field])))
+    file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
     assert file.schema.field("id").metadata[b"PARQUET:field_id"] == b"17"
 
 
 def test_the_footer_gives_the_statistics() -> None:
-    sealed = seal(sample_table(60), row_group_size=20)
-    footer = UniformParquetFile(pa.BufferReader(sealed.data), sealed.key_metadata, LOCATION).footer()
+    encrypted = encrypt_uniform(sample_table(60), row_group_size=20)
+    footer = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION).footer()
     assert (footer.num_rows, footer.num_row_groups) == (60, 3)
     assert footer.row_group(1).column(0).statistics.min == 20
 
 
 def test_a_filter_leaves_the_rows_that_match() -> None:
-    sealed = seal(sample_table(60), row_group_size=20)
-    file = UniformParquetFile(pa.BufferReader(sealed.data), sealed.key_metadata, LOCATION)
+    encrypted = encrypt_uniform(sample_table(60), row_group_size=20)
+    file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
     assert pa.Table.from_batches(file.batches(["id"], pc.field("id") > 55)).column("id").to_pylist() == [56, 57, 58, 59]
 
 
@@ -118,24 +118,24 @@ def test_a_filter_leaves_the_rows_that_match() -> None:
 @pytest.mark.parametrize("read_ahead", [None, 1, 300])
 @pytest.mark.parametrize("prune_by", [None, pc.field("id") >= 41, (pc.field("id") < 5) | (pc.field("id") > 50)])
 def test_positions_are_those_in_the_whole_file(row_group_size: int, prune_by: pc.Expression | None, read_ahead: int | None) -> None:
-    sealed = seal(sample_table(60), row_group_size=row_group_size)
-    file = UniformParquetFile(pa.BufferReader(sealed.data), sealed.key_metadata, LOCATION)
+    encrypted = encrypt_uniform(sample_table(60), row_group_size=row_group_size)
+    file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
     found = list(file.positioned_batches(["id"], prune_by, read_ahead))
     for each in found:
         assert each.positions.to_pylist() == each.batch.column("id").to_pylist()
-    matching = sealed.table if prune_by is None else sealed.table.filter(prune_by)
+    matching = encrypted.table if prune_by is None else encrypted.table.filter(prune_by)
     assert set(matching.column("id").to_pylist()) <= {number for each in found for number in each.positions.to_pylist()}
 
 
 def test_no_row_group_left_means_no_batch() -> None:
-    sealed = seal(sample_table(60))
-    file = UniformParquetFile(pa.BufferReader(sealed.data), sealed.key_metadata, LOCATION)
+    encrypted = encrypt_uniform(sample_table(60))
+    file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
     assert list(file.positioned_batches(["id"], pc.field("id") > 1000)) == []
 
 
 def test_rows_are_counted_without_reading_a_column() -> None:
-    sealed = seal(sample_table(60), row_group_size=20)
-    file = UniformParquetFile(pa.BufferReader(sealed.data), sealed.key_metadata, LOCATION)
+    encrypted = encrypt_uniform(sample_table(60), row_group_size=20)
+    file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
     assert sum(len(batch) for batch in file.batches([])) == 60
 
 
@@ -144,11 +144,11 @@ def test_rows_are_counted_without_reading_a_column() -> None:
 )
 def test_what_would_leave_plaintext_or_repeat_keys_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(options))):
-        seal(sample_table(), **options)
+        encrypt_uniform(sample_table(), **options)
 
 
 def test_pyarrow_reads_the_file_with_key_and_prefix_and_not_without(tmp_path: Path) -> None:
-    sealed = seal(sample_table())
-    (tmp_path / "sealed.parquet").write_bytes(sealed.data)
+    encrypted = encrypt_uniform(sample_table())
+    (tmp_path / "encrypted.parquet").write_bytes(encrypted.data)
     with pytest.raises(OSError, match="encrypted"):
-        pq.read_table(tmp_path / "sealed.parquet")
+        pq.read_table(tmp_path / "encrypted.parquet")

@@ -16,9 +16,9 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import AuthenticationError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import uniform
 from tablecrypt.parquet.uniform import UniformParquetFile
-from tests.support.uniform_files import LOCATION, SealedFile, read, sample_table, seal
+from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform, read, sample_table
 
-SEALED = seal(sample_table())
+ENCRYPTED = encrypt_uniform(sample_table())
 
 
 @pytest.fixture(params=["read whole", "read in ranges"])
@@ -27,19 +27,19 @@ def each_way_of_reading(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         monkeypatch.setattr(uniform, "SMALL_FILE_LENGTH", 0)
 
 
-def without_length(sealed: SealedFile) -> StandardKeyMetadata:
-    return StandardKeyMetadata(sealed.key_metadata.encryption_key, sealed.key_metadata.aad_prefix)
+def without_length(encrypted: EncryptedFile) -> StandardKeyMetadata:
+    return StandardKeyMetadata(encrypted.key_metadata.encryption_key, encrypted.key_metadata.aad_prefix)
 
 
 def test_no_flipped_bit_changes_a_row() -> None:
     """One bit in every byte. Harmless are only some in the stop bytes of FileCryptoMetaData, which the format leaves in the clear and
     whose upper halves Thrift does not look at; where Arrow writes a page index (it does not here), no reader looks at that either."""
     harmless = 0
-    for at in range(len(SEALED.data)):
-        changed = bytearray(SEALED.data)
+    for at in range(len(ENCRYPTED.data)):
+        changed = bytearray(ENCRYPTED.data)
         changed[at] ^= 1 << (at * 3 % 8)
         try:
-            assert read(bytes(changed), SEALED.key_metadata) == SEALED.table
+            assert read(bytes(changed), ENCRYPTED.key_metadata) == ENCRYPTED.table
             harmless += 1
         except TamperedFileError as error:
             assert error.location == LOCATION
@@ -49,101 +49,101 @@ def test_no_flipped_bit_changes_a_row() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_no_overwritten_range_changes_a_row(data: st.DataObject) -> None:
-    at = data.draw(st.integers(0, len(SEALED.data) - 1))
-    noise = data.draw(st.binary(min_size=1, max_size=len(SEALED.data) - at))
-    changed = SEALED.data[:at] + noise + SEALED.data[at + len(noise) :]
+    at = data.draw(st.integers(0, len(ENCRYPTED.data) - 1))
+    noise = data.draw(st.binary(min_size=1, max_size=len(ENCRYPTED.data) - at))
+    changed = ENCRYPTED.data[:at] + noise + ENCRYPTED.data[at + len(noise) :]
     try:
-        assert read(changed, SEALED.key_metadata) == SEALED.table
+        assert read(changed, ENCRYPTED.key_metadata) == ENCRYPTED.table
     except TamperedFileError as error:
         assert error.location == LOCATION
 
 
 @pytest.mark.usefixtures("each_way_of_reading")
-@pytest.mark.parametrize("kept", [0, 4, 7, 8, 100, len(SEALED.data) - 4, len(SEALED.data) - 1])
+@pytest.mark.parametrize("kept", [0, 4, 7, 8, 100, len(ENCRYPTED.data) - 4, len(ENCRYPTED.data) - 1])
 def test_a_cut_file_is_refused(kept: int) -> None:
-    with pytest.raises(TamperedFileError, match=rf"{kept} bytes.*{len(SEALED.data)}"):
-        read(SEALED.data[:kept], SEALED.key_metadata)
+    with pytest.raises(TamperedFileError, match=rf"{kept} bytes.*{len(ENCRYPTED.data)}"):
+        read(ENCRYPTED.data[:kept], ENCRYPTED.key_metadata)
     with pytest.raises(TamperedFileError):
-        read(SEALED.data[:kept], without_length(SEALED))
+        read(ENCRYPTED.data[:kept], without_length(ENCRYPTED))
 
 
 @pytest.mark.usefixtures("each_way_of_reading")
-@pytest.mark.parametrize("extra", [b"\0", b"PARE", SEALED.data])
+@pytest.mark.parametrize("extra", [b"\0", b"PARE", ENCRYPTED.data])
 def test_bytes_before_or_after_are_refused(extra: bytes) -> None:
-    for changed in (SEALED.data + extra, extra + SEALED.data):
+    for changed in (ENCRYPTED.data + extra, extra + ENCRYPTED.data):
         with pytest.raises(TamperedFileError, match="bytes"):
-            read(changed, SEALED.key_metadata)
+            read(changed, ENCRYPTED.key_metadata)
 
 
 @pytest.mark.usefixtures("each_way_of_reading")
 def test_a_plaintext_head_on_an_encrypted_file_is_refused() -> None:
     with pytest.raises(TamperedFileError, match="begins with"):
-        read(b"PAR1" + SEALED.data[4:], SEALED.key_metadata)
+        read(b"PAR1" + ENCRYPTED.data[4:], ENCRYPTED.key_metadata)
 
 
 @pytest.mark.usefixtures("each_way_of_reading")
 def test_a_plaintext_tail_on_an_encrypted_file_is_refused() -> None:
     with pytest.raises(TamperedFileError, match="ends with"):
-        read(SEALED.data[:-4] + b"PAR1", SEALED.key_metadata)
+        read(ENCRYPTED.data[:-4] + b"PAR1", ENCRYPTED.key_metadata)
 
 
 @pytest.mark.usefixtures("each_way_of_reading")
 def test_a_plaintext_file_in_its_place_is_refused() -> None:
     sink = pa.BufferOutputStream()
-    pq.write_table(SEALED.table, sink)
+    pq.write_table(ENCRYPTED.table, sink)
     plaintext = sink.getvalue().to_pybytes()
     with pytest.raises(PlaintextRefusedError) as refused:
-        read(plaintext, without_length(SEALED))
+        read(plaintext, without_length(ENCRYPTED))
     assert refused.value.location == LOCATION
 
 
 @pytest.mark.usefixtures("each_way_of_reading")
 def test_a_file_that_is_not_parquet_is_refused() -> None:
     with pytest.raises(TamperedFileError, match="begins with"):
-        read(b"AGS1" + bytes(1000), without_length(SEALED))
+        read(b"AGS1" + bytes(1000), without_length(ENCRYPTED))
 
 
 @pytest.mark.usefixtures("each_way_of_reading")
 def test_another_files_bytes_are_refused() -> None:
-    other = seal(sample_table())
+    other = encrypt_uniform(sample_table())
     with pytest.raises(AuthenticationError):
-        read(other.data, without_length(SEALED))
+        read(other.data, without_length(ENCRYPTED))
 
 
 @pytest.mark.usefixtures("each_way_of_reading")
 def test_a_wrong_key_is_refused() -> None:
     wrong = StandardKeyMetadata.generate(16, secrets.token_bytes)
     with pytest.raises(TamperedFileError, match="key is another file's"):
-        read(SEALED.data, StandardKeyMetadata(wrong.encryption_key, SEALED.key_metadata.aad_prefix, len(SEALED.data)))
+        read(ENCRYPTED.data, StandardKeyMetadata(wrong.encryption_key, ENCRYPTED.key_metadata.aad_prefix, len(ENCRYPTED.data)))
 
 
 @pytest.mark.parametrize("prefix", [b"", b"x" * 16])
 def test_a_wrong_or_missing_aad_prefix_is_refused(prefix: bytes) -> None:
     with pytest.raises(TamperedFileError):
-        read(SEALED.data, StandardKeyMetadata(SEALED.key_metadata.encryption_key, prefix))
+        read(ENCRYPTED.data, StandardKeyMetadata(ENCRYPTED.key_metadata.encryption_key, prefix))
 
 
 def test_column_chunks_swapped_between_row_groups_are_refused() -> None:
-    sealed = seal(sample_table(60), row_group_size=30, compression="none", use_dictionary=False)
-    footer = UniformParquetFile(pa.BufferReader(sealed.data), sealed.key_metadata, LOCATION).footer()
+    encrypted = encrypt_uniform(sample_table(60), row_group_size=30, compression="none", use_dictionary=False)
+    footer = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION).footer()
     chunks = [footer.row_group(group).column(0) for group in range(2)]
     first, second = ((chunk.data_page_offset, chunk.total_compressed_size) for chunk in chunks)
     assert first[1] == second[1]
-    changed = bytearray(sealed.data)
+    changed = bytearray(encrypted.data)
     changed[first[0] : sum(first)], changed[second[0] : sum(second)] = (
-        sealed.data[second[0] : sum(second)],
-        sealed.data[first[0] : sum(first)],
+        encrypted.data[second[0] : sum(second)],
+        encrypted.data[first[0] : sum(first)],
     )
     with pytest.raises(TamperedFileError, match="column"):
-        read(bytes(changed), sealed.key_metadata)
+        read(bytes(changed), encrypted.key_metadata)
 
 
 def test_rows_before_the_damage_are_authentic_and_none_follow() -> None:
-    sealed = seal(sample_table(4000), row_group_size=100)
-    footer = UniformParquetFile(pa.BufferReader(sealed.data), sealed.key_metadata, LOCATION).footer()
-    damaged = bytearray(sealed.data)
+    encrypted = encrypt_uniform(sample_table(4000), row_group_size=100)
+    footer = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION).footer()
+    damaged = bytearray(encrypted.data)
     damaged[footer.row_group(30).column(0).data_page_offset + 20] ^= 1
-    file = UniformParquetFile(pa.BufferReader(bytes(damaged)), sealed.key_metadata, LOCATION)
+    file = UniformParquetFile(pa.BufferReader(bytes(damaged)), encrypted.key_metadata, LOCATION)
     seen: list[int] = []
     with pytest.raises(TamperedFileError):
         for batch in file.batches(["id"]):
@@ -153,12 +153,12 @@ def test_rows_before_the_damage_are_authentic_and_none_follow() -> None:
 
 
 def test_a_column_that_is_not_read_does_not_fail_the_others() -> None:
-    footer = UniformParquetFile(pa.BufferReader(SEALED.data), SEALED.key_metadata, LOCATION).footer()
-    damaged = bytearray(SEALED.data)
+    footer = UniformParquetFile(pa.BufferReader(ENCRYPTED.data), ENCRYPTED.key_metadata, LOCATION).footer()
+    damaged = bytearray(ENCRYPTED.data)
     damaged[footer.row_group(0).column(2).data_page_offset + 20] ^= 1
-    assert read(bytes(damaged), SEALED.key_metadata, ["id"]) == SEALED.table.select(["id"])
+    assert read(bytes(damaged), ENCRYPTED.key_metadata, ["id"]) == ENCRYPTED.table.select(["id"])
     with pytest.raises(TamperedFileError):
-        read(bytes(damaged), SEALED.key_metadata, ["ratio"])
+        read(bytes(damaged), ENCRYPTED.key_metadata, ["ratio"])
 
 
 class _FailingStore(io.BytesIO):
@@ -168,16 +168,16 @@ class _FailingStore(io.BytesIO):
 
 def test_an_error_of_the_store_is_not_called_tampering() -> None:
     with pytest.raises(PermissionError, match="Access Denied"):
-        UniformParquetFile(_FailingStore(SEALED.data), SEALED.key_metadata, LOCATION)
+        UniformParquetFile(_FailingStore(ENCRYPTED.data), ENCRYPTED.key_metadata, LOCATION)
 
 
 def test_no_error_shows_the_key() -> None:
-    key = SEALED.key_metadata.encryption_key.reveal()
-    damaged = bytearray(SEALED.data)
+    key = ENCRYPTED.key_metadata.encryption_key.reveal()
+    damaged = bytearray(ENCRYPTED.data)
     damaged[30] ^= 1
-    for data in (bytes(damaged), SEALED.data[:-1], SEALED.data[:-300] + b"\0" + SEALED.data[-299:], b"PAR1" + SEALED.data[4:]):
+    for data in (bytes(damaged), ENCRYPTED.data[:-1], ENCRYPTED.data[:-300] + b"\0" + ENCRYPTED.data[-299:], b"PAR1" + ENCRYPTED.data[4:]):
         with pytest.raises(TamperedFileError) as refused:
-            read(data, SEALED.key_metadata)
+            read(data, ENCRYPTED.key_metadata)
         shown = "".join(traceback.format_exception(refused.value))
         assert key.hex() not in shown
         assert repr(key)[2:-1] not in shown

@@ -56,8 +56,8 @@ def test_columns_in_the_clear_are_in_the_report() -> None:
 
 def test_a_table_file_that_pyarrow_wrote_verifies() -> None:
     for options in ({}, {"write_page_index": True}, {"row_group_size": 7, "data_page_size": 50}):
-        sealed = uniform_files.seal(uniform_files.sample_table(), **options)
-        assert verify(sealed.data, FileKeys.of_table_file(sealed.key_metadata)).complete
+        encrypted = uniform_files.encrypt_uniform(uniform_files.sample_table(), **options)
+        assert verify(encrypted.data, FileKeys.of_table_file(encrypted.key_metadata)).complete
 
 
 def test_all_keys_are_needed() -> None:

@@ -38,16 +38,16 @@ KEYS = Mode(column_keys={"id": ID_KEY}).keys
 
 def test_a_table_file_is_reencrypted_under_the_key_of_another() -> None:
     """What the maintenance of tables does: the new key metadata opens the file as any data file of a table."""
-    sealed = uniform_files.seal(uniform_files.sample_table(), row_group_size=20, write_page_index=True)
+    encrypted = uniform_files.encrypt_uniform(uniform_files.sample_table(), row_group_size=20, write_page_index=True)
     fresh = StandardKeyMetadata.generate(16, secrets.token_bytes)
 
-    data = reencrypted(sealed.data, FileKeys.of_table_file(sealed.key_metadata), FileKeys.of_table_file(fresh))
+    data = reencrypted(encrypted.data, FileKeys.of_table_file(encrypted.key_metadata), FileKeys.of_table_file(fresh))
 
-    assert uniform_files.read(data, fresh.with_file_length(len(data))) == sealed.table
+    assert uniform_files.read(data, fresh.with_file_length(len(data))) == encrypted.table
     report = verify(data, FileKeys.of_table_file(fresh.with_file_length(len(data))))
     assert report.complete
     with pytest.raises(TamperedFileError):
-        verify(data, FileKeys.of_table_file(sealed.key_metadata))
+        verify(data, FileKeys.of_table_file(encrypted.key_metadata))
 
 
 def test_a_plaintext_file_is_encrypted_into_a_table_file() -> None:
@@ -61,16 +61,16 @@ def test_a_plaintext_file_is_encrypted_into_a_table_file() -> None:
 
 def test_streams_of_a_file_io_are_source_and_sink(tmp_path: Path) -> None:
     file_io = PyArrowFileIO()
-    plain, sealed, moved, back = (str(tmp_path / name) for name in ("plain", "sealed", "moved", "back"))
+    plain, encrypted, moved, back = (str(tmp_path / name) for name in ("plain", "encrypted", "moved", "back"))
     (tmp_path / "plain").write_bytes(PLAINTEXT)
     new = FileKeys(b"n" * 32)
-    with file_io.new_input(plain).open() as source, file_io.new_output(sealed).create() as sink:
+    with file_io.new_input(plain).open() as source, file_io.new_output(encrypted).create() as sink:
         length = encrypt(source, sink, KEYS, location=plain)
-    with file_io.new_input(sealed).open() as source, file_io.new_output(moved).create() as sink:
-        reencrypt(source, sink, KEYS, new, location=sealed)
+    with file_io.new_input(encrypted).open() as source, file_io.new_output(moved).create() as sink:
+        reencrypt(source, sink, KEYS, new, location=encrypted)
     with file_io.new_input(moved).open() as source, file_io.new_output(back).create() as sink:
         decrypt(source, sink, new, location=moved)
-    assert length == (tmp_path / "sealed").stat().st_size
+    assert length == (tmp_path / "encrypted").stat().st_size
     assert (tmp_path / "back").read_bytes() == PLAINTEXT
 
 
@@ -154,12 +154,12 @@ def test_memory_stays_far_below_the_file_and_the_column_chunk(tmp_path: Path) ->
     path = tmp_path / "large.parquet"
     pq.write_table(pa.table({"x": random.random(rows)}), path, compression="none", use_dictionary=False, row_group_size=rows)
     assert path.stat().st_size > 40 * 2**20
-    sealed = tmp_path / "sealed.parquet"
-    encrypt(path, sealed, FileKeys(FOOTER_KEY))
+    encrypted = tmp_path / "encrypted.parquet"
+    encrypt(path, encrypted, FileKeys(FOOTER_KEY))
     works: list[tuple[Path, Callable[[BinaryIO], object]]] = [
         (path, lambda file: encrypt(file, _Discarded(), FileKeys(FOOTER_KEY))),
-        (sealed, lambda file: reencrypt(file, _Discarded(), FileKeys(FOOTER_KEY), FileKeys(b"n" * 16, algorithm="AES_GCM_CTR_V1"))),
-        (sealed, lambda file: verify(file, FileKeys(FOOTER_KEY))),
+        (encrypted, lambda file: reencrypt(file, _Discarded(), FileKeys(FOOTER_KEY), FileKeys(b"n" * 16, algorithm="AES_GCM_CTR_V1"))),
+        (encrypted, lambda file: verify(file, FileKeys(FOOTER_KEY))),
     ]
     for source, work in works:
         # A file of Python's, so that what is read of it is counted.

@@ -95,7 +95,7 @@ def write_manifest_list(
     return output.key_metadata
 
 
-def seal(io: EncryptingFileIO, location: Path | str, plaintext: bytes) -> StandardKeyMetadata:
+def encrypt_file(io: EncryptingFileIO, location: Path | str, plaintext: bytes) -> StandardKeyMetadata:
     """Write any plaintext as an AGS1 file, as a writer that has the keys but not the format might."""
     output = io.encrypting_output(str(location), new_key())
     with output.create() as stream:
@@ -103,7 +103,7 @@ def seal(io: EncryptingFileIO, location: Path | str, plaintext: bytes) -> Standa
     return output.key_metadata
 
 
-def unseal(io: EncryptingFileIO, location: Path | str, key_metadata: StandardKeyMetadata) -> bytes:
+def decrypt_file(io: EncryptingFileIO, location: Path | str, key_metadata: StandardKeyMetadata) -> bytes:
     """Decrypt a whole AGS1 file."""
     with io.decrypting_input(str(location), key_metadata).open() as stream:
         return stream.read()

@@ -60,7 +60,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import MetadataFile, decompressed
 from tests.support.ags1_files import LOCATION, ags1_file, key_metadata
 from tests.support.golden import GOLDEN
-from tests.support.manifests import entry, local_io, unseal, write_manifest, write_manifest_list
+from tests.support.manifests import decrypt_file, entry, local_io, write_manifest, write_manifest_list
 from tests.support.modular_files import FOOTER_KEY, MODES, encrypted, every_module, plain_file, sample_table
 from tests.support.orc_files import CODECS, local_keys, repeatable_keys, sample_rows
 from tests.support.orc_files import encrypted as encrypted_orc
@@ -137,9 +137,9 @@ def _manifests() -> tuple[bytes, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         manifest = Path(folder) / "manifest.avro"
         written = write_manifest(store, manifest, [entry(), entry(path="s3://bucket/data/b.parquet")], compression="null")
-        plain = unseal(store, manifest, StandardKeyMetadata.decode(written.key_metadata or b""))
+        plain = decrypt_file(store, manifest, StandardKeyMetadata.decode(written.key_metadata or b""))
         list_key = write_manifest_list(store, Path(folder) / "list.avro", [written])
-        return plain, unseal(store, Path(folder) / "list.avro", list_key)
+        return plain, decrypt_file(store, Path(folder) / "list.avro", list_key)
 
 
 def _avro_seeds() -> list[bytes]:

@@ -34,7 +34,7 @@ from tablecrypt.manifests import EncryptedDataFile, EncryptedManifestFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table.deletion_vectors import MAGIC
 from tablecrypt.table.write import write_data_files
-from tests.support.manifests import SNAPSHOT_ID, new_key, seal, write_manifest
+from tests.support.manifests import SNAPSHOT_ID, encrypt_file, new_key, write_manifest
 
 PUFFIN_MAGIC = b"PFA1"
 PATH_ID, POSITION_ID = 2147483546, 2147483545
@@ -80,7 +80,7 @@ class TableFiles:
         path, plain = self._path("avro"), io.BytesIO()
         fastavro.writer(plain, avro_schema, records, codec=codec, metadata=None)
         content = plain.getvalue() if declared is None else _redeclared(plain.getvalue(), declared)
-        return self.file(DataFileContent.DATA, FileFormat.AVRO, path, len(records), seal(self.io, path, content))
+        return self.file(DataFileContent.DATA, FileFormat.AVRO, path, len(records), encrypt_file(self.io, path, content))
 
     def position_deletes(self, targets: Iterable[tuple[str, int]], **fields: Any) -> EncryptedDataFile:
         """A Parquet position delete file of (path, position)."""
@@ -99,7 +99,7 @@ class TableFiles:
         bitmap = BitMap64(positions)
         blob = deletion_vector_blob(bitmap.serialize())
         path = self._path("puffin")
-        key_metadata = seal(self.io, path, PUFFIN_MAGIC + before + blob + b"a footer that is not read")
+        key_metadata = encrypt_file(self.io, path, PUFFIN_MAGIC + before + blob + b"a footer that is not read")
         place = {"content_offset": len(PUFFIN_MAGIC + before), "content_size_in_bytes": len(blob), "referenced_data_file": target}
         return self.file(DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, path, len(bitmap), key_metadata, **{**place, **fields})
 

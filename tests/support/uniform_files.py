@@ -16,7 +16,7 @@ LOCATION = "s3://bucket/data/00000-0.parquet"
 
 
 @dataclass(frozen=True)
-class SealedFile:
+class EncryptedFile:
     """The bytes of an encrypted Parquet file, its key metadata (with its length) and what it holds."""
 
     data: bytes
@@ -34,7 +34,7 @@ def sample_table(rows: int = 60) -> pa.Table:
     )
 
 
-def seal(table: pa.Table, key_length: int = 16, row_group_size: int = 1_000_000, **options: Any) -> SealedFile:
+def encrypt_uniform(table: pa.Table, key_length: int = 16, row_group_size: int = 1_000_000, **options: Any) -> EncryptedFile:
     key_metadata = StandardKeyMetadata.generate(key_length, secrets.token_bytes)
     sink = pa.BufferOutputStream()
     writer = UniformParquetWriter(sink, table.schema, key_metadata, **options)
@@ -42,7 +42,7 @@ def seal(table: pa.Table, key_length: int = 16, row_group_size: int = 1_000_000,
     _, length = writer.close()
     data = sink.getvalue().to_pybytes()
     assert length == len(data)
-    return SealedFile(data, key_metadata.with_file_length(length), table)
+    return EncryptedFile(data, key_metadata.with_file_length(length), table)
 
 
 def read(data: bytes, key_metadata: StandardKeyMetadata, columns: list[str] | None = None) -> pa.Table:

@@ -30,7 +30,7 @@ from tablecrypt.table.table_files import TableFileIO
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.key_tables import encrypted_table
 from tests.support.plaintext import CANARY
-from tests.support.uniform_files import seal
+from tests.support.uniform_files import encrypt_uniform
 
 KMS = {"encryption.kms-type": "memory", "kms.memory.name": "evolution"}
 ENCRYPTED = {"encryption.key-id": "master"}
@@ -58,7 +58,7 @@ def table(catalog: Catalog) -> Table:
 def stored(table: Table, name: str, foreign: pa.Table) -> tuple[str, StandardKeyMetadata]:
     """Put an encrypted Parquet file of another writer beside the table's own."""
     assert isinstance(table.io, TableFileIO)
-    location, sealed = f"{table.location()}/data/{name}", seal(foreign)
+    location, sealed = f"{table.location()}/data/{name}", encrypt_uniform(foreign)
     with table.io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as sink:
         sink.write(sealed.data)
     return location, sealed.key_metadata

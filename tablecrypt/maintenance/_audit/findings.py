@@ -245,7 +245,7 @@ class AuditedKek:
 
     Attributes:
         key_id: its id in encryption-keys.
-        master_key_id: what wraps it.
+        encrypted_by_id: what wraps it.
         created: its KEY_TIMESTAMP; None for one that is no time.
         key_length: in bytes; None where the key service does not open it.
         wraps_new: whether the next commit uses it.
@@ -253,7 +253,7 @@ class AuditedKek:
     """
 
     key_id: str
-    master_key_id: str | None
+    encrypted_by_id: str | None
     created: dt.datetime | None
     key_length: int | None
     wraps_new: bool

@@ -37,21 +37,21 @@ def created_at(kek: EncryptedKey) -> dt.datetime | None:
         return None
 
 
-def kek_findings(metadata: EncryptedTableMetadata, master_key_id: str, lifespan: dt.timedelta, now: dt.datetime) -> Iterator[Finding]:
+def kek_findings(metadata: EncryptedTableMetadata, table_key_id: str, lifespan: dt.timedelta, now: dt.datetime) -> Iterator[Finding]:
     """Yield what is wrong with KEKs: age, and the master key that wraps them.
 
     Args:
         metadata: the table's.
-        master_key_id: the table property encryption.key-id.
+        table_key_id: the table property encryption.key-id.
         lifespan: age at which a KEK wraps nothing new.
         now: the moment to tell ages at.
     """
     ring = metadata.key_ring
-    current = current_kek(metadata, master_key_id, lifespan, now)
+    current = current_kek(metadata, table_key_id, lifespan, now)
     needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
     for kek in ring.keks:
-        if kek.encrypted_by_id != master_key_id:
-            message = f"is wrapped by master key {kek.encrypted_by_id}, but the table's is {master_key_id}"
+        if kek.encrypted_by_id != table_key_id:
+            message = f"is wrapped by master key {kek.encrypted_by_id}, but the table's is {table_key_id}"
             yield Finding(FindingKind.KEY_ID_DIFFERS, kek.key_id, message)
         created = created_at(kek)
         if created is None:
@@ -67,11 +67,11 @@ def kek_findings(metadata: EncryptedTableMetadata, master_key_id: str, lifespan:
             yield from _age_findings(kek, now - created, lifespan, kek == current)
 
 
-def current_kek(metadata: EncryptedTableMetadata, master_key_id: str, lifespan: dt.timedelta, now: dt.datetime) -> EncryptedKey | None:
+def current_kek(metadata: EncryptedTableMetadata, table_key_id: str, lifespan: dt.timedelta, now: dt.datetime) -> EncryptedKey | None:
     """Return the KEK that the next commit to the main branch wraps its key under; None where it makes a new one, or cannot."""
     try:
         milliseconds = lifespan // dt.timedelta(milliseconds=1)
-        chain = metadata.key_ring.current_kek(metadata.head_key_id(None), master_key_id, _milliseconds(now), milliseconds)
+        chain = metadata.key_ring.current_kek(metadata.head_key_id(None), table_key_id, _milliseconds(now), milliseconds)
     except (FormatError, KeyNotFoundError):
         return None
     return None if chain is None else chain.kek

@@ -233,7 +233,7 @@ class _TableAudit:
         for kek in metadata.key_ring.keks:
             yield AuditedKek(
                 key_id=kek.key_id,
-                master_key_id=kek.encrypted_by_id,
+                encrypted_by_id=kek.encrypted_by_id,
                 created=keys.created_at(kek),
                 key_length=_key_length(manager, kek),
                 wraps_new=kek == current,

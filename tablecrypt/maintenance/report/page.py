@@ -211,15 +211,15 @@ def _facts(audit: TableAudit) -> Iterable[tuple[str, str, bool]]:
 
 def _key_tree(audit: TableAudit, now: dt.datetime) -> _KeyTree:
     """Which master key wraps which KEKs, and how much opens through each."""
-    masters = list(dict.fromkeys(kek.master_key_id or "nobody" for kek in audit.keks))
-    keks = sorted(audit.keks, key=lambda kek: (masters.index(kek.master_key_id or "nobody"), kek.created is None, str(kek.created)))
+    masters = list(dict.fromkeys(kek.encrypted_by_id or "nobody" for kek in audit.keks))
+    keks = sorted(audit.keks, key=lambda kek: (masters.index(kek.encrypted_by_id or "nobody"), kek.created is None, str(kek.created)))
     past = {finding.where for finding in audit.findings if finding.kind == FindingKind.KEK_PAST_LIFE}
     rows = [_kek_row(kek, now, kek.key_id in past) for kek in keks]
     plain = [file for file in audit.files if file.key_length is None]
     if plain:
         rows.append(_plain_row(plain))
     boxes = tuple(
-        _master_key(name, tuple(row for row, kek in enumerate(keks) if (kek.master_key_id or "nobody") == name), name == audit.key_id)
+        _master_key(name, tuple(row for row, kek in enumerate(keks) if (kek.encrypted_by_id or "nobody") == name), name == audit.key_id)
         for name in masters
     )
     return _KeyTree(f"Key tree: {len(masters)} master key, {len(keks)} KEKs, {len(plain)} files without a key", boxes, tuple(rows))
@@ -228,7 +228,7 @@ def _key_tree(audit: TableAudit, now: dt.datetime) -> _KeyTree:
 def _kek_row(kek: AuditedKek, now: dt.datetime, is_past: bool) -> _KekRow:
     mark, state = _state(kek, is_past)
     length = "unknown length" if kek.key_length is None else f"{kek.key_length * 8} bits"
-    title = f"KEK {kek.key_id}, wrapped by {kek.master_key_id}, {length}, {_age(kek.created, now)}, {state}"
+    title = f"KEK {kek.key_id}, wrapped by {kek.encrypted_by_id}, {length}, {_age(kek.created, now)}, {state}"
     counts = (kek.lists, kek.manifests, kek.files)
     return _KekRow(title, _short(kek.key_id, 24), state, mark, counts, f"{length} · {_age(kek.created, now)}")
 
