@@ -70,8 +70,18 @@ def test_the_file_belongs_to_its_owner_alone(pins: PinFile, path: Path) -> None:
         remember(pins, version(2))
     finally:
         os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()} == {0o600}
     assert sorted(each.name for each in path.parent.iterdir()) == ["pins.json", "pins.json.lock"]
+
+
+def test_the_lock_follows_no_link(pins: PinFile, path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "of-another"
+    other.write_text("kept")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Path(f"{path}.lock").symlink_to(other)
+    with pytest.raises(OSError, match="symbolic link"):
+        remember(pins, VERSION_1)
+    assert not path.exists() and other.read_text() == "kept"
 
 
 def test_a_table_that_did_not_change_writes_nothing(pins: PinFile, path: Path) -> None:

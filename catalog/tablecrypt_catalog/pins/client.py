@@ -18,8 +18,8 @@ Without encryption.pins all of this does nothing. The file:
 Pins stand in the order in which their tables were first seen. Format 2 had no folders; format 1 had no heads and retired-keks
 either, and another order. Such a file is read, takes what it lacks of the next version that is seen on trust, and is written in format 3.
 There an empty list of folders says that they are not known yet.
-The file has mode 0600 and is replaced as a whole, so a reader needs no lock. A writer holds an exclusive flock on `<file>.lock` from
-reading the old content to replacing it; who waits longer than 10 seconds for it gets an error. A file that cannot be understood is an
+The file has mode 0600 and is replaced as a whole, so a reader needs no lock. A writer holds an exclusive lock on `<file>.lock` from
+reading the old content to replacing it; waiting for it longer than 10 seconds is an error. A file that cannot be understood is an
 error, never an empty set of pins. The pins are as trustworthy as the file: keep it where those against whom they help cannot write.
 """
 
@@ -30,7 +30,6 @@ import json
 import logging
 import os
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -257,28 +256,17 @@ class PinFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock file. Every holder opens it for itself, so that flock keeps threads apart too."""
-        try:
-            import fcntl
-        except ImportError as error:
-            raise ConfigurationError("encryption.pins needs file locks as Linux and macOS have them") from error
+        """Hold the lock file. Every holder opens it for itself, so that the lock keeps threads apart too."""
+        from filelock import FileLock, Timeout  # here, since it takes 50 ms and most catalogs have no pin file
+
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock = FileLock(f"{self.path}.lock", self._lock_timeout_s, mode=0o600)
         try:
-            deadline = time.monotonic() + self._lock_timeout_s
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError as error:
-                    if time.monotonic() >= deadline:
-                        raise TablecryptError(
-                            f"{self.path}.lock was held by another process for {self._lock_timeout_s:g} seconds"
-                        ) from error
-                    time.sleep(_LOCK_POLL_S)
+            held = lock.acquire(poll_interval=_LOCK_POLL_S)
+        except Timeout as error:
+            raise TablecryptError(f"{self.path}.lock was held by another process for {self._lock_timeout_s:g} seconds") from error
+        with held:
             yield
-        finally:
-            os.close(handle)
 
 
 def refuse_conflict(pins: Mapping[Place, Sighting], place: Place, seen: Sighting) -> None:
