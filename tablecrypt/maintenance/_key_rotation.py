@@ -29,8 +29,9 @@ prune_keys removes the entries of `encryption-keys` that nothing needs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableUpdate
@@ -79,44 +80,40 @@ class Rotation:
     updates: tuple[TableUpdate, ...] = field(default=(), repr=False)
 
 
-class Rotator:
-    """Plans rotations of one table under one new KEK, however often others commit in between.
+def plan_rotation(
+    table: EncryptedTable,
+    new_kek: Callable[[], EncryptedKey],
+    counted: Counted,
+    kept: Iterable[EncryptedSnapshot] | None = None,
+) -> Rotation:
+    """Plan the rotation of a table's newest state.
 
     Args:
-        progress: hears of the manifest-list keys that are sealed anew.
+        table: as the catalog has it now.
+        new_kek: makes the new KEK when it is first asked, and returns the same one however often others commit in between.
+        counted: hears of the manifest-list keys that are wrapped again.
+        kept: the snapshots whose keys stay; by default all.
+
+    Raises:
+        KeyNotFoundError, PlaintextRefusedError: a snapshot's key is missing.
+        AuthenticationError, KmsError: a key cannot be opened, or the KMS refused.
     """
-
-    def __init__(self, progress: ProgressListener = unheard) -> None:
-        self._new_kek: EncryptedKey | None = None
-        self._counted = Counted("rotate_kek", "keys", progress)
-
-    def plan(self, table: EncryptedTable, kept: Iterable[EncryptedSnapshot] | None = None) -> Rotation:
-        """Plan the rotation of a table's newest state.
-
-        Args:
-            table: as the catalog has it now.
-            kept: the snapshots whose keys stay; by default all.
-
-        Raises:
-            KeyNotFoundError, PlaintextRefusedError: a snapshot's key is missing.
-            AuthenticationError, KmsError: a key cannot be opened, or the KMS refused.
-        """
-        metadata, manager = encrypted_metadata_of(table), table_io(table).manager
-        if not metadata.encryption_keys:
-            return Rotation()
-        snapshots = list(metadata.snapshots if kept is None else kept)
-        check_snapshots_have_keys(metadata.model_copy(update={"snapshots": snapshots}))
-        ring = metadata.key_ring
-        needed = _key_ids(snapshots)
-        old_keks = tuple(kek.key_id for kek in ring.keks if kek != self._new_kek)
-        pruned = tuple(key.key_id for key in metadata.encryption_keys if not key.is_kek and key.key_id not in needed)
-        if not needed:
-            return Rotation(old_keks, pruned, updates=removed_keys((*pruned, *old_keks)))
-        self._new_kek = new_kek = self._new_kek or manager.new_kek()
-        resealed = tuple(manager.reencrypt_manifest_list_key_metadata(ring.chain(key_id), new_kek) for key_id in self._counted.over(needed))
-        replaced = (update for entry in resealed for update in replaced_key(entry))
-        updates = (*added_keys([new_kek]), *replaced, *removed_keys((*pruned, *old_keks)))
-        return Rotation(old_keks, pruned, resealed, new_kek, updates)
+    metadata, manager = encrypted_metadata_of(table), table_io(table).manager
+    if not metadata.encryption_keys:
+        return Rotation()
+    snapshots = list(metadata.snapshots if kept is None else kept)
+    check_snapshots_have_keys(metadata.model_copy(update={"snapshots": snapshots}))
+    ring = metadata.key_ring
+    needed = _key_ids(snapshots)
+    pruned = tuple(key.key_id for key in metadata.encryption_keys if not key.is_kek and key.key_id not in needed)
+    if not needed:
+        retired = tuple(kek.key_id for kek in ring.keks)
+        return Rotation(retired, pruned, updates=removed_keys((*pruned, *retired)))
+    new = new_kek()
+    retired = tuple(kek.key_id for kek in ring.keks if kek != new)
+    resealed = tuple(manager.reencrypt_manifest_list_key_metadata(ring.chain(key_id), new) for key_id in counted.over(needed))
+    replaced = (update for entry in resealed for update in replaced_key(entry))
+    return Rotation(retired, pruned, resealed, new, (*added_keys([new]), *replaced, *removed_keys((*pruned, *retired))))
 
 
 @checked_arguments()
@@ -150,9 +147,10 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
         keks = tuple(kek.key_id for kek in metadata.key_ring.keks)
         pruned = len(metadata.encryption_keys) - len(keks) - len(needed)
         return RotatedKek(name_of(table), True, None, keks, len(needed), pruned)
-    plan = commit_keys(table, Rotator(progress).plan).plan
-    new_kek = plan.new_kek.key_id if plan.new_kek is not None else None
-    return RotatedKek(name_of(table), False, new_kek, plan.old_keks, len(plan.resealed), len(plan.pruned))
+    new_kek, counted = cache(table_io(newest(table)).manager.new_kek), Counted("rotate_kek", "keys", progress)
+    plan = commit_keys(table, lambda base: plan_rotation(base, new_kek, counted)).plan
+    new = None if plan.new_kek is None else plan.new_kek.key_id
+    return RotatedKek(name_of(table), False, new, plan.old_keks, len(plan.resealed), len(plan.pruned))
 
 
 def _key_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[str]:

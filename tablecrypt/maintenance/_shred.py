@@ -20,8 +20,9 @@ H' says in its summary whose place it took, so that a run that was killed in bet
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from operator import index
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -34,13 +35,14 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdat
 from tablecrypt.arguments import checked_arguments, described
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
+from tablecrypt.keys.encrypted_key import EncryptedKey
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
-from tablecrypt.maintenance._key_rotation import Rotator
-from tablecrypt.maintenance._shred_files import Inventory, InventoryTaker, Scrubbed, dead_keks, forget_in_log, holders, scrub
-from tablecrypt.maintenance._storage import OlderMetadata, object_versions, older_metadata
+from tablecrypt.maintenance._key_rotation import plan_rotation
+from tablecrypt.maintenance._shred_find import Plan, Wanted, find, kek_ids, look_at_older
+from tablecrypt.maintenance._shred_scrub import Scrubbed, after_scrub, forget_in_log, holders, scrub
+from tablecrypt.maintenance._storage import object_versions
 from tablecrypt.maintenance._tables import encrypted, encrypted_metadata_of, name_of, newest, table_io
 from tablecrypt.maintenance.progress import Counted, ProgressListener, VerbResult, unheard
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.snapshots import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
@@ -50,7 +52,7 @@ logger = logging.getLogger(__name__)
 REPLACES: Final = "tablecrypt.replaces-snapshot-id"
 
 
-def replaced_before(table: EncryptedTable) -> frozenset[int]:
+def replaced_heads(table: EncryptedTable) -> frozenset[int]:
     """Return the ids of the snapshots whose places heads of branches took, as far as no branch or tag points to them."""
     metadata = encrypted_metadata_of(table)
     pointed_to = {ref.snapshot_id for ref in metadata.refs.values()}
@@ -60,7 +62,7 @@ def replaced_before(table: EncryptedTable) -> frozenset[int]:
     return frozenset(int(mark) for mark in marks if mark.isdigit() and int(mark) in present - pointed_to)
 
 
-def put_in_place_of_heads(table: EncryptedTable, holding: Collection[int]) -> None:
+def replace_branch_heads(table: EncryptedTable, holding: Collection[int]) -> None:
     """Put a snapshot of the same rows in the place of each head among these, but for those that a tag points to as well.
 
     Raises CommitFailedException when others were faster again and again: some heads may be replaced.
@@ -176,19 +178,21 @@ def shred(
         raise ConfigurationError("snapshots is empty: name those to shred, or leave it out and give whole_table")
     if snapshots is None and whole_table != name and not dry_run:
         raise ConfigurationError(f"this destroys all of {name} for good: give whole_table={name!r}")
-    shredding = _Shredding(table, None if snapshots is None else _ids(snapshots), progress, delete_below)
+    wanted = Wanted(None if snapshots is None else _ids(snapshots))
+    counted = Counted("shred: snapshots", "snapshots", progress)
+    fresh = newest(table)
     if not dry_run:
-        shredding.check_place()
+        deleting_io(fresh, delete_below)
     if replace_heads:
-        shredding.take_along(replaced_before(newest(table)))
-    found = shredding.find()
-    if replace_heads and found.still_opened and not dry_run:
-        put_in_place_of_heads(newest(table), {holder for ids in found.still_opened.values() for holder in ids})
-        shredding.take_along(replaced_before(newest(table)))
-        found = shredding.find()
+        wanted = wanted.also(replaced_heads(fresh))
+    plan = find(fresh, wanted, counted)
     if dry_run:
-        return shredding.result(found, Scrubbed(), dry_run=True)
-    return shredding.result(found, shredding.destroy(), dry_run=False)
+        return _foretell(fresh, plan, delete_below)
+    if replace_heads and plan.inventory.still_opened:
+        replace_branch_heads(fresh, {holder for ids in plan.inventory.still_opened.values() for holder in ids})
+        fresh = newest(table)
+        plan = find(fresh, wanted.also(replaced_heads(fresh)), counted, plan.older)
+    return _carry_out(table, plan, delete_below, cache(table_io(fresh).manager.new_kek), progress)
 
 
 def _ids(snapshots: Sequence[int]) -> frozenset[int]:
@@ -199,166 +203,97 @@ def _ids(snapshots: Sequence[int]) -> frozenset[int]:
         raise ConfigurationError(f"snapshots is {described(snapshots)}; it must be a list of snapshot ids, whole numbers") from None
 
 
+def _carry_out(
+    table: Table, plan: Plan, delete_below: Sequence[str], new_kek: Callable[[], EncryptedKey], progress: ProgressListener
+) -> Shredded:
+    """Commit, then scrub; again, until nothing that is there holds a retired KEK."""
+    scrubbed, counted = Scrubbed(), Counted("shred: metadata files", "files", progress)
+    for _ in range(_ROUNDS):
+        plan = _commit(table, plan, new_kek)
+        fresh = encrypted(table)
+        again = scrub(fresh, plan.older, plan.retired, deleting_io(fresh, delete_below), counted)
+        scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, encrypted_metadata_of(fresh)))
+        if again.deleted:
+            forget_in_log(fresh, again.deleted)
+        elif not again.rewritten:
+            break
+    return _result(encrypted(table), plan, scrubbed, dry_run=False)
+
+
+def _commit(table: Table, plan: Plan, new_kek: Callable[[], EncryptedKey]) -> Plan:
+    """Take the snapshots and their KEKs out of the table's metadata, and return the plan as it stands then."""
+    change = commit_keys(table, lambda base: _key_change(base, plan, new_kek)).plan
+    fresh = encrypted(table)
+    current, older = encrypted_metadata_of(fresh), look_at_older(fresh, plan.older)
+    # What comes into a table that was shredded whole is new, and stays.
+    wanted = plan.wanted if plan.wanted.snapshot_ids is not None else Wanted(frozenset(change.expired))
+    return replace(plan, wanted=wanted, older=older, retired=plan.retired | change.retired | older.logged_retired_keks(current))
+
+
 @dataclass(frozen=True)
-class _Plan:
-    updates: tuple[TableUpdate, ...]
+class _KeyChange:
+    """What one commit takes out of a table's metadata: snapshots by their ids, KEKs by their key-ids."""
+
+    updates: tuple[TableUpdate, ...] = ()
+    expired: tuple[int, ...] = ()
+    retired: frozenset[str] = frozenset()
 
 
-class _Shredding:
-    """One shredding of one table.
+def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], EncryptedKey]) -> _KeyChange:
+    """Plan the commit on a table's newest state. Pure: where others commit first it is planned again.
 
     Args:
-        table: the caller's.
-        doomed: ids of snapshots; None for all.
-        progress: hears of each step.
-        delete_below: folders that the caller names.
+        table: as the catalog has it now.
+        plan: what was found.
+        new_kek: makes the KEK for the live snapshots' keys, and returns the same one every time.
     """
+    plan.wanted.check_refs(table)
+    current = encrypted_metadata_of(table)
+    live, keks = plan.wanted.live(current), kek_ids(current)
+    expired = tuple(snapshot.snapshot_id for snapshot in current.snapshots if plan.wanted.has(snapshot))
+    if not expired and plan.retired.isdisjoint(keks):
+        return _KeyChange()
+    # Named one by one, so that pins know that branches are to end here and were not cut off by somebody.
+    ended = (RemoveSnapshotRefUpdate(ref_name=name) for name, ref in current.refs.items() if ref.snapshot_id in expired)
+    removed = (*ended, cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=list(expired)))) if expired else ()
+    if not live:
+        return _KeyChange((*removed, *removed_keys(key.key_id for key in current.encryption_keys)), expired, keks)
+    rotation = plan_rotation(table, new_kek, Counted("shred: keys", "keys", unheard), live)
+    # Of others' KEKs too, that were made since the search.
+    return _KeyChange((*removed, *rotation.updates), expired, frozenset(rotation.old_keks))
 
-    def __init__(self, table: Table, doomed: frozenset[int] | None, progress: ProgressListener, delete_below: Sequence[str]) -> None:
-        self._table = table
-        self._doomed = doomed
-        self._delete_below = delete_below
-        self._not_found: tuple[int, ...] = ()
-        self._dead: set[str] = set()
-        self._gone: set[int] = set()
-        self._asked: tuple[int, ...] = ()
-        self._expired_before: tuple[int, ...] = ()
-        self._rotator = Rotator()
-        self._looked_into = Counted("shred: snapshots", "snapshots", progress)
-        self._scrubbed = Counted("shred: metadata files", "files", progress)
 
-    def check_place(self) -> None:
-        """Raise ConfigurationError where nothing says that the table lies where its metadata says."""
-        deleting_io(newest(self._table), self._delete_below)
+def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) -> Shredded:
+    """Return what a run would do, as far as that can be told before."""
+    scope, told = table_io(table).deletable.and_below(delete_below), Scrubbed()
+    for file in holders(table, plan.older, plan.retired):
+        if (reason := scope.reason_against(file.location)) is not None:
+            told.refused[file.location] = reason
+        else:
+            told.rewritten.append(file.location)
+    if plan.retired & kek_ids(encrypted_metadata_of(table)):
+        told.rewritten.append(table.metadata_location)
+    return _result(table, plan, told, dry_run=True)
 
-    def take_along(self, snapshot_ids: frozenset[int]) -> None:
-        """Shred further snapshots, too."""
-        if self._doomed is not None:
-            self._doomed |= snapshot_ids
 
-    def find(self) -> Inventory:
-        """Find what goes, before anything has changed; remember which KEKs that takes."""
-        table = newest(self._table)
-        current = encrypted_metadata_of(table)
-        self._check_refs(current)
-        older = list(older_metadata(table))
-        doomed = self._doomed_snapshots(current, older)
-        asked = frozenset(doomed) if self._doomed is None else self._doomed
-        self._asked, self._expired_before = tuple(sorted(asked)), tuple(sorted(doomed.keys() - asked))
-        self._dead = dead_keks(current, older)
-        if self._must_rotate(current, older):
-            self._dead |= {kek.key_id for kek in current.key_ring.keks}
-        inventory = InventoryTaker(table_io(table), self._looked_into).take(list(doomed.values()), self._live(current))
-        self._not_found = tuple(sorted(asked - doomed.keys()))
-        return inventory
-
-    def destroy(self) -> Scrubbed:
-        """Take the keys out of the table, and then out of everything beside it."""
-        scrubbed = Scrubbed()
-        for _ in range(_ROUNDS):
-            commit_keys(self._table, self._plan)
-            # What comes into a table that was shredded whole is new, and stays.
-            self._doomed = frozenset(self._gone) if self._doomed is None else self._doomed
-            fresh = newest(self._table)
-            gone = self._dead - {kek.key_id for kek in encrypted_metadata_of(fresh).key_ring.keks}
-            again = scrub(fresh, gone, deleting_io(fresh, self._delete_below), self._scrubbed)
-            scrubbed.rewritten += [each for each in again.rewritten if each not in scrubbed.rewritten]
-            scrubbed.deleted += again.deleted
-            scrubbed.left = again.left
-            scrubbed.refused.update(again.refused)
-            if again.deleted:
-                forget_in_log(fresh, again.deleted)
-            elif not again.rewritten:
-                break
-        return scrubbed
-
-    def result(self, found: Inventory, scrubbed: Scrubbed, dry_run: bool) -> Shredded:
-        """Return what was done; in a dry run, what would be rewritten."""
-        fresh = newest(self._table)
-        held = [file.location for file in holders(fresh, self._dead)] if dry_run else []
-        scope = table_io(fresh).deletable.and_below(self._delete_below)
-        refused = {location: reason for location in held if (reason := scope.reason_against(location)) is not None}
-        held = [location for location in held if location not in refused]
-        if dry_run and self._dead & {kek.key_id for kek in encrypted_metadata_of(fresh).key_ring.keks}:
-            held.append(fresh.metadata_location)
-        return Shredded(
-            table=name_of(self._table),
-            dry_run=dry_run,
-            snapshots=self._asked,
-            expired_before=self._expired_before,
-            dead_keks=tuple(sorted(self._dead)),
-            rewritten=tuple(held if dry_run else scrubbed.rewritten),
-            deleted=tuple(scrubbed.deleted),
-            left=scrubbed.left,
-            refused=refused if dry_run else scrubbed.refused,
-            not_found=self._not_found,
-            shredded_files=found.shredded,
-            live_files=found.live,
-            still_opened=found.still_opened,
-            unknown=found.unknown,
-            outside=_outside(fresh),
-        )
-
-    def _plan(self, table: EncryptedTable) -> _Plan:
-        current = encrypted_metadata_of(table)
-        self._check_refs(current)
-        gone = [snapshot.snapshot_id for snapshot in current.snapshots if self._is_doomed(snapshot)]
-        if not gone and not self._dead & {kek.key_id for kek in current.key_ring.keks}:
-            return _Plan(())
-        self._gone |= set(gone)
-        # Named one by one, so that pins know that branches are to end here and were not cut off by somebody.
-        ended = (RemoveSnapshotRefUpdate(ref_name=name) for name, ref in current.refs.items() if ref.snapshot_id in gone)
-        removed = (*ended, cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=gone))) if gone else ()
-        live = self._live(current)
-        if not live:
-            self._dead |= {kek.key_id for kek in current.key_ring.keks}
-            return _Plan((*removed, *removed_keys(key.key_id for key in current.encryption_keys)))
-        rotation = self._rotator.plan(table, live)
-        # Of others' KEKs too, that were made since the search.
-        self._dead |= set(rotation.old_keks)
-        return _Plan((*removed, *rotation.updates))
-
-    def _must_rotate(self, current: EncryptedTableMetadata, older: Iterable[OlderMetadata]) -> bool:
-        """Whether a KEK of the current metadata opens more than the live snapshots."""
-        if any(self._is_doomed(snapshot) for snapshot in current.snapshots):
-            return True
-        keks = {kek.key_id for kek in current.key_ring.keks}
-        files = [current, *(file.metadata for file in older if file.metadata is not None)]
-        live = {snapshot.key_id for snapshot in self._live(current)}
-        return any(key.encrypted_by_id in keks and key.key_id not in live for file in files for key in file.encryption_keys)
-
-    def _doomed_snapshots(self, current: EncryptedTableMetadata, older: Iterable[OlderMetadata]) -> dict[int, EncryptedSnapshot]:
-        """Return the snapshots that go, each of the newest file that names it together with its key, else of the newest that names it."""
-        live = {snapshot.snapshot_id for snapshot in self._live(current)}
-        doomed: dict[int, EncryptedSnapshot] = {}
-        with_key: set[int] = set()
-        for metadata in (current, *(file.metadata for file in older if file.metadata is not None)):
-            ring = metadata.key_ring
-            for snapshot in metadata.snapshots:
-                # One without a key-id is of a time before the table was encrypted: there is no key to destroy.
-                if snapshot.key_id is None or snapshot.snapshot_id in live or snapshot.snapshot_id in with_key:
-                    continue
-                if snapshot.key_id in ring:
-                    with_key.add(snapshot.snapshot_id)
-                if snapshot.key_id in ring or snapshot.snapshot_id not in doomed:
-                    doomed[snapshot.snapshot_id] = snapshot
-        return doomed
-
-    def _live(self, current: EncryptedTableMetadata) -> list[EncryptedSnapshot]:
-        return [snapshot for snapshot in current.snapshots if not self._is_doomed(snapshot)]
-
-    def _is_doomed(self, snapshot: EncryptedSnapshot) -> bool:
-        return self._doomed is None or snapshot.snapshot_id in self._doomed
-
-    def _check_refs(self, current: EncryptedTableMetadata) -> None:
-        if self._doomed is None:
-            return
-        for name, ref in current.refs.items():
-            if ref.snapshot_id in self._doomed:
-                raise ConfigurationError(
-                    f"{name_of(self._table)}: {ref.snapshot_ref_type} {name} points to snapshot {ref.snapshot_id}: "
-                    "commit to it or remove it before the snapshot is shredded"
-                )
+def _result(table: EncryptedTable, plan: Plan, scrubbed: Scrubbed, dry_run: bool) -> Shredded:
+    return Shredded(
+        table=name_of(table),
+        dry_run=dry_run,
+        snapshots=plan.snapshots,
+        expired_before=plan.expired_before,
+        dead_keks=tuple(sorted(plan.retired)),
+        rewritten=tuple(scrubbed.rewritten),
+        deleted=tuple(scrubbed.deleted),
+        left=scrubbed.left,
+        refused=scrubbed.refused,
+        not_found=plan.not_found,
+        shredded_files=plan.inventory.shredded,
+        live_files=plan.inventory.live,
+        still_opened=plan.inventory.still_opened,
+        unknown=plan.inventory.unknown,
+        outside=_outside(table),
+    )
 
 
 def _outside(table: EncryptedTable) -> tuple[str, ...]:

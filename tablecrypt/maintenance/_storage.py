@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -227,29 +228,45 @@ class OlderMetadata:
     is_logged: bool = False
 
 
-def older_metadata(table: EncryptedTable) -> Iterator[OlderMetadata]:
-    """Yield every metadata file of a table that is there, but for the current one.
+def older_metadata(table: EncryptedTable, known: Iterable[str] = ()) -> Iterator[OlderMetadata]:
+    """Yield every metadata file of a table that is there, but for the current one. One at a time: a caller need not hold them all.
 
     What the store raises, other than that a file is not there, is passed on. ConfigurationError: its FileIO cannot list.
+
+    Args:
+        table: the table.
+        known: locations of files to pass over, with their logs: the caller has read them before.
     """
     metadata = encrypted_metadata_of(table)
-    seen = {canonical(table.metadata_location)}
-    waiting = [entry.metadata_file for entry in reversed(metadata.metadata_log)]
-    listed = iter(_listed(table))
-    while True:
-        is_logged = bool(waiting)
-        location = waiting.pop(0) if waiting else next(listed, None)
-        if location is None:
-            return
-        if canonical(location) in seen:
-            continue
-        seen.add(canonical(location))
+    seen = {canonical(location) for location in (table.metadata_location, *known)}
+    logged: deque[str] = deque()
+
+    def follow_log(of: EncryptedTableMetadata) -> None:
+        for entry in reversed(of.metadata_log):
+            place = canonical(entry.metadata_file)
+            if place not in seen:
+                seen.add(place)
+                logged.append(entry.metadata_file)
+
+    def read(location: str, is_logged: bool) -> Iterator[OlderMetadata]:
         found = read_older(table, location)
         if found is None:
-            continue
+            return
         if found.metadata is not None:
-            waiting += [entry.metadata_file for entry in reversed(found.metadata.metadata_log)]
+            follow_log(found.metadata)
         yield replace(found, is_logged=is_logged)
+
+    def read_logged() -> Iterator[OlderMetadata]:
+        while logged:
+            yield from read(logged.popleft(), is_logged=True)
+
+    follow_log(metadata)
+    yield from read_logged()
+    for location in _listed(table):
+        if canonical(location) not in seen:
+            seen.add(canonical(location))
+            yield from read(location, is_logged=False)
+            yield from read_logged()
 
 
 def read_older(table: EncryptedTable, location: str, is_given: bool = False) -> OlderMetadata | None:

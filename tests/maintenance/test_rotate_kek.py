@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
@@ -14,7 +15,8 @@ from tablecrypt.errors import ConfigurationError, KeyNotFoundError
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance import rotate_kek
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
-from tablecrypt.maintenance._key_rotation import Rotator
+from tablecrypt.maintenance._key_rotation import Rotation, plan_rotation
+from tablecrypt.maintenance.progress import Counted, unheard
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
@@ -135,13 +137,17 @@ def test_commits_before_and_after_a_rotation_keep_their_keys_whatever_metadata_t
     assert len(state(table)) == 6
 
 
+def planned_rotation(fresh: Any) -> Rotation:
+    return plan_rotation(fresh, fresh.io.manager.new_kek, Counted("rotate_kek", "keys", unheard))
+
+
 @pytest.mark.parametrize("branch", ["main", "side", "new"])
 def test_a_snapshot_that_comes_in_while_the_rotation_is_planned_is_part_of_it(table: Table, branch: str) -> None:
     other = table.catalog.load_table("db.t")
-    rotator, came_in = Rotator(), []
+    came_in: list[object] = []
 
     def plan_then_be_overtaken(fresh: object) -> object:
-        planned = rotator.plan(fresh)  # type: ignore[arg-type]
+        planned = planned_rotation(fresh)
         if not came_in:
             came_in.append(other.append(rows(500), branch=branch))
         return planned
@@ -158,7 +164,7 @@ def test_a_rotation_that_others_always_overtake_gives_up_and_changes_nothing(tab
     other, waits = table.catalog.load_table("db.t"), []
 
     def plan_then_be_overtaken(fresh: object) -> object:
-        planned = Rotator().plan(fresh)  # type: ignore[arg-type]
+        planned = planned_rotation(fresh)
         other.append(rows(500, 1))
         return planned
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import gzip
-import inspect
 import json
 import shutil
+import tracemalloc
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from moto.kms.models import kms_backends
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.maintenance import remove_orphan_files, rescue, rewrap, shred
+from tablecrypt.maintenance import Progress, _shred, _shred_scrub, remove_orphan_files, rescue, rewrap, rotate_kek, shred
+from tablecrypt.maintenance._shred_find import look_at_older
 from tablecrypt.maintenance._storage import older_metadata
 from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
@@ -190,22 +193,14 @@ def test_the_whole_table_goes_and_can_be_written_anew(table: Table) -> None:
         old.scan().to_arrow()
 
 
-def test_what_comes_into_a_table_that_was_shredded_whole_stays(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tablecrypt.maintenance import _shred_files
-    from tablecrypt.maintenance import shred as shred_verb
+def test_what_comes_into_a_table_that_was_shredded_whole_stays(table: Table) -> None:
+    other = table.catalog.load_table("db.t")
 
-    scrub, other = _shred_files.scrub, table.catalog.load_table("db.t")
-    came_in: list[Table] = []
+    def overtake(step: Progress) -> None:
+        if step.verb == "shred: metadata files" and step.done == 0:
+            other.refresh().append(rows(300))
 
-    def overtaken(*arguments: Any) -> object:
-        if not came_in:
-            came_in.append(other.refresh())
-            other.append(rows(300))
-        return scrub(*arguments)
-
-    monkeypatch.setitem(inspect.unwrap(shred_verb).__globals__, "scrub", overtaken)
-
-    shred(table, confirm="db.t")
+    shred(table, confirm="db.t", progress=overtake)
 
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(300, 320))
     assert len(table.snapshots()) == 1
@@ -282,8 +277,6 @@ def test_deleted_rows_are_out_of_reach_once_the_head_that_deleted_them_is_replac
 def test_a_run_killed_after_a_head_was_replaced_takes_that_head_along(
     tmp_path: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tablecrypt.maintenance._shred import _Shredding
-
     table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
     table.append(rows(0))
     table.append(rows(100))
@@ -291,7 +284,7 @@ def test_a_run_killed_after_a_head_was_replaced_takes_that_head_along(
     doomed, head = old_snapshots(table), table.current_snapshot()
     assert head is not None
     with monkeypatch.context() as killing:
-        killing.setattr(_Shredding, "destroy", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        killing.setattr(_shred, "_carry_out", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             shred(table, doomed, replace_heads=True)
     assert head.snapshot_id in state(table)
@@ -399,17 +392,15 @@ def test_half_written_files_and_journals_with_a_dead_key_are_deleted_and_others_
 
 
 def test_what_cannot_be_written_over_is_deleted_and_leaves_the_log(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tablecrypt.maintenance import _shred_files
-
     victim = metadata_of(table).metadata_log[-1].metadata_file
-    rewrite = _shred_files._rewrite
+    rewrite = _shred_scrub._rewrite
 
-    def refusing(fresh: object, io: object, file: object) -> None:
-        if file.location == victim:  # type: ignore[attr-defined]
+    def refusing(current: Any, io: Any, location: str, content: bytes) -> None:
+        if location == victim:
             raise PermissionError("overwriting is not allowed here")
-        rewrite(fresh, io, file)  # type: ignore[arg-type]
+        rewrite(current, io, location, content)
 
-    monkeypatch.setattr(_shred_files, "_rewrite", refusing)
+    monkeypatch.setattr(_shred_scrub, "_rewrite", refusing)
 
     result = shred(table, old_snapshots(table))
 
@@ -420,15 +411,11 @@ def test_what_cannot_be_written_over_is_deleted_and_leaves_the_log(table: Table,
 
 
 def test_what_can_be_neither_written_nor_deleted_is_told(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyiceberg.io.pyarrow import PyArrowFileIO
-
-    from tablecrypt.maintenance import _shred_files
-
     def refuse(*arguments: object) -> None:
         raise PermissionError("read only")
 
     with monkeypatch.context() as refusing:
-        refusing.setattr(_shred_files, "_rewrite", refuse)
+        refusing.setattr(_shred_scrub, "_rewrite", refuse)
         refusing.setattr(PyArrowFileIO, "delete", refuse)
         result = shred(table, old_snapshots(table))
     assert result.left
@@ -450,20 +437,14 @@ def test_a_live_snapshot_that_cannot_be_read_stops_it_before_anything_changes(ta
     assert table.refresh().metadata_location == location
 
 
-def test_a_commit_that_lands_meanwhile_is_kept_and_its_keys_are_rotated_too(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tablecrypt.maintenance._shred import _Shredding
+def test_a_commit_that_lands_meanwhile_is_kept_and_its_keys_are_rotated_too(table: Table) -> None:
+    doomed, other = old_snapshots(table), table.catalog.load_table("db.t")
 
-    doomed, find = old_snapshots(table), _Shredding.find
-    other = table.catalog.load_table("db.t")
+    def overtake(step: Progress) -> None:
+        if step.verb == "shred: snapshots" and step.done == step.total:
+            other.append(rows(950))
 
-    def found_then_overtaken(self: _Shredding) -> object:
-        found = find(self)
-        other.append(rows(950))
-        return found
-
-    monkeypatch.setattr(_Shredding, "find", found_then_overtaken)
-
-    shred(table, doomed)
+    shred(table, doomed, progress=overtake)
 
     assert table.scan("id >= 950").count() == 20
     assert len(keks(table)) == 1
@@ -495,3 +476,73 @@ def test_in_a_bucket_older_versions_are_told(tmp_path: Path, aws: AwsServer, is_
     old = register(table, yesterday)
     with pytest.raises(KeyNotFoundError):
         old.scan(snapshot_id=doomed[0]).to_arrow()
+
+
+class CountingFileIO(PyArrowFileIO):
+    """Counts how often each file is asked for."""
+
+    asked: ClassVar[Counter[str]] = Counter()
+
+    def new_input(self, location: str) -> PyArrowFile:
+        self.asked[location] += 1
+        return super().new_input(location)
+
+
+def test_each_older_metadata_file_is_read_once_to_look_and_once_to_write_it_over(tmp_path: Path, aws: AwsServer) -> None:
+    table = table_with_history(encrypted_sql_catalog(tmp_path, aws, {"py-io-impl": f"{__name__}.CountingFileIO"}), "db.t")
+    older = {f"file://{path}" for path, _ in metadata_texts(table)} - {table.metadata_location}
+    CountingFileIO.asked.clear()
+
+    told = shred(table, old_snapshots(table), dry_run=True)
+    assert {CountingFileIO.asked[each] for each in older} == {1}
+    done = shred(table, old_snapshots(table))
+
+    assert set(told.rewritten) == set(done.rewritten)
+    assert {CountingFileIO.asked[each] - 1 for each in older & set(done.rewritten)} == {2}
+    assert {CountingFileIO.asked[each] - 1 for each in older - set(done.rewritten)} == {1}
+
+
+def test_memory_does_not_grow_with_the_older_metadata_files(table: Table) -> None:
+    """Each is held while it is read, and let go."""
+    table.transaction().set_properties(padding="x" * 1_000_000).commit_transaction()
+    location, text = metadata_folder(table), Path(table.metadata_location.removeprefix("file://")).read_text()
+    for number in range(60):
+        (location / f"00050-{uuid.UUID(int=number)}.metadata.json").write_text(text)
+    fresh = table.catalog.load_table("db.t")
+    look_at_older(fresh)  # type: ignore[arg-type]  # what is made once and stays
+    tracemalloc.start()
+    try:
+        older = look_at_older(fresh)  # type: ignore[arg-type]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(older.keks) > 60
+    assert peak < 20_000_000
+
+
+def test_a_kek_that_others_made_and_retired_meanwhile_is_in_no_file_afterwards(table: Table) -> None:
+    doomed, other, made = old_snapshots(table), table.catalog.load_table("db.t"), []
+
+    def overtake(step: Progress) -> None:
+        if step.verb == "shred: snapshots" and step.done == step.total:
+            for _ in range(2):
+                made.append(rotate_kek(other).new_kek)
+
+    result = shred(table, doomed, progress=overtake)
+
+    assert set(made) <= set(result.dead_keks)
+    assert not [path.name for path, text in metadata_texts(table) for kek in made if kek in text]
+
+
+def test_a_file_that_was_half_written_when_it_was_looked_at_is_scrubbed_once_it_is_whole(table: Table) -> None:
+    text, half = Path(table.metadata_location.removeprefix("file://")).read_text(), metadata_folder(table) / "00097-half.metadata.json"
+    half.write_text(text[:20])
+
+    def complete(step: Progress) -> None:
+        if step.verb == "shred: snapshots" and step.done == step.total:
+            half.write_text(text)
+
+    result = shred(table, old_snapshots(table), progress=complete)
+
+    assert half.as_uri() in result.rewritten
+    assert not [kek for kek in result.dead_keks if kek in half.read_text()]

@@ -1,0 +1,214 @@
+"""Taking retired KEKs out of the files beside a table's current metadata that hold them.
+
+    older metadata.json         written over in place without them; live snapshots get the keys that the current metadata has for them.
+                                Where the store refuses that, or half a file is all there is: deleted
+    journals of operations      deleted, if their keys are wrapped under a retired KEK: their run starts from the beginning
+    all else in the file        stays as it is, in spelling and order of JSON's fields too
+
+A retired KEK is one that an older metadata file holds and the current one does not. A file without one is never touched: it may be that of
+a commit on its way. What a run that was killed has written over by half is deleted by the next one; the metadata-log says that it was the
+table's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.serializers import Compressor
+from pyiceberg.table.update import TableUpdate
+
+from tablecrypt.errors import FormatError
+from tablecrypt.files.raw_output import RawContent
+from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.maintenance._key_commit import commit_keys
+from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
+from tablecrypt.maintenance._storage import canonical, delete_checksums, stored_files
+from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.progress import Counted
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata_file import decompressed, read_named_metadata_file
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.updates import ForgetMetadataFilesUpdate
+
+_KEYS: Final = "encryption-keys"
+_JOURNAL_FOLDER: Final = "/tablecrypt-"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A file that holds a retired KEK, or half of a file that the table once had; whether it can be written over without the KEK."""
+
+    location: str
+    is_readable: bool
+
+
+def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) -> Iterator[Holder]:
+    """Yield each file beside the current metadata that is to be written over or deleted.
+
+    Args:
+        table: as the catalog has it now.
+        older: what its older metadata files hold.
+        retired: key-ids of the KEKs that no file is to hold.
+    """
+    for location, keks in older.keks.items():
+        if not keks.isdisjoint(retired):
+            yield Holder(location, is_readable=True)
+    io = table_io(table)
+    for location, unread in older.unread.items():
+        if (unread.is_logged and unread.problem) or _names_any(_content(io, location), retired):
+            yield Holder(location, is_readable=False)
+    for stored in stored_files(io.inner, f"{table.location().rstrip('/')}/metadata"):
+        is_journal = _JOURNAL_FOLDER in stored.location and stored.location.endswith(".json")
+        if is_journal and _names_any(_stored(io, stored.location), retired):
+            yield Holder(stored.location, is_readable=False)
+
+
+@dataclass
+class Scrubbed:
+    """What became of the files that held retired KEKs, by location.
+
+    Attributes:
+        rewritten: files that are there without them.
+        deleted: files that are gone.
+        left: files that could be neither rewritten nor deleted, with what the store said.
+        refused: files that were not touched because they need not be the table's, with the reason.
+    """
+
+    rewritten: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def then(self, later: Scrubbed) -> Scrubbed:
+        """Return what became of the files after a later round."""
+        return Scrubbed(
+            rewritten=list(dict.fromkeys((*self.rewritten, *later.rewritten))),
+            deleted=[*self.deleted, *later.deleted],
+            left=later.left,
+            refused={**self.refused, **later.refused},
+        )
+
+
+def scrub(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], io: TableFileIO, counted: Counted) -> Scrubbed:
+    """Take retired KEKs, and the keys that they wrap, out of every file beside the current metadata.
+
+    Args:
+        table: as the catalog has it now, after the KEKs left it.
+        older: what its older metadata files hold.
+        retired: key-ids of the KEKs that are to go. One that the current metadata holds again stays.
+        io: the table's, which writes over and deletes what lies below its folders, and nothing else.
+        counted: hears of the files.
+    """
+    current, done = encrypted_metadata_of(table), Scrubbed()
+    for file in counted.over(list(holders(table, older, retired - kek_ids(current)))):
+        if (reason := io.deletable.reason_against(file.location)) is not None:
+            done.refused[file.location] = reason
+        elif not file.is_readable:
+            _delete(io, file.location, done)
+        else:
+            _rewrite_or_delete(current, io, file.location, done)
+    return done
+
+
+def after_scrub(older: OlderFiles, done: Scrubbed, current: EncryptedTableMetadata) -> OlderFiles:
+    """Return what the files hold after a scrub: those that were written over, at most the KEKs of the current metadata."""
+    gone, rewritten, present = set(done.deleted), set(done.rewritten), kek_ids(current)
+    keks = {location: keks & present if location in rewritten else keks for location, keks in older.keks.items() if location not in gone}
+    return replace(older, keks=keks, unread={location: each for location, each in older.unread.items() if location not in gone})
+
+
+def forget_in_log(table: EncryptedTable, locations: Collection[str]) -> None:
+    """Take deleted metadata files out of the metadata-log, where the catalog writes the metadata in this process: a server has its own."""
+    if isinstance(table.catalog, RestCatalog):
+        return
+    gone = {canonical(location) for location in locations}
+    commit_keys(table, lambda base: _Forgotten.of(base, gone))
+
+
+@dataclass(frozen=True)
+class _Forgotten:
+    """The plan of a commit that takes files out of the log."""
+
+    updates: tuple[TableUpdate, ...]
+
+    @classmethod
+    def of(cls, table: EncryptedTable, gone: Collection[tuple[str, str, str]]) -> _Forgotten:
+        logged = [entry.metadata_file for entry in table.metadata.metadata_log if canonical(entry.metadata_file) in gone]
+        return cls((cast("TableUpdate", ForgetMetadataFilesUpdate(metadata_files=logged)),) if logged else ())
+
+
+def _rewrite_or_delete(current: EncryptedTableMetadata, io: TableFileIO, location: str, done: Scrubbed) -> None:
+    try:
+        content = read_named_metadata_file(io.inner, location, io.own_folders).content
+    except FileNotFoundError:
+        done.deleted.append(location)
+        return
+    except FormatError as error:
+        _delete(io, location, done, because=error)
+        return
+    try:
+        _rewrite(current, io, location, content)
+    except Exception as error:  # noqa: BLE001  every store has errors of its own: what cannot be written over is deleted
+        _delete(io, location, done, because=error)
+    else:
+        done.rewritten.append(location)
+
+
+def _rewrite(current: EncryptedTableMetadata, io: TableFileIO, location: str, content: bytes) -> None:
+    document: dict[str, Any] = json.loads(content)
+    kept = _kept_entries(current, document)
+    document[_KEYS] = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in kept]
+    if not kept:
+        del document[_KEYS]
+    written = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    with io.raw_output(location, RawContent.METADATA_JSON).create(overwrite=True) as stream:
+        stream.write(Compressor.get_compressor(location).bytes_compressor()(written))
+    delete_checksums(io, location)
+
+
+def _kept_entries(current: EncryptedTableMetadata, document: dict[str, Any]) -> list[EncryptedKey]:
+    """Return what an older metadata file may hold: the current entries that its snapshots need."""
+    needed = current.key_ring.needed_by(snapshot["key-id"] for snapshot in document.get("snapshots", ()) if snapshot.get("key-id"))
+    return [key for key in current.encryption_keys if key.key_id in needed]
+
+
+def _delete(io: TableFileIO, location: str, done: Scrubbed, because: Exception | None = None) -> None:
+    try:
+        io.delete(location)
+        delete_checksums(io, location)
+    except FileNotFoundError:
+        done.deleted.append(location)
+    except Exception as error:  # noqa: BLE001  as above; the result tells of it
+        problem = because or error
+        done.left[location] = f"{type(problem).__name__}: {problem}"
+    else:
+        done.deleted.append(location)
+
+
+def _stored(io: TableFileIO, location: str) -> bytes:
+    """Return a file's bytes; none where it is gone."""
+    try:
+        with io.raw_input(location).open() as stream:
+            return bytes(stream.read())
+    except FileNotFoundError:
+        return b""
+
+
+def _content(io: TableFileIO, location: str) -> bytes:
+    """Return the JSON of a file that cannot be parsed, as far as it goes."""
+    stored = _stored(io, location)
+    try:
+        return decompressed(location, stored, may_be_cut=True)
+    except FormatError:
+        return stored
+
+
+def _names_any(content: bytes, key_ids: Collection[str]) -> bool:
+    """Whether bytes that cannot be parsed name one of the keys. JSON may escape the slashes of base64."""
+    plain = content.replace(b"\\/", b"/")
+    return any(key_id.encode() in plain for key_id in key_ids)
