@@ -35,8 +35,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.read_restrictions import ReadRestrictions
-from tablecrypt.keys.key_settings import KeySettings
-from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.keys.manager import EncryptionManager, KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier

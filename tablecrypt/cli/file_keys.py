@@ -2,7 +2,7 @@
 
     <file>.key.json = {"tablecrypt": "file-key", "version": 1, "key-id": "…", "encryption-keys": [KEK, file key]}
 
-    KEK         wrapped by the master key, in a key file or a key service; see keys/encrypted_key.py
+    KEK         wrapped by the master key, in a key file or a key service; see keys/key_ring.py
     file key    the file's DEK, AAD prefix and length, encrypted under the KEK: made and opened as a manifest list's key is
 
 Both entries are worth nothing without the master key. Losing the JSON file loses the file. Raises FormatError for one that is malformed.
@@ -123,8 +123,7 @@ def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
         KeyIdChangedError: another master key wraps it.
         AuthenticationError, KmsError: it does not open.
     """
-    from tablecrypt.keys.encrypted_key import EncryptedKey
-    from tablecrypt.keys.key_ring import KeyRing
+    from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 
     try:
         content = json.loads(path.read_bytes())

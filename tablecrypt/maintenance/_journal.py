@@ -30,8 +30,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import is_journal_name
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner

@@ -35,8 +35,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement, TableU
 from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import KeyNotFoundError
-from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, newest
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable

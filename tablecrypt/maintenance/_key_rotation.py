@@ -38,8 +38,7 @@ from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import AuthenticationError, KeyNotFoundError, KmsAccessDeniedError
-from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.keys.key_ring import KeyChain
+from tablecrypt.keys.key_ring import EncryptedKey, KeyChain
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.new_blobs import unwrap_key

@@ -26,8 +26,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
-from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._relocate_files import CopyWork, PathMap, RewriteWork, copy_file, rewrite_deletes
 from tablecrypt.maintenance._relocate_metadata import (

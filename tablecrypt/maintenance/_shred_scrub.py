@@ -23,7 +23,7 @@ from pyiceberg.table.update import TableUpdate
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
 from tablecrypt.maintenance._storage import canonical, delete_checksums, stored_files

@@ -1,7 +1,7 @@
 """Table metadata of format version 3 that keeps what encryption needs: `encryption-keys` and each snapshot's `key-id`.
 
     metadata.json
-      ├── encryption-keys [ EncryptedKey … ]       see keys/encrypted_key.py
+      ├── encryption-keys [ EncryptedKey … ]       see keys/key_ring.py
       ├── next-row-id                              always written; the next snapshot's first-row-id
       └── snapshots [ { …, first-row-id, added-rows, key-id } … ]
 
@@ -25,8 +25,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
-from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.stated_layout import StatedLayout
 from tablecrypt.table.table_files import TableFileIO

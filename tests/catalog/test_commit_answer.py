@@ -15,7 +15,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.errors import FormatError, KeyIdChangedError, KeyNotFoundError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog.rest_answers import check_answer, check_same_table

@@ -1,4 +1,4 @@
-"""The key hierarchy: what opens what, what wraps new keys, and what no change to an entry survives."""
+"""Making, wrapping, rotating and unwrapping keys, against the real KMS of the test server, and what a table's properties say about them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,26 @@ from tablecrypt.crypto.aes_gcm import AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError
-from tablecrypt.keys.encrypted_key import KEY_TIMESTAMP, EncryptedKey
-from tablecrypt.keys.key_ring import CLOCK_SKEW_MS, KeyRing
-from tablecrypt.keys.key_settings import DEFAULT_KEK_LIFESPAN_MS
-from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.keys.key_ring import CLOCK_SKEW_MS, KEY_TIMESTAMP, EncryptedKey, KeyRing
+from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager, KeySettings
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
+
+
+def test_without_properties_the_defaults_hold() -> None:
+    assert KeySettings.of({}) == KeySettings(16, DEFAULT_KEK_LIFESPAN_MS)
+
+
+def test_what_is_allowed_is_taken_as_text_or_number() -> None:
+    assert KeySettings.of({"encryption.data-key-length": "32", "encryption.kek-lifespan-ms": 1}) == KeySettings(32, 1)
+
+
+@pytest.mark.parametrize("name", ["encryption.data-key-length", "encryption.kek-lifespan-ms"])
+@pytest.mark.parametrize("value", ["", "x", "-1", "0", "1.5", " 16", "१६", "17000000000000", "9" * 5000, None, True])
+def test_what_cannot_be_used_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        KeySettings.of({name: value})
+
 
 MASTER_KEY = "master"
 START_MS = 1_700_000_000_000

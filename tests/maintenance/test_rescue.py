@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsError
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance import rescue, rewrap, rotate_kek
 from tablecrypt.maintenance._key_commit import removed_keys
 from tests.support.aws import ACCOUNT, REGION, AwsServer

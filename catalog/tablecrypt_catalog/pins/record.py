@@ -41,8 +41,8 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
-from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.keys.key_settings import DEFAULT_DATA_KEY_LENGTH
+from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.keys.manager import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_files import WRITE_PATHS, folders_of
 

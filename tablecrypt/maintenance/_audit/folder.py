@@ -36,7 +36,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._audit.file_signatures import Head, Seal
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files

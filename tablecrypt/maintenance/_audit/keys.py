@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tablecrypt.errors import FormatError, KeyNotFoundError
-from tablecrypt.keys.encrypted_key import EncryptedKey
-from tablecrypt.keys.key_ring import is_ahead
+from tablecrypt.keys.key_ring import EncryptedKey, is_ahead
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance.reachable import ReachableFile
 from tablecrypt.table.metadata import EncryptedTableMetadata

@@ -35,7 +35,7 @@ from tablecrypt.errors import (
     TablecryptError,
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.keys.encrypted_key import EncryptedKey
+from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._audit import keys
 from tablecrypt.maintenance._audit.file_signatures import Head, Seal, read_heads, wrong_ends
