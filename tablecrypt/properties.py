@@ -21,9 +21,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tablecrypt.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
 
 logger = logging.getLogger(__name__)
 
@@ -335,6 +338,11 @@ def for_executors(catalog_properties: Mapping[str, Any]) -> dict[str, str]:
     """What a KMS client reads, which executors get. A class that encryption.kms-impl names may read any property, so it gets all."""
     everything = is_foreign_kms(catalog_properties)
     return {name: str(value) for name, value in catalog_properties.items() if everything or _goes_to_executors(name)}
+
+
+def client_properties(catalog: Catalog) -> Mapping[str, str]:
+    """What this client configured of a catalog, without what a server answered where the catalog tells the two apart."""
+    return cast("Mapping[str, str]", getattr(catalog, "client_properties", catalog.properties))
 
 
 def kms_impl(catalog_properties: Mapping[str, Any]) -> str | None:

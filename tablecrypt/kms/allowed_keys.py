@@ -16,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tablecrypt.arguments import names_of
 from tablecrypt.errors import ConfigurationError, MasterKeyRefusedError
 from tablecrypt.properties import ALLOWED_KEY_IDS
+
+_WILDCARDS: Final = frozenset("*?[")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class AllowedKeys:
     def listed(cls, globs: str | Iterable[str] | None) -> Self:
         """Return what an argument says: globs, a single one, or None for every key."""
         return cls(None if globs is None else names_of("allowed_key_ids", globs))
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The entries that are ids of keys: those without a wildcard."""
+        return tuple(glob for glob in self.globs or () if not _WILDCARDS.intersection(glob))
 
     def allows(self, key_id: str) -> bool:
         """Whether the id is that of a key which may be named."""

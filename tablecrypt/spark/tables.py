@@ -112,10 +112,10 @@ class LocatedTable:
         return kms_properties(self.client_properties)
 
     @property
-    def client_properties(self) -> dict[str, str]:
+    def client_properties(self) -> Mapping[str, str]:
         """What this client says about the catalog, the KMS among it."""
         # A REST server adds to a catalog's properties: how the KMS is reached is this client's to say.
-        return cast("dict[str, str]", getattr(self.catalog, "client_properties", self.catalog.properties))
+        return names.client_properties(self.catalog)
 
     @property
     def _manager(self) -> EncryptionManager:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, Catalog
 from pyiceberg.table import Table
@@ -22,6 +22,7 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.factory import load_kms
 from tablecrypt.maintenance._audit.table_audit import PinsTables
@@ -45,7 +46,6 @@ from tablecrypt.table.table import EncryptedTable
 _CONFIGURATION: Final = "configuration"
 _TABLE: Final = "table"
 _PINS: Final = "pins"
-_GLOB: Final = frozenset("*?[")
 _SERVICE: Final = "the key service"
 
 
@@ -74,7 +74,7 @@ def without_catalog(name: str, error: Exception) -> CheckUp:
 
 def _checks(catalog: Catalog, name: str | None, key_ids: tuple[str, ...], read_only: bool) -> Iterator[Check]:
     yield from _configuration_checks(catalog)
-    properties = _client_properties(catalog)
+    properties = names.client_properties(catalog)
     loaded: list[Table] = []
     if name is not None:
         yield _loading(catalog, name, loaded)
@@ -107,23 +107,16 @@ def _configuration_checks(catalog: Catalog) -> Iterator[Check]:
         return f"{type(catalog).__name__}, namespaces: {len(catalog.list_namespaces()):,}"
 
     yield tried(_CONFIGURATION, "reach the catalog", reach, "check its uri, and that its database or server runs and lets this client in")
-    if not names.REQUIRED.is_true(_client_properties(catalog)):
+    if not names.REQUIRED.is_true(names.client_properties(catalog)):
         found = f"a new table without a key is a plain one: {names.REQUIRED.name} is not true"
         yield Check(_CONFIGURATION, "plain tables are refused", CheckState.NOTED, found, f"set {names.REQUIRED.name}=true")
 
 
-def _client_properties(catalog: Catalog) -> Mapping[str, str]:
-    """Return what this client configured, without what a server answered where the catalog tells them apart."""
-    return cast("Mapping[str, str]", getattr(catalog, "client_properties", catalog.properties))
-
-
 def _configured_keys(properties: Mapping[str, str]) -> Iterator[str]:
-    """Yield the master keys that the configuration names. Of the allowed ones a glob names none."""
+    """Yield the master keys that the configuration names."""
     if names.DEFAULT_KEY_ID.name in properties:
         yield str(properties[names.DEFAULT_KEY_ID.name])
-    for each in names.ALLOWED_KEY_IDS.read(properties).split(","):
-        if each.strip() and not _GLOB.intersection(each):
-            yield each.strip()
+    yield from AllowedKeys.of(properties).key_ids
 
 
 def _loading(catalog: Catalog, name: str, loaded: list[Table]) -> Check:
