@@ -1,24 +1,20 @@
 """Commands on files without a table: `encrypt-file` and `decrypt-file`, as AGS1 or as Parquet Modular Encryption.
 
-A file is there whole or not at all, and readable by its owner alone. It has no name until it is whole, so that nothing is left of it when
-the process is killed (Linux, on file systems that know O_TMPFILE). Elsewhere it has a hidden name until then, and a killed process leaves
-what it had written, which its owner alone can read.
+A file is there whole or not at all, and its owner alone can read it (tablecrypt/_atomic_file.py says what a killed process leaves).
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import secrets
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
+from tablecrypt._atomic_file import atomic_file
 from tablecrypt.cli import file_keys
 from tablecrypt.cli._framework import DocumentedCommand, dry_run_option, json_option
 from tablecrypt.cli._output import show
@@ -29,9 +25,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import OutputStream
 
     from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-
-_MODE: Final = 0o600
-_DESCRIPTORS: Final = "/proc/self/fd"
 
 
 def check_target(source: Path, target: Path) -> None:
@@ -62,67 +55,17 @@ def stdout_sink() -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def whole_file(path: Path, replace: bool) -> Iterator[BinaryIO]:
-    """Yield an open file that gets its name when the block ends without an error, and is gone when it does not.
-
-    Args:
-        path: the file's name in the end.
-        replace: whether a file of that name may be there already.
+def new_file(path: Path, replace: bool) -> Iterator[BinaryIO]:
+    """Yield an open file that its owner alone can read, and that gets its name when it is whole.
 
     Raises:
-        ConfigurationError: it is there.
+        ConfigurationError: there is one of that name, and `replace` is not set.
     """
-    if path.exists() and not replace:
-        raise ConfigurationError(f"{path} is there already: name another file, or say --force")
-    unnamed = _unnamed(path.absolute().parent)
-    if unnamed is not None:
-        try:
-            # The writer may close the file; it exists for as long as one descriptor is open.
-            with os.fdopen(os.dup(unnamed), "wb") as file:
-                yield file
-            _give_name(unnamed, path, replace)
-        finally:
-            os.close(unnamed)
-        return
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "wb") as file:
+        with atomic_file(path, replace=replace) as file:
             yield file
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _unnamed(folder: Path) -> int | None:
-    """Open a file without a name in a folder; None where the system or the file system has none."""
-    if not hasattr(os, "O_TMPFILE") or not Path(_DESCRIPTORS).is_dir():
-        return None
-    try:
-        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, _MODE)
-    except OSError as error:
-        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
-            return None
-        raise
-
-
-def _give_name(descriptor: int, path: Path, replace: bool) -> None:
-    """Name a whole file. A link cannot replace one, so that a new name takes the old one's place."""
-    try:
-        _link(descriptor, path)
-    except FileExistsError:
-        if not replace:
-            raise ConfigurationError(f"{path} is there already: name another file, or say --force") from None
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        _link(descriptor, beside)
-        try:
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-
-
-def _link(descriptor: int, path: Path) -> None:
-    # Python follows the link to the file only where a folder's descriptor is given too; the path is a whole one, and makes no use of it.
-    os.link(f"{_DESCRIPTORS}/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+    except FileExistsError as error:
+        raise ConfigurationError(f"{path} is there already: name another file, or say --force") from error
 
 
 _COPIED = 4 * 1024 * 1024
@@ -184,7 +127,7 @@ def encrypt_file(
         show({**described, "bytes": source.stat().st_size}, as_json)
         return
     key_metadata = keys.new_key_metadata()
-    with whole_file(file_keys.key_path(target), force) as key_sink, whole_file(target, force) as sink:
+    with new_file(file_keys.key_path(target), force) as key_sink, new_file(target, force) as sink:
         length = (_encrypt_parquet if as_parquet else _encrypt_stream)(source, sink, key_metadata)
         key_sink.write(file_keys.key_json(keys, key_metadata.with_file_length(length)).encode())
     show({**described, "bytes": length}, as_json)
@@ -245,7 +188,7 @@ def decrypt_file(
     if dry_run:
         show({**described, "bytes": source.stat().st_size}, as_json)
         return
-    with stdout_sink() if to_stdout else whole_file(target, force) as sink:
+    with stdout_sink() if to_stdout else new_file(target, force) as sink:
         decrypt_to(source, sink, key_metadata)
     if to_stdout:
         return

@@ -7,7 +7,6 @@ answered. A token goes into a file of mode 0600 and nowhere else: not to the ter
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 import click
 
+from tablecrypt._atomic_file import atomic_file
 from tablecrypt.cli._framework import DocumentedCommand, json_option
 from tablecrypt.cli._output import say, show
 from tablecrypt.cli.settings import Settings, pass_settings
@@ -139,9 +139,8 @@ def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
 
     token = new_token()
     try:
-        descriptor = os.open(token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with atomic_file(token_file, replace=False) as file:
+            file.write(f"{token}\n".encode())
     except OSError as error:
         raise ConfigurationError(f"the token file {token_file} cannot be made ({error.strerror})") from error
-    with os.fdopen(descriptor, "w") as file:
-        file.write(token + "\n")
     show({"token_sha256": token_hash(token), "token_file": str(token_file)}, as_json)

@@ -36,8 +36,8 @@ from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.local_file import changed_key_file
 from tablecrypt.kms.new_blobs import generate_key, unwrap_key
-from tablecrypt.kms.whole_file import replacing
 from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length, derive_local_key
 
 _MOST_BYTES: Final = 4 * 1024 * 1024
@@ -139,11 +139,11 @@ def create_key(
     check_local_key_length(length)
     if not KEY_NAME.fullmatch(name):
         raise ConfigurationError(f"{name!r} cannot be the name of a key: letters, digits, '.', '_' and '-', at most 128, not '.' first")
-    with replacing(path, "key file") as write:
+    with changed_key_file(path) as file:
         document = _read(path) if path.exists() else _document({})
         if name in document.keys:
             raise ConfigurationError(f"the key file {path} has a key {name!r} already: roll it for a new version")
-        write(_encode(document, name, [_seal(client, name, 0, master_key, now_ms, length, random)]))
+        file.write(_encode(document, name, [_seal(client, name, 0, master_key, now_ms, length, random)]))
 
 
 def roll_key(
@@ -155,12 +155,12 @@ def roll_key(
     random: Callable[[int], bytes] = secrets.token_bytes,
 ) -> int:
     """Add a version of the same length, under the same KMS key or another, and return its number. Older versions stay for their files."""
-    with replacing(path, "key file") as write:
+    with changed_key_file(path) as file:
         document = _read(path)
         versions = _versions(path, document, name)
         newest = versions[-1]
         added = _seal(client, name, len(versions), master_key or newest.master_key, now_ms, newest.length, random)
-        write(_encode(document, name, [*versions, added]))
+        file.write(_encode(document, name, [*versions, added]))
         return len(versions)
 
 

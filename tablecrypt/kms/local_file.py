@@ -8,7 +8,7 @@ belongs in a safe: without it the tables are lost. Wrapped keys have the layout 
               └─ key id   └─ key version: the highest wraps, every one of them unwraps
 
 Its mode is 0600 or narrower: a file that its group or others can read or write is refused, and so is one on a system without such modes.
-It changes whole or not at all, by one process at a time (tablecrypt/kms/whole_file.py).
+It changes whole or not at all, by one process at a time (tablecrypt/_atomic_file.py).
 
 Raises: ConfigurationError when the file is absent, too open, being changed, or when a key is added twice; FormatError for other content.
 """
@@ -21,15 +21,16 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+from tablecrypt._atomic_file import atomic_file
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.kms.client import GeneratedKey, check_key_length, generate_by_wrapping, unwrap_with_master_key, wrap_with_master_key
-from tablecrypt.kms.whole_file import replacing
 from tablecrypt.properties import KMS_LOCAL_KEY_FILE
 
 FORMAT: Final = "tablecrypt-key-file"
@@ -56,32 +57,49 @@ def create_key_file(path: Path, key_id: str, length: int = 32, random: Callable[
     """Make a key file with one fresh master key of `length` bytes. An existing file is a ConfigurationError."""
     check_key_length(length)
     _check_key_id(key_id)
-    with replacing(path, "key file") as write:
+    with changed_key_file(path) as file:
         if path.exists():
             raise ConfigurationError(f"the key file {path} is there already: add keys to it")
-        write(_encode({key_id: {1: Secret(random(length))}}))
+        file.write(_encode({key_id: {1: Secret(random(length))}}))
 
 
 def add_key(path: Path, key_id: str, length: int = 32, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
     """Add a fresh master key of `length` bytes to the file. A key id that it has already is a ConfigurationError."""
     check_key_length(length)
     _check_key_id(key_id)
-    with replacing(path, "key file") as write:
+    with changed_key_file(path) as file:
         keys = read_key_file(path)
         if key_id in keys:
             raise ConfigurationError(f"the key file {path} has a key {key_id!r} already")
-        write(_encode({**keys, key_id: {1: Secret(random(length))}}))
+        file.write(_encode({**keys, key_id: {1: Secret(random(length))}}))
 
 
 def add_key_version(path: Path, key_id: str, random: Callable[[int], bytes] = secrets.token_bytes) -> int:
     """Rotate a master key: add a fresh version of its own length, which wraps from now on, and return the version's number."""
-    with replacing(path, "key file") as write:
+    with changed_key_file(path) as file:
         keys = read_key_file(path)
         if key_id not in keys:
             raise ConfigurationError(f"the key file {path} has no key {key_id!r}")
         newest = max(keys[key_id])
-        write(_encode({**keys, key_id: {**keys[key_id], newest + 1: Secret(random(len(keys[key_id][newest])))}}))
+        file.write(_encode({**keys, key_id: {**keys[key_id], newest + 1: Secret(random(len(keys[key_id][newest])))}}))
         return newest + 1
+
+
+@contextmanager
+def changed_key_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file for the whole next content of a key file; an error leaves the old one.
+
+    Raises:
+        ConfigurationError: another process is changing it, or it cannot be written.
+    """
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(atomic_file(path, durable=True, exclusive=True))
+        except FileExistsError as error:
+            raise ConfigurationError(f"{error.filename} is there: another process changes the key file; if none does, remove it") from error
+        except OSError as error:
+            raise ConfigurationError(f"the key file {path} cannot be written ({error.strerror})") from error
+        yield file
 
 
 def _encode(keys: KeyFile) -> bytes:

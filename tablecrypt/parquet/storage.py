@@ -16,10 +16,9 @@ import atexit
 import io
 import itertools
 import os
-import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -27,6 +26,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 from pyarrow import fs
 
+from tablecrypt._atomic_file import atomic_file
 from tablecrypt.arguments import check_file
 from tablecrypt.errors import TamperedFileError
 
@@ -148,15 +148,8 @@ def open_sink(sink: Any) -> Iterator[Sink]:
         with filesystem.open_output_stream(path) as file:
             yield Sink(file)
         return
-    path = Path(sink)
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.unfinished")
-    try:
-        with unfinished.open("xb") as file:
-            yield Sink(file)
-        unfinished.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
+    with atomic_file(Path(sink), private=False) as file:
+        yield Sink(file)
 
 
 def _open_for_reading(source: str | os.PathLike[str]) -> pa.NativeFile:

@@ -29,9 +29,8 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -43,6 +42,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier, Properties
 
 from tablecrypt import properties
+from tablecrypt._atomic_file import atomic_file
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
 from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, Sighting, TrustedTable, is_ahead, refuse_overtaken, sighting
 
@@ -241,18 +241,8 @@ class PinFile:
 
     def _write(self, pins: Mapping[Place, Sighting]) -> None:
         content = _Content(format=3, pins=[_Entry.of(place, pin) for place, pin in pins.items()])
-        # mkstemp makes files of mode 0600.
-        handle, temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(content.model_dump(by_alias=True), file, indent=1, ensure_ascii=False)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
+        with atomic_file(self.path, durable=True) as file:
+            file.write(json.dumps(content.model_dump(by_alias=True), indent=1, ensure_ascii=False).encode())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -1,0 +1,128 @@
+"""A file that is there whole or not at all: the one place where a file of this machine gets new content.
+
+    without a name    the content goes to a file without one (Linux, file systems that know O_TMPFILE): a killed process leaves nothing
+    hidden            elsewhere to .<name>.<random> beside it: a killed process leaves that
+    exclusive         to <name>.new beside it, a name that only one process can hold: of two that change the file at once, one is refused
+
+When the block ends without an error the file gets its name, in one step. `durable` flushes the content to the disk before that and the
+folder after it: without the second, a power cut could bring the old content back.
+
+What the system raises passes through; FileExistsError names the file that was there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+_PRIVATE: Final = 0o600
+_SHARED: Final = 0o666
+_DESCRIPTORS: Final = "/proc/self/fd"
+_NO_UNNAMED_FILES: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+
+
+@contextmanager
+def atomic_file(
+    path: Path, *, replace: bool = True, durable: bool = False, private: bool = True, exclusive: bool = False
+) -> Iterator[BinaryIO]:
+    """Yield an open file that becomes `path` when the block ends without an error, and is gone when it ends with one.
+
+    Args:
+        path: the file's name in the end.
+        replace: whether a file of that name may be there already; if not, it is a FileExistsError.
+        durable: flush file and folder to the disk.
+        private: readable by its owner alone, whatever the process's umask; else by whomever the umask lets.
+        exclusive: refuse with FileExistsError while another process changes the file in this way.
+    """
+    if not replace and path.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    mode = _PRIVATE if private else _SHARED
+    folder = path.absolute().parent
+    unnamed = None if exclusive else _open_unnamed(folder, mode)
+    if unnamed is not None:
+        with _unnamed(unnamed, path, replace, durable) as file:
+            yield file
+    else:
+        beside = path.with_name(f"{path.name}.new") if exclusive else _hidden(path)
+        with _named(beside, path, mode, durable) as file:
+            yield file
+    if durable:
+        _flush(folder)
+
+
+@contextmanager
+def _unnamed(descriptor: int, path: Path, replace: bool, durable: bool) -> Iterator[BinaryIO]:
+    try:
+        # The writer may close the file; it exists for as long as one descriptor is open.
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            yield file
+        if durable:
+            os.fsync(descriptor)
+        _give_name(descriptor, path, replace)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _named(beside: Path, path: Path, mode: int, durable: bool) -> Iterator[BinaryIO]:
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        try:
+            with os.fdopen(os.dup(descriptor), "wb") as file:
+                yield file
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _open_unnamed(folder: Path, mode: int) -> int | None:
+    """Open a file without a name in a folder; None where the system or the file system has none."""
+    if not hasattr(os, "O_TMPFILE") or not Path(_DESCRIPTORS).is_dir():
+        return None
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, mode)
+    except OSError as error:
+        if error.errno in _NO_UNNAMED_FILES:
+            return None
+        raise
+
+
+def _give_name(descriptor: int, path: Path, replace: bool) -> None:
+    """Name a whole file. A link cannot replace one, so that a hidden name takes the old one's place."""
+    try:
+        _link(descriptor, path)
+    except FileExistsError:
+        if not replace:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        beside = _hidden(path)
+        _link(descriptor, beside)
+        try:
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _hidden(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+
+
+def _link(descriptor: int, path: Path) -> None:
+    # Python follows the link to the file only where a folder's descriptor is given too; the path is a whole one, and makes no use of it.
+    os.link(f"{_DESCRIPTORS}/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,133 @@
+"""A file is there whole or not at all, whoever writes it and however the writing ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tablecrypt import _atomic_file
+from tablecrypt._atomic_file import atomic_file
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from tablecrypt._atomic_file import atomic_file
+with atomic_file(Path(sys.argv[1]), replace=sys.argv[2] == "replace", durable=sys.argv[4] == "durable") as file:
+    file.write(b"secret " * 100_000)
+    file.flush()
+    os.kill(os.getpid(), int(sys.argv[3]))
+"""
+
+
+@pytest.fixture(params=["unnamed", "hidden", "exclusive"])
+def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
+    """Each way in which a file can be without its name until it is whole."""
+    if request.param == "hidden":
+        monkeypatch.setattr(_atomic_file, "_open_unnamed", lambda *_: None)
+    return {"exclusive": request.param == "exclusive"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("replace", ["new", "replace"])
+@pytest.mark.parametrize("durable", ["durable", "fast"])
+def test_a_killed_writer_leaves_nothing(tmp_path: Path, number: signal.Signals, replace: str, durable: str) -> None:
+    target = tmp_path / "rows.parquet"
+    done = subprocess.run([sys.executable, "-c", WRITER, str(target), replace, str(int(number)), durable], check=False, timeout=60)
+    assert done.returncode == -number
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_file_gets_its_name_when_it_is_whole(tmp_path: Path, options: dict[str, bool], durable: bool) -> None:
+    target = tmp_path / "file"
+    for content in (b"one", b"two"):
+        with atomic_file(target, durable=durable, **options) as file:
+            file.write(content)
+            assert not target.exists() or target.read_bytes() != content
+        assert target.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o640)])
+def test_a_private_file_is_its_owners_alone_and_another_what_the_umask_lets(
+    tmp_path: Path, options: dict[str, bool], private: bool, mode: int
+) -> None:
+    target = tmp_path / "file"
+    before = os.umask(0o027)
+    try:
+        for _ in range(2):
+            with atomic_file(target, private=private, **options) as file:
+                file.write(b"rows")
+            assert stat.S_IMODE(target.stat().st_mode) == mode
+    finally:
+        os.umask(before)
+
+
+def test_an_error_leaves_what_was_there(tmp_path: Path, options: dict[str, bool]) -> None:
+    target = tmp_path / "file"
+    for content in (None, b"before"):
+        if content is not None:
+            target.write_bytes(content)
+        with pytest.raises(KeyError), atomic_file(target, **options) as file:
+            file.write(b"half")
+            raise KeyError
+        assert [each.read_bytes() for each in tmp_path.iterdir()] == ([] if content is None else [content])
+
+
+def test_a_writer_may_close_the_file_itself(tmp_path: Path, options: dict[str, bool]) -> None:
+    with atomic_file(tmp_path / "file", durable=True, **options) as file:
+        file.write(b"rows")
+        file.close()
+    assert (tmp_path / "file").read_bytes() == b"rows"
+
+
+def test_a_file_that_is_there_is_not_replaced_unless_it_may_be(tmp_path: Path, options: dict[str, bool]) -> None:
+    target = tmp_path / "file"
+    target.write_bytes(b"theirs")
+    with pytest.raises(FileExistsError) as refused, atomic_file(target, replace=False, **options):
+        pytest.fail("nothing is opened")
+    assert (refused.value.filename, target.read_bytes(), list(tmp_path.iterdir())) == (str(target), b"theirs", [target])
+
+
+def test_a_file_that_came_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    with pytest.raises(FileExistsError), atomic_file(target, replace=False) as file:
+        file.write(b"ours")
+        target.write_bytes(b"theirs")
+    assert target.read_bytes() == b"theirs"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_of_two_exclusive_writers_one_is_refused(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    with atomic_file(target, exclusive=True) as first:
+        with pytest.raises(FileExistsError) as refused, atomic_file(target, exclusive=True):
+            pytest.fail("the first still holds it")
+        assert Path(refused.value.filename) == tmp_path / "file.new"
+        first.write(b"first")
+    assert target.read_bytes() == b"first"
+
+
+def test_a_durable_file_is_flushed_before_it_has_its_name_and_its_folder_after(
+    tmp_path: Path, options: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the second flush a power cut may bring the folder back without the file, or with the old one."""
+    target = tmp_path / "file"
+    flushed: list[tuple[bool, bool, int]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        flushed.append((stat.S_ISDIR(status.st_mode), target.exists(), 0 if stat.S_ISDIR(status.st_mode) else status.st_size))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with atomic_file(target, durable=True, **options) as file:
+        file.write(b"rows")
+    assert flushed == [(False, False, 4), (True, True, 0)]
