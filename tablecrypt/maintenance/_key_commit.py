@@ -36,7 +36,7 @@ from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import KeyNotFoundError
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
-from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, newest
+from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
@@ -117,7 +117,7 @@ def commit_keys(
     attempts_left = max(0, _property(table, TableProperties.COMMIT_NUM_RETRIES, TableProperties.COMMIT_NUM_RETRIES_DEFAULT))
     wait_ms = max(0, _property(table, TableProperties.COMMIT_MIN_RETRY_WAIT_MS, TableProperties.COMMIT_MIN_RETRY_WAIT_MS_DEFAULT))
     while True:
-        base = newest(table)
+        base = reload(table)
         planned = plan(base)
         if not planned.updates:
             table.refresh()
@@ -157,7 +157,7 @@ def _commit(base: EncryptedTable, updates: tuple[TableUpdate, ...]) -> None:
 
 def _put_back(table: EncryptedTable, before: EncryptedTableMetadata, error: KeyNotFoundError) -> None:
     """Give back what snapshots need that a server added to the table while keys were removed from it."""
-    fresh = newest(table)
+    fresh = reload(table)
     current = encrypted_metadata_of(fresh)
     both, present = KeyRing([*before.encryption_keys, *current.encryption_keys]), current.key_ring
     needed = both.needed_by(snapshot.key_id for snapshot in current.snapshots if snapshot.key_id is not None)

@@ -43,7 +43,7 @@ from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.new_blobs import unwrap_key
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
-from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, table_io
 from tablecrypt.maintenance.progress import Counted, Progress, ProgressListener, VerbResult, unheard
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
@@ -140,13 +140,13 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
         CommitFailedException: others committed too often meanwhile; nothing has changed.
     """
     if dry_run:
-        metadata = encrypted_metadata_of(newest(table))
+        metadata = encrypted_metadata_of(reload(table))
         check_snapshots_have_keys(metadata)
         needed = _key_ids(metadata.snapshots)
         keks = tuple(kek.key_id for kek in metadata.key_ring.keks)
         pruned = len(metadata.encryption_keys) - len(keks) - len(needed)
         return RotatedKek(name_of(table), True, None, keks, len(needed), pruned)
-    new_kek, counted = cache(table_io(newest(table)).manager.new_kek), Counted("rotate_kek", "keys", progress)
+    new_kek, counted = cache(table_io(reload(table)).manager.new_kek), Counted("rotate_kek", "keys", progress)
     plan = commit_keys(table, lambda base: plan_rotation(base, new_kek, counted)).plan
     new = None if plan.new_kek is None else plan.new_kek.key_id
     return RotatedKek(name_of(table), False, new, plan.old_keks, len(plan.resealed), len(plan.pruned))
@@ -212,7 +212,7 @@ def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, 
         CommitFailedException: others committed too often meanwhile; nothing has changed.
     """
     if dry_run:
-        loaded = newest(table)
+        loaded = reload(table)
         chains, unneeded = _chains(encrypted_metadata_of(loaded))
         return Rewrapped(name_of(table), True, table_io(loaded).manager.table_key_id, tuple(chains), unneeded)
     rewrapper = _Rewrapper(from_key_id, Counted("rewrap", "keys", progress))
@@ -359,7 +359,7 @@ def prune_keys(table: Table, dry_run: bool = False, progress: ProgressListener =
         ConfigurationError: the table is not encrypted.
         CommitFailedException: others committed too often meanwhile; nothing has changed.
     """
-    plan = _prune_plan(newest(table)) if dry_run else commit_keys(table, _prune_plan).plan
+    plan = _prune_plan(reload(table)) if dry_run else commit_keys(table, _prune_plan).plan
     gone = len(plan.keks) + len(plan.manifest_list_keys)
     if not dry_run:
         progress(Progress("prune_keys", gone, gone, "keys"))

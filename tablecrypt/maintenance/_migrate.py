@@ -29,10 +29,9 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.deletion import DeletionScope, Place
 from tablecrypt.maintenance._migration import Migration, migration_journal
 from tablecrypt.maintenance._plaintext_left import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
-from tablecrypt.maintenance._tables import check_new_name, name_of, table_io
+from tablecrypt.maintenance._tables import check_new_name, name_of, require_encrypted, table_io
 from tablecrypt.maintenance.progress import ProgressListener, VerbResult, unheard
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
-from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO
 
@@ -118,11 +117,13 @@ def migrate(
     catalog = table.catalog
     if not isinstance(catalog, EncryptingCatalog):
         raise ConfigurationError(f"{name_of(table)}: open it by a catalog of tablecrypt_catalog, which can hold an encrypted table")
-    run = _Run(catalog, {**(properties or {}), names.KEY_ID.name: key_id}, dry_run, progress, runner_or_threads(runner, workers))
+    encrypting = {**(properties or {}), names.KEY_ID.name: key_id}
+    runner = runner_or_threads(runner, workers)
     if into is not None:
-        return run.into(table, into, location or f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}")
+        beside = location or f"{table.location().rstrip('/').rpartition('/')[0]}/{into.rpartition('.')[2]}"
+        return _Beside(catalog, encrypting, dry_run, progress, runner, into, beside).run(table)
     with plain_tables_opened():
-        return run.in_place(table, key_id, drop_refs, not keep_plaintext, delete_below)
+        return _InPlace(catalog, encrypting, dry_run, progress, runner, drop_refs, not keep_plaintext, delete_below).run(table)
 
 
 @dataclass(frozen=True)
@@ -133,76 +134,113 @@ class _Run:
     progress: ProgressListener
     runner: Runner
 
-    def in_place(self, table: Table, key_id: str, drop_refs: bool, delete_plaintext: bool, delete_below: Sequence[str]) -> Migrated:
-        """Encrypt, commit, and delete what was plain: all of it, or what an earlier run left to do."""
-        migrated = Migrated(name_of(table), self.dry_run, files=0, size=0)
-        attempts = 0
-        while not isinstance(current := table.catalog.load_table(table.name()), EncryptedTable):
-            _refuse_refs(current, drop_refs)
-            _refuse_another_key(current, key_id)
-            scope = _deletable(current, delete_below, delete_plaintext)
-            migration = Migration(current, self._as_encrypted(current), None, DeletionScope((current.location(),), scope.named))
-            if self.dry_run:
-                plain = plaintext_of(current.metadata, current.io, scope)
-                deleted = plain.stored(current.io) if delete_plaintext else 0
-                return replace(self._planned(table, migration), deleted=deleted, refused=plain.refused if delete_plaintext else {})
-            resumed, encrypted = self._encrypted(migration)
-            try:
-                snapshot_id = migration.commit_in_place(encrypted)
-            except CommitFailedException:
-                attempts += 1
-                if attempts == _ATTEMPTS:
-                    raise
-                continue
-            migrated = replace(self._planned(table, migration), resumed=resumed, snapshot_id=snapshot_id)
-        _refuse_another_key(current, key_id)
-        scope = _deletable(current, delete_below, delete_plaintext)
-        before = plaintext_before(current, scope) if delete_plaintext else PlaintextOf()
-        if self.dry_run:
-            return replace(migrated, deleted=before.stored(table_io(current).inner), refused=before.refused)
-        migration_journal(current).remove()
-        io = table_io(current)
-        deleted = before.delete(TableFileIO(io.inner, io.manager, io.own_folders, scope))
-        return replace(migrated, deleted=deleted, refused=before.refused, left=tuple(plaintext_left(current, before.refused)))
-
-    def into(self, table: Table, identifier: str, location: str) -> Migrated:
-        """Encrypt, and register under another name."""
-        check_new_name(table.catalog, identifier)
-        current = table.catalog.load_table(table.name())
-        if table.catalog.table_exists(identifier):
-            return self._finished(current, table.catalog.load_table(identifier), location)
-        migration = Migration(current, self._as_encrypted(current), location)
-        if self.dry_run:
-            return self._planned(table, migration)
-        resumed, encrypted = self._encrypted(migration)
-        snapshot_id = migration.register_as(identifier, encrypted)
-        migration_journal(migration.table).remove()
-        return replace(self._planned(table, migration), resumed=resumed, snapshot_id=snapshot_id)
-
-    def _finished(self, plain: Table, made: Table, location: str) -> Migrated:
-        """Finish a run that was killed after it had registered the new table."""
-        is_of_this = made.metadata.table_uuid == Migration.uuid_beside(plain, location)
-        if (
-            not isinstance(made, EncryptedTable)
-            or not is_of_this
-            or made.properties[names.KEY_ID.name] != self.properties[names.KEY_ID.name]
-        ):
-            raise TableAlreadyExistsError(f"{name_of(made)} is there already: a migration makes a new table")
-        if not self.dry_run:
-            migration_journal(made).remove()
-        return Migrated(name_of(plain), self.dry_run, files=0, size=0)
-
     def _as_encrypted(self, plain: Table) -> EncryptedTable:
         writes_orc = plain.properties.get(TableProperties.WRITE_FILE_FORMAT, "").lower() == "orc"
         as_parquet = {TableProperties.WRITE_FILE_FORMAT: "parquet"} if writes_orc else {}
         return self.catalog.as_encrypted(plain, {**as_parquet, **self.properties})
 
-    def _encrypted(self, migration: Migration) -> tuple[int, dict[str, EncryptedDataFile]]:
-        return migration.encrypt(self.runner, self.progress)
+    def _nothing(self, table: Table) -> Migrated:
+        return Migrated(name_of(table), self.dry_run, files=0, size=0)
 
     def _planned(self, table: Table, migration: Migration) -> Migrated:
         size = sum(file.file_size_in_bytes for file in migration.files.values())
         return Migrated(name_of(table), self.dry_run, len(migration.files), size)
+
+
+@dataclass(frozen=True)
+class _InPlace(_Run):
+    """A migration under the same name: encrypt, commit, and delete what was plain, or do what an earlier run left to do."""
+
+    drop_refs: bool
+    delete_plaintext: bool
+    delete_below: Sequence[str]
+
+    def run(self, table: Table) -> Migrated:
+        current = _load(table)
+        if isinstance(current, EncryptedTable):
+            return self._clean_up(current, self._nothing(table))
+        if self.dry_run:
+            return self._foretell(current)
+        migrated = self._commit(current)
+        return self._clean_up(require_encrypted(_load(table)), migrated)
+
+    def _commit(self, plain: Table) -> Migrated:
+        """Encrypt what the table is now and commit that; where others commit first, once more."""
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            migration = self._migration(plain)
+            resumed, encrypted = migration.encrypt(self.runner, self.progress)
+            try:
+                snapshot_id = migration.commit_in_place(encrypted)
+            except CommitFailedException:
+                if not attempts_left:
+                    raise
+            else:
+                return replace(self._planned(plain, migration), resumed=resumed, snapshot_id=snapshot_id)
+            plain = _load(plain)
+            if isinstance(plain, EncryptedTable):
+                break
+        return self._nothing(plain)
+
+    def _migration(self, plain: Table) -> Migration:
+        _refuse_refs(plain, self.drop_refs)
+        own = DeletionScope((plain.location(),), self._scope(plain).named)
+        return Migration(plain, self._as_encrypted(plain), None, own)
+
+    def _foretell(self, plain: Table) -> Migrated:
+        planned, before = self._planned(plain, self._migration(plain)), plaintext_of(plain.metadata, plain.io, self._scope(plain))
+        if not self.delete_plaintext:
+            return planned
+        return replace(planned, deleted=before.stored(plain.io), refused=before.refused)
+
+    def _clean_up(self, table: EncryptedTable, migrated: Migrated) -> Migrated:
+        """Delete what was plain, and say what may be left of it."""
+        io, scope = table_io(table), self._scope(table)
+        before = plaintext_before(table, scope) if self.delete_plaintext else PlaintextOf()
+        if self.dry_run:
+            return replace(migrated, deleted=before.stored(io.inner), refused=before.refused)
+        migration_journal(table).remove()
+        deleted = before.delete(TableFileIO(io.inner, io.manager, io.own_folders, scope))
+        return replace(migrated, deleted=deleted, refused=before.refused, left=tuple(plaintext_left(table, before.refused)))
+
+    def _scope(self, table: Table) -> DeletionScope:
+        """Return where files may be deleted, once the table is known to be none of another key's."""
+        _refuse_another_key(table, self.properties[names.KEY_ID.name])
+        return _deletable(table, self.delete_below, self.delete_plaintext)
+
+
+@dataclass(frozen=True)
+class _Beside(_Run):
+    """A migration into a new table, registered under another name; the plain one stays."""
+
+    identifier: str
+    location: str
+
+    def run(self, table: Table) -> Migrated:
+        check_new_name(table.catalog, self.identifier)
+        current = _load(table)
+        if table.catalog.table_exists(self.identifier):
+            return self._finish(current, table.catalog.load_table(self.identifier))
+        migration = Migration(current, self._as_encrypted(current), self.location)
+        if self.dry_run:
+            return self._planned(table, migration)
+        resumed, encrypted = migration.encrypt(self.runner, self.progress)
+        snapshot_id = migration.register_as(self.identifier, encrypted)
+        migration_journal(migration.table).remove()
+        return replace(self._planned(table, migration), resumed=resumed, snapshot_id=snapshot_id)
+
+    def _finish(self, plain: Table, made: Table) -> Migrated:
+        """Finish a run that was killed after it had registered the new table."""
+        is_of_this = made.metadata.table_uuid == Migration.uuid_beside(plain, self.location)
+        has_key = made.properties.get(names.KEY_ID.name) == self.properties[names.KEY_ID.name]
+        if not (isinstance(made, EncryptedTable) and is_of_this and has_key):
+            raise TableAlreadyExistsError(f"{name_of(made)} is there already: a migration makes a new table")
+        if not self.dry_run:
+            migration_journal(made).remove()
+        return self._nothing(plain)
+
+
+def _load(table: Table) -> Table:
+    return table.catalog.load_table(table.name())
 
 
 def _deletable(table: Table, delete_below: Sequence[str], must_delete: bool) -> DeletionScope:

@@ -29,7 +29,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
-from tablecrypt.maintenance._tables import checked_moment, encrypted, name_of, newest, table_io
+from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import VerbResult
 from tablecrypt.table.metadata_file import read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
@@ -81,12 +81,12 @@ def remove_orphan_files(
             and neither a pin nor `delete_below` says where the table lies.
         TamperedFileError, KeyNotFoundError, KmsError: the table's own files cannot be listed; nothing was deleted.
     """
-    io = table_io(encrypted(table))
+    io = table_io(require_encrypted(table))
     limit = dt.datetime.now(dt.UTC) - SAFE_AGE if older_than is None else checked_moment("older_than", older_than)
-    io = io.deleting_below(delete_below) if dry_run else deleting_io(newest(table), delete_below)
+    io = io.deleting_below(delete_below) if dry_run else deleting_io(reload(table), delete_below)
     location = table.location().rstrip("/")
     listed = list(stored_files(io.inner, location))
-    known = {canonical(each) for each in known_locations(newest(table))}
+    known = {canonical(each) for each in known_locations(reload(table))}
     unknown = [file for file in listed if _is_old(file, limit) and not _is_hidden(file, location) and canonical(file.location) not in known]
     strangers = _foreign_folders(io, listed, known, str(table.metadata.table_uuid))
     refused = {file.location: reason for file in unknown if (reason := _reason_against(io, strangers, file.location)) is not None}

@@ -26,7 +26,8 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from pyiceberg.expressions import BooleanExpression
@@ -174,64 +175,71 @@ def reencrypt(
     if not isinstance(table, EncryptedTable):
         raise ConfigurationError(f"{name_of(table)} is not an encrypted table: `migrate` makes it one")
     runner = runner_or_threads(runner, workers)
-    if older_than is not None:
-        checked_moment("older_than", older_than)
-    if data_key_length is not None and data_key_length not in KEY_LENGTHS:
-        raise ConfigurationError(f"data_key_length is {data_key_length}; it must be 16, 24 or 32 bytes")
+    _check_numbers(older_than, data_key_length)
     table.refresh()
     refuse_restricted(table.io, "reencrypt")
     check_branch(table, branch)
-    metadata = encrypted_metadata_of(table)
-    plan = _planned(table, metadata, checked_filter(table, where), older_than, branch)
-    size = sum(file.file_size_in_bytes for file in plan.files.values())
+    plan = _planned(table, checked_filter(table, where), older_than, branch)
+    found = Reencrypted(name_of(table), dry_run, plan.data_files, len(plan.files) - plan.data_files, plan.size)
     if dry_run or not plan.files:
-        return Reencrypted(name_of(table), dry_run, plan.data_files, len(plan.files) - plan.data_files, size)
-    io = table_io(table)
+        return found
+    io, metadata = table_io(table), encrypted_metadata_of(table)
     key_length = data_key_length or io.manager.data_key_length
     journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(branch), VERB)
-    earlier = journal.load()
-    swaps = {
-        location: new
-        for location, new in earlier.items()
-        if location in plan.files and len(key_metadata_of(new).encryption_key) == key_length
-    }
-    resumed = len(swaps)
-    unused = [new.file_path for location, new in earlier.items() if location not in swaps and new.file_path not in plan.files]
-
-    data_folder = table.location_provider().new_data_location("any").rpartition("/")[0]
-
-    def work_of(file: DataFile) -> FileWork[ReencryptWork]:
-        return reencrypt_work(file, key_length, io.own_folders, data_folder)
-
+    earlier = _earlier(journal, plan, key_length)
+    swaps = dict(earlier.swaps)
+    folder = table.location_provider().new_data_location("any").rpartition("/")[0]
+    work_of = partial(reencrypt_work, data_key_length=key_length, own_folders=io.own_folders, data_folder=folder)
     make_new_files(table, plan.files, swaps, runner, reencrypt_file, work_of, in_place_of, journal, VERB, progress)
     swapped, snapshot_id = _commit(table, swaps, branch)
     journal.remove()
     gone = sorted(swaps.keys() - swapped)
-    unused.extend(swaps[location].file_path for location in gone)
-    return Reencrypted(
-        name_of(table),
-        dry_run,
-        data_files=plan.data_files,
-        delete_files=len(plan.files) - plan.data_files,
-        size=size,
-        resumed=resumed,
-        gone=len(gone),
-        snapshot_id=snapshot_id,
-        unused=tuple(unused),
-    )
+    unused = (*earlier.unused, *(swaps[location].file_path for location in gone))
+    return replace(found, resumed=len(earlier.swaps), gone=len(gone), snapshot_id=snapshot_id, unused=unused)
+
+
+def _check_numbers(older_than: dt.datetime | None, data_key_length: int | None) -> None:
+    if older_than is not None:
+        checked_moment("older_than", older_than)
+    if data_key_length is not None and data_key_length not in KEY_LENGTHS:
+        raise ConfigurationError(f"data_key_length is {data_key_length}; it must be 16, 24 or 32 bytes")
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Files to encrypt anew, by location."""
+    """Files to encrypt again, by location."""
 
     files: dict[str, DataFile]
     data_files: int
 
+    @property
+    def size(self) -> int:
+        """Stored bytes of all of them."""
+        return sum(file.file_size_in_bytes for file in self.files.values())
 
-def _planned(
-    table: EncryptedTable, metadata: EncryptedTableMetadata, where: BooleanExpression, older_than: dt.datetime | None, branch: str
-) -> _Plan:
+
+@dataclass(frozen=True)
+class _Earlier:
+    """What an earlier run did: new files by the old locations whose places they take, and new files that came to nothing."""
+
+    swaps: dict[str, EncryptedDataFile]
+    unused: tuple[str, ...]
+
+
+def _earlier(journal: Journal, plan: _Plan, key_length: int) -> _Earlier:
+    """Read the journal of an earlier run. Files that are no longer planned, or whose DEKs have another length, are of no use."""
+    found = journal.load()
+    swaps = {
+        location: new
+        for location, new in found.items()
+        if location in plan.files and len(key_metadata_of(new).encryption_key) == key_length
+    }
+    unused = (new.file_path for location, new in found.items() if location not in swaps and new.file_path not in plan.files)
+    return _Earlier(swaps, tuple(unused))
+
+
+def _planned(table: EncryptedTable, where: BooleanExpression, older_than: dt.datetime | None, branch: str) -> _Plan:
+    metadata = encrypted_metadata_of(table)
     snapshot = metadata.snapshot_by_name(branch)
     if snapshot is None:
         return _Plan({}, 0)

@@ -38,7 +38,7 @@ from tablecrypt.maintenance._relocate_metadata import (
     only_snapshots,
 )
 from tablecrypt.maintenance._storage import canonical, stored_files
-from tablecrypt.maintenance._tables import check_new_name, encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance._tables import check_new_name, encrypted_metadata_of, name_of, reload, table_io
 from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResult, unheard
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
@@ -122,7 +122,7 @@ def relocate(
         KmsError: the KMS refused the table's master key or the copy's.
         TableAlreadyExistsError: another table is registered under the name; the copy is complete nevertheless.
     """
-    source = newest(table)
+    source = reload(table)
     refuse_restricted(source.io, "relocate")
     copying = _Copying(source, location.rstrip("/"), key_id, not current_only)
     if register_as is not None:

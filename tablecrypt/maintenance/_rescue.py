@@ -25,7 +25,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatErr
 from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced_key
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
-from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, table_io
 from tablecrypt.maintenance.progress import Counted, ProgressListener, VerbResult, unheard
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
@@ -103,7 +103,7 @@ def rescue(
     def plan(fresh: EncryptedTable) -> _Plan:
         return _plan(fresh, given, expire_lost, counted)
 
-    found = plan(newest(table)) if dry_run else commit_keys(table, plan).plan
+    found = plan(reload(table)) if dry_run else commit_keys(table, plan).plan
     return Rescued(
         table=name_of(table),
         dry_run=dry_run,

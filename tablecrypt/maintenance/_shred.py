@@ -41,7 +41,7 @@ from tablecrypt.maintenance._key_rotation import plan_rotation
 from tablecrypt.maintenance._shred_find import Plan, Wanted, find, kek_ids, look_at_older
 from tablecrypt.maintenance._shred_scrub import Scrubbed, after_scrub, forget_in_log, holders, scrub
 from tablecrypt.maintenance._storage import object_versions
-from tablecrypt.maintenance._tables import encrypted, encrypted_metadata_of, name_of, newest, table_io
+from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import Counted, ProgressListener, VerbResult, unheard
 from tablecrypt.table.snapshots import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
@@ -173,14 +173,14 @@ def shred(
         KmsError: the KMS refused; nothing has changed.
         CommitFailedException: others committed too often meanwhile; nothing has changed.
     """
-    name = name_of(encrypted(table))
+    name = name_of(require_encrypted(table))
     if snapshots is not None and not snapshots:
         raise ConfigurationError("snapshots is empty: name those to shred, or leave it out and give whole_table")
     if snapshots is None and whole_table != name and not dry_run:
         raise ConfigurationError(f"this destroys all of {name} for good: give whole_table={name!r}")
     wanted = Wanted(None if snapshots is None else _ids(snapshots))
     counted = Counted("shred: snapshots", "snapshots", progress)
-    fresh = newest(table)
+    fresh = reload(table)
     if not dry_run:
         deleting_io(fresh, delete_below)
     if replace_heads:
@@ -190,7 +190,7 @@ def shred(
         return _foretell(fresh, plan, delete_below)
     if replace_heads and plan.inventory.still_opened:
         replace_branch_heads(fresh, {holder for ids in plan.inventory.still_opened.values() for holder in ids})
-        fresh = newest(table)
+        fresh = reload(table)
         plan = find(fresh, wanted.also(replaced_heads(fresh)), counted, plan.older)
     return _carry_out(table, plan, delete_below, cache(table_io(fresh).manager.new_kek), progress)
 
@@ -210,20 +210,20 @@ def _carry_out(
     scrubbed, counted = Scrubbed(), Counted("shred: metadata files", "files", progress)
     for _ in range(_ROUNDS):
         plan = _commit(table, plan, new_kek)
-        fresh = encrypted(table)
+        fresh = require_encrypted(table)
         again = scrub(fresh, plan.older, plan.retired, deleting_io(fresh, delete_below), counted)
         scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, encrypted_metadata_of(fresh)))
         if again.deleted:
             forget_in_log(fresh, again.deleted)
         elif not again.rewritten:
             break
-    return _result(encrypted(table), plan, scrubbed, dry_run=False)
+    return _result(require_encrypted(table), plan, scrubbed, dry_run=False)
 
 
 def _commit(table: Table, plan: Plan, new_kek: Callable[[], EncryptedKey]) -> Plan:
     """Take the snapshots and their KEKs out of the table's metadata, and return the plan as it stands then."""
     change = commit_keys(table, lambda base: _key_change(base, plan, new_kek)).plan
-    fresh = encrypted(table)
+    fresh = require_encrypted(table)
     current, older = encrypted_metadata_of(fresh), look_at_older(fresh, plan.older)
     # What comes into a table that was shredded whole is new, and stays.
     wanted = plan.wanted if plan.wanted.snapshot_ids is not None else Wanted(frozenset(change.expired))

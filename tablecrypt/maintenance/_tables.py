@@ -22,7 +22,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 
 
-def encrypted(table: Table) -> EncryptedTable:
+def require_encrypted(table: Table) -> EncryptedTable:
     """Return a table as what it is.
 
     Raises:
@@ -48,13 +48,13 @@ def table_io(table: EncryptedTable) -> TableFileIO:
     return cast("TableFileIO", table.io)
 
 
-def newest(table: Table) -> EncryptedTable:
-    """Load a table anew.
+def reload(table: Table) -> EncryptedTable:
+    """Load a table again, as its catalog has it now.
 
     Raises:
         ConfigurationError: it is not encrypted.
     """
-    return encrypted(encrypted(table).catalog.load_table(table.name()))
+    return require_encrypted(require_encrypted(table).catalog.load_table(table.name()))
 
 
 def checked_filter(table: Table, where: str | BooleanExpression) -> BooleanExpression:

@@ -29,7 +29,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._compaction_group import RewriteFacts, group_work, new_files, rewrite_group
-from tablecrypt.maintenance._tables import check_branch, checked_filter, encrypted, encrypted_metadata_of, newest, table_io
+from tablecrypt.maintenance._tables import check_branch, checked_filter, encrypted_metadata_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.compaction_plan import DELETE_RATIO, MIN_INPUT_FILES, CompactionRules, FileGroup, plan_groups, spent_deletes
 from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResult, unheard
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
@@ -121,10 +121,10 @@ class Compaction:
         groups_per_commit: int | None = None,
     ) -> Compaction:
         """Load the table anew and plan; arguments and errors are those of `compact`."""
-        encrypted(table)
+        require_encrypted(table)
         if groups_per_commit is not None and groups_per_commit < 1:
             raise ConfigurationError(f"partial_progress is {groups_per_commit}; it must be 1 or more groups")
-        current = newest(table)
+        current = reload(table)
         refuse_restricted(current.io, "compact")
         unknown = [name for name in sort_by if name not in {column.name for column in current.schema().fields}]
         if unknown:

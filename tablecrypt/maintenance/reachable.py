@@ -40,7 +40,7 @@ from tablecrypt.errors import (
     TablecryptError,
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.maintenance._tables import encrypted, encrypted_metadata_of
+from tablecrypt.maintenance._tables import encrypted_metadata_of, require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of
@@ -312,7 +312,7 @@ def inspect(table: Table) -> dict[str, Any]:
     Raises:
         ConfigurationError: the table is not encrypted.
     """
-    metadata = encrypted_metadata_of(encrypted(table))
+    metadata = encrypted_metadata_of(require_encrypted(table))
     found = reachable_files(metadata, table.io)
     sealed_under = Counter(kek for kek in found.keks_of_snapshots.values() if kek is not None)
     kinds = Counter(file.kind for file in found.files.values())
