@@ -4,14 +4,21 @@ Names and messages in metadata, manifests and file names may hold escape sequenc
 characters that turn the direction of what follows (bidi overrides and isolates), and ones that cannot be seen. Each of them is shown as its
 escape, `\\x1b` or `\\u202e`, as Python and JSON spell it; so is a line break, so that one value stays one line.
 
-Numbers with their nouns and units are here too, so that the command and the page say them alike.
+Results as JSON, and numbers with their nouns and units, are made here too, so that functions, the command and the page say them alike.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
 import re
 import unicodedata
-from typing import Final
+from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _BYTE_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -29,6 +36,28 @@ def printable(text: object) -> str:
 def json_printable(text: str) -> str:
     """Return JSON with such characters as JSON's escapes. They stand in strings alone, so that it means the same."""
     return "".join(_json_escaped(each) if ord(each) > 0x7E and unicodedata.category(each) in _HIDDEN else each for each in text)
+
+
+def json_form(value: Any) -> Any:
+    """Return a result as JSON's types. A class with a form of its own has a method `to_json`."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return json_fields(value)
+    if isinstance(value, Mapping):
+        return {str(name): json_form(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [json_form(each) for each in value]
+    if isinstance(value, (dt.datetime, dt.date)):
+        return value.isoformat()
+    if isinstance(value, Enum):
+        return value.value
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def json_fields(value: DataclassInstance) -> dict[str, Any]:
+    """Return all fields of a dataclass as JSON's types."""
+    return {field.name: json_form(getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 
 def counted(number: int, one: str, many: str) -> str:

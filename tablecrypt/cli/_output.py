@@ -11,7 +11,6 @@ People see moments in the local time of their machine, with its offset; JSON has
 from __future__ import annotations
 
 import base64
-import dataclasses
 import datetime as dt
 import json
 import logging
@@ -22,13 +21,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from enum import Enum
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.printable import bytes_shown, json_printable, printable
+from tablecrypt.printable import bytes_shown, json_form, json_printable, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +62,7 @@ def say_warnings() -> None:
 
 def show(result: Any, as_json: bool) -> None:
     """Print a command's result: a dataclass, as `name: value` lines or as JSON."""
-    values = plain(result)
+    values = json_form(result)
     if as_json:
         click.echo(json.dumps(values, indent=2))
         return
@@ -73,23 +71,6 @@ def show(result: Any, as_json: bool) -> None:
         for at, line in enumerate(_lines(value)):
             label = f"{name.replace('_', ' ')}:" if at == 0 else ""
             say(f"{label:<{width + 2}}{line}")
-
-
-def plain(value: Any) -> Any:
-    """Return a result as JSON's types. A dataclass that knows its own form says it."""
-    if hasattr(value, "to_json"):
-        return value.to_json()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(each) for each in value]
-    if isinstance(value, (dt.datetime, dt.date)):
-        return value.isoformat()
-    if isinstance(value, Enum):
-        return value.value
-    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
 
 
 def _lines(value: Any) -> list[str]:

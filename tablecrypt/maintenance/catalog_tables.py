@@ -21,6 +21,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt.arguments import checked_arguments, names_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.progress import Progress, ProgressListener
+from tablecrypt.printable import json_form
 from tablecrypt.table.table import is_encrypted
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class TableOutcome(Generic[R]):
     def to_json(self) -> dict[str, Any]:
         """Return all of it as JSON's types."""
         error = None if self.error is None else f"{type(self.error).__name__}: {self.error}"
-        return {"table": self.table, "result": None if self.result is None else self.result.to_json(), "error": error}
+        return {"table": self.table, "result": json_form(self.result), "error": error}
 
 
 @dataclass(frozen=True)

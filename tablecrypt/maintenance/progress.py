@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+from tablecrypt.printable import json_fields
 
 
 @dataclass(frozen=True)
@@ -22,15 +23,7 @@ class VerbResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON's types."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (tuple, list, set, frozenset)):
-        return [_plain(each) for each in value]
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    return value.isoformat() if isinstance(value, dt.datetime) else value
+        return json_fields(self)
 
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from tablecrypt.maintenance._audit.file_signatures import Seal
+from tablecrypt.printable import json_form
 
 
 class Severity(IntEnum):
@@ -213,6 +214,11 @@ class Finding:
         """How grave it is."""
         return self.kind.severity
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding, with what its kind means, as JSON's types."""
+        kind = self.kind
+        return {"kind": kind.code, "severity": kind.severity.label, "where": self.where, "message": self.message, "advice": kind.advice}
+
 
 @dataclass(frozen=True)
 class AuditedFile:
@@ -304,10 +310,10 @@ class TableAudit:
             "key_id": self.key_id,
             "data_key_length": self.data_key_length,
             "snapshots": self.snapshots,
-            "keks": [_with_age(vars(kek), kek.created, now) for kek in self.keks],
-            "partitions": [{**vars(each), "share": each.share} for each in self.partitions],
-            "files": [_with_age({**vars(file), "seal": file.seal.value}, file.written, now) for file in self.files],
-            "findings": [_finding(each) for each in self.findings],
+            "keks": [{**json_form(kek), "age_days": _age(kek.created, now)} for kek in self.keks],
+            "partitions": [{**json_form(each), "share": each.share} for each in self.partitions],
+            "files": [{**json_form(file), "age_days": _age(file.written, now)} for file in self.files],
+            "findings": json_form(self.findings),
         }
 
 
@@ -349,17 +355,5 @@ def by_severity(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda each: (-each.severity, each.kind.code, each.where)))
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {
-        "kind": finding.kind.code,
-        "severity": finding.severity.label,
-        "where": finding.where,
-        "message": finding.message,
-        "advice": finding.kind.advice,
-    }
-
-
-def _with_age(values: dict[str, Any], moment: dt.datetime | None, now: dt.datetime) -> dict[str, Any]:
-    shown = {name: value.isoformat() if isinstance(value, dt.datetime) else value for name, value in values.items()}
-    age = None if moment is None else round((now - moment) / dt.timedelta(days=1), 2)
-    return {**shown, "age_days": age}
+def _age(moment: dt.datetime | None, now: dt.datetime) -> float | None:
+    return None if moment is None else round((now - moment) / dt.timedelta(days=1), 2)

@@ -35,6 +35,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutp
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import check_blob, wrap_unchecked
 from tablecrypt.maintenance._storage import stored_files
+from tablecrypt.printable import json_fields
 
 
 class CheckState(Enum):
@@ -88,11 +89,7 @@ class CheckUp:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as JSON's types."""
-        checks = [
-            {"area": each.area, "name": each.name, "state": each.state.value, "found": each.found, "advice": each.advice}
-            for each in self.checks
-        ]
-        return {"catalog": self.catalog, "table": self.table, "read_only": self.read_only, "well": self.is_well, "checks": checks}
+        return {**json_fields(self), "well": self.is_well}
 
 
 def tried(area: str, name: str, attempt: Callable[[], str], advice: str) -> Check:

@@ -50,6 +50,7 @@ from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look
 from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
+from tablecrypt.printable import json_fields
 from tablecrypt.table.table import EncryptedTable
 
 
@@ -98,12 +99,7 @@ class Verification:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON's types."""
-        bad = [
-            {"location": file.location, "kind": file.kind.value, "problems": [vars(problem) for problem in file.problems]}
-            for file in self.bad
-        ]
-        counts = {name: value for name, value in vars(self).items() if name != "bad"}
-        return {**counts, "good": self.is_good, "empty": self.is_empty, "bad": bad}
+        return {**json_fields(self), "good": self.is_good, "empty": self.is_empty}
 
 
 VERSION: Final = 1
