@@ -21,7 +21,9 @@ ROOT: Final = Path(__file__).parents[1]
 LIBRARY: Final = ROOT / "tablecrypt"
 PACKAGES: Final = (LIBRARY, ROOT / "catalog" / "tablecrypt_catalog")
 MODULES: Final = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
+PACKAGE_FOLDERS: Final = sorted({path.parent for path in MODULES if (path.parent / "__init__.py").exists()})
 LONGEST_MODULE: Final = 500
+LONGEST_FOLDER: Final = 27
 
 # The packages that may use private names of PyIceberg: one below the tables, one below the catalogs.
 ADAPTERS: Final = tuple(package / "_pyiceberg" for package in (LIBRARY / "table", PACKAGES[1]))
@@ -183,6 +185,20 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_modules_stay_small(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_MODULE
+
+
+@pytest.mark.parametrize("package", PACKAGE_FOLDERS, ids=_name)
+def test_a_folder_is_no_longer_than_a_table_of_contents(package: Path) -> None:
+    assert len(list(package.glob("*.py"))) <= LONGEST_FOLDER
+
+
+@pytest.mark.parametrize("package", PACKAGE_FOLDERS, ids=_name)
+def test_no_name_of_a_package_shadows_one_of_its_modules(package: Path) -> None:
+    modules = {path.stem for path in package.glob("*.py")}
+    imports = (node for node in ast.walk(_tree(package / "__init__.py")) if isinstance(node, ast.ImportFrom))
+    names = {(node.module, alias.name, alias.asname or alias.name) for node in imports for alias in node.names}
+
+    assert not [bound for module, name, bound in names if bound in modules and not (module or "").endswith(package.name)]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)

@@ -112,7 +112,7 @@ def test_the_extras_are_those_of_the_package() -> None:
 
 
 def test_the_catalogs_are_those_of_the_plugin() -> None:
-    names = {*tablecrypt_catalog.__all__, *tablecrypt_catalog._ON_DEMAND}
+    names = tablecrypt_catalog.__all__
     classes = {f"tablecrypt_catalog.{name}" for name in names if name.startswith("Encrypted")}
     assert set(_cells("Catalogs")) == classes
 

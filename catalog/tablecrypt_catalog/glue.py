@@ -23,7 +23,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.glue import GlueCatalogSeam
-from tablecrypt_catalog.encrypted import EncryptionMixin
+from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.pins.record import sighting
 from tablecrypt_catalog.table_encryption import LoadedTable, creation_properties, encrypted_table, is_encrypted

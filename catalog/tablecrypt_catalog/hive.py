@@ -44,7 +44,7 @@ from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file
 from tablecrypt_catalog._pyiceberg.hive import HiveCatalogSeam
-from tablecrypt_catalog.encrypted import EncryptionMixin
+from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.table_encryption import LoadedTable, is_encrypted
 

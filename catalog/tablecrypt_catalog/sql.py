@@ -36,7 +36,7 @@ from tablecrypt import properties as names
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogSeam
-from tablecrypt_catalog.encrypted import EncryptionMixin
+from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.record import NO_MOVES, Moves, Sighting, TrustedTable, moves_of, sighting
 from tablecrypt_catalog.pins.sql import (
     PIN_COLUMNS,

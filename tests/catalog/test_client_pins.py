@@ -20,7 +20,7 @@ from tablecrypt.errors import DeletionRefusedError, FormatError, KeyIdChangedErr
 from tablecrypt.maintenance import remove_orphan_files
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
-from tablecrypt_catalog.encrypted import EncryptionMixin
+from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.client import ClientPins
 from tablecrypt_catalog.pins.record import sighting
 from tests.support.aws import AwsServer

@@ -25,7 +25,7 @@ from tablecrypt.maintenance._audit.folder import look_at_older
 from tablecrypt.maintenance._audit.keys import file_key_findings
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedInMemoryCatalog, EncryptedSqlCatalog
-from tablecrypt_catalog.encrypted import EncryptionMixin
+from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tests.support import denying_kms, unlistable_io
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
