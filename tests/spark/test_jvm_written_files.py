@@ -21,8 +21,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransfo
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
-from tablecrypt.spark.jvm.coordinator import Places
+from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.spark.jvm.keys import AnswerKey
 from tablecrypt.spark.jvm.written_files import decode_answer, partition_record, split_answers
 
@@ -183,29 +182,3 @@ def test_answers_come_each_with_its_length() -> None:
     assert split_answers(sized(b"one") + sized(b"") + sized(b"three")) == [b"one", b"", b"three"]
     with pytest.raises(FormatError):
         split_answers(sized(b"one")[:-1])
-
-
-def test_a_place_is_given_once_to_one_attempt() -> None:
-    places = Places(metadata())
-    name = LOCATION.rpartition("/")[2]
-    question = f"place 3 17 {name} AQQAAAD/////AAEEAAAAAwAAAA=="
-
-    with pytest.raises(FormatError, match="ends early"):
-        places.place(question)
-    places = Places(new_table_metadata(SCHEMA, PartitionSpec(), UNSORTED_SORT_ORDER, "file:///lake", {"format-version": "2"}))
-    question = f"place 3 17 {name} "
-    assert places.place(question) == LOCATION
-    places.check_was_given(LOCATION, 3, 17)
-    for location, task, attempt in ((LOCATION, 3, 18), (LOCATION, 2, 17), (LOCATION + "x", 3, 17)):
-        with pytest.raises(AuthenticationError, match="was not given a place for"):
-            places.check_was_given(location, task, attempt)
-    with pytest.raises(ConfigurationError, match="it has to end with that name, once"):
-        places.place(question)
-
-
-@pytest.mark.parametrize(
-    "question", ["", "place", "done 3", "place 1 2 ../00000-1-" + "0" * 36 + "-00000.parquet ", "place 1 2 x.parquet "]
-)
-def test_only_questions_of_writing_tasks_are_answered(question: str) -> None:
-    with pytest.raises(ConfigurationError, match="no question of a writing task"):
-        Places(metadata()).place(question)

@@ -2,7 +2,8 @@
 
     read    driver     Python plans and opens the files' keys ──sealed──▶ key broker in the driver's JVM
             executor   Spark's vectorised reader ── "key of this file?" ──▶ broker, over Spark's RPC; deletes by position, the same way
-    write   executor   "where to?" ──▶ desk in the driver's JVM ──▶ Python; Spark's writer, under a key made there ── sealed ──▶ Python
+    write   executor   "where to?" ──▶ coordinator in the driver's JVM ──▶ Python
+            executor   Spark's writer, under a key made there ──sealed──▶ Python
 
 No binary is shipped: the Java sources in `java/` are compiled at run time by the Janino compiler that Spark carries (it knows no lambdas
 and infers no type arguments, hence the old-fashioned Java), and reach executors as a jar, those that start later too.

@@ -1,12 +1,25 @@
-"""Where the files of one write lie: tasks ask for the place of each new file while the Spark job runs, and Python answers.
+"""The coordinator of a write: tasks ask where each new file goes while the Spark job runs, and Python responds.
 
-    executor  "place TASK ATTEMPT NAME PARTITION" ──RPC──▶ desk in the driver's JVM ──Py4J──▶ the table's own location provider
-              "done ATTEMPT", before it answers   ──RPC──▶ desk
+    executor  ──location──▶ RPC endpoint in the driver's JVM ──Py4J──▶ the table's own location provider ──▶ location, in UTF-8
+              ──finish────▶ RPC endpoint, before the task returns
 
-    NAME = {partition}-{attempt}-{uuid}-{number}.parquet        as on the portable path: no two attempts ever write the same file
+A task can put a file nowhere else, and cannot finish once the endpoint is closed. So when the Spark job has ended, the locations that were
+given are those of all files, of failed, killed and outrun attempts too: what is not committed is deleted.
 
-A task can put a file nowhere else, and cannot end well once the desk is closed. So when the Spark job has ended, the places that were given
-are all files that there can be, those of failed, killed and outrun attempts too: what is not committed is deleted.
+The requests of executors to the driver's JVM, those of reads too, are JSON objects with exactly the fields of `REQUESTS`, and `request` for
+which of them it is:
+
+    {"request": "key", "read": "5f…", "path": "s3://…"}        ─▶ the key of a file of this read (keys.py)
+    {"request": "deletes", "read": "5f…", "file": 3}           ─▶ the positions that are deleted from the file of this number
+    {"request": "location", "task": 3, "attempt": 17,          ─▶ the location of this attempt's file of this number
+     "unique": a UUID of the attempt, "number": 0,
+     "partition": Base64 of partition values (written_files.py)}
+    {"request": "finish", "task": 3, "attempt": 17}            ─▶ nothing; an error once the write has ended
+
+java/Requests.java makes and reads them. It refuses any other text, and so does `LocationRequest.decode`, which trusts neither the executor
+nor the JVM. The name of a file is made here, of what the request says: no two attempts ever write the same file.
+
+    {task}-{attempt}-{unique}-{number}.parquet                   as on the portable path
 
 Iceberg table spec, "File System Operations": data files are written in place and never renamed.
 """
@@ -14,71 +27,114 @@ Iceberg table spec, "File System Operations": data files are written in place an
 from __future__ import annotations
 
 import base64
+import json
 import logging
-import re
-from collections.abc import Callable, Iterable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
-from pyiceberg.partitioning import PartitionKey, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.typedef import Record
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.jvm.support import reason_against_location
 from tablecrypt.spark.jvm.written_files import partition_record
 from tablecrypt.table.foreign_engines import location_provider
+from tablecrypt.table.partitions import StoredPartitionKey
 
 logger = logging.getLogger(__name__)
 
-_QUESTION: Final = re.compile(r"place (\d+) (\d+) (\d{5,}-\d+-[0-9a-f-]{36}-\d{5,}\.parquet) ([A-Za-z0-9+/=]*)")
+KIND: Final = "request"
+REQUESTS: Final[Mapping[str, Mapping[str, type]]] = {
+    "key": {"read": str, "path": str},
+    "deletes": {"read": str, "file": int},
+    "location": {"task": int, "attempt": int, "unique": str, "number": int, "partition": str},
+    "finish": {"task": int, "attempt": int},
+}
+_MOST: Final = {"task": 2**31 - 1, "attempt": 2**63 - 1, "number": 2**31 - 1}
 
 
-class KnownPartition(PartitionKey):
-    """A partition by its values; PyIceberg's own works them out from those of rows."""
+@dataclass(frozen=True)
+class LocationRequest:
+    """A writing task's request for the location of its next file."""
 
-    def __init__(self, values: Record, spec: PartitionSpec, schema: Schema) -> None:
-        super().__init__([], spec, schema)
-        object.__setattr__(self, "values", values)
+    task: int
+    attempt: int
+    unique: str
+    number: int
+    partition: bytes
+
+    @classmethod
+    def decode(cls, text: str) -> LocationRequest:
+        """Decode a request. FormatError for any other text; it does not show the text, which anybody on the network may have sent."""
+        try:
+            return cls._of(json.loads(text, object_pairs_hook=_object))
+        except (ValueError, RecursionError) as error:
+            raise FormatError("a request for a file's location is malformed: this is no writing task of this package") from error
+
+    @classmethod
+    def _of(cls, fields: Any) -> LocationRequest:
+        expected = {KIND: str, **REQUESTS["location"]}
+        if not isinstance(fields, dict) or {name: type(value) for name, value in fields.items()} != expected:
+            raise ValueError("other fields, or fields of other types")
+        if fields[KIND] != "location" or any(not 0 <= fields[name] <= most for name, most in _MOST.items()):
+            raise ValueError("a value out of its range")
+        unique = fields["unique"]
+        if str(uuid.UUID(unique)) != unique:
+            raise ValueError("no UUID in the usual form")
+        partition = base64.b64decode(fields["partition"], validate=True)
+        return cls(fields["task"], fields["attempt"], unique, fields["number"], partition)
 
     @property
-    def partition(self) -> Record:
-        """The values, as a manifest entry holds them."""
-        return self.values  # type: ignore[attr-defined, no-any-return]
+    def file_name(self) -> str:
+        """The name of the file, which no other attempt's file has."""
+        return f"{self.task:05d}-{self.attempt}-{self.unique}-{self.number:05d}.parquet"
 
 
-class Places:
-    """Gives each new file its place, and remembers which attempt got it."""
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object. ValueError where a name occurs twice: two readers could believe two values."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a field occurs twice")
+    return fields
+
+
+class FileLocations:
+    """Gives each new file its location, and remembers which attempt got it."""
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._metadata = metadata
         self._provider = location_provider(metadata)
         self._given: dict[str, tuple[int, int]] = {}
 
-    def place(self, question: str) -> str:
-        """Answer a question; ConfigurationError for one that no task of ours asks, or a location that Hadoop cannot keep."""
-        match = _QUESTION.fullmatch(question)
-        if match is None:
-            raise ConfigurationError("this is no question of a writing task")
-        task, attempt, name, partition = match.groups()
-        location = self._provider.new_data_location(name, self._partition_key(base64.b64decode(partition)))
+    def respond(self, text: str) -> str:
+        """Return the location that a request asks for.
+
+        Raises:
+            FormatError: this is no such request, or its partition values are not of the table's partitioning.
+            ConfigurationError: the table's location provider names a location that Hadoop cannot keep, or that another file has.
+        """
+        request = LocationRequest.decode(text)
+        name = request.file_name
+        location = self._provider.new_data_location(name, self._partition_key(request.partition))
         if reason := reason_against_location(location):
             raise ConfigurationError(f"{location}: {reason}")
-        # The name makes the place one that no other file has, so that what is deleted is never another's.
+        # The name makes the location one that no other file has, so that what is deleted is never another's.
         if location in self._given or not location.endswith(name):
             raise ConfigurationError(f"{location}: the table's location provider gave it to {name}: it has to end with that name, once")
-        self._given[location] = (int(task), int(attempt))
+        self._given[location] = (request.task, request.attempt)
         return location
 
     def check_was_given(self, location: str, task: int, attempt: int) -> None:
-        """Raise AuthenticationError unless this attempt was given this place."""
+        """Raise AuthenticationError unless this attempt was given this location."""
         if self._given.get(location) != (task, attempt):
-            raise AuthenticationError(f"{location}: writing task {task} tells of a file that it was not given a place for")
+            raise AuthenticationError(f"{location}: writing task {task} reports a file at a location that it was not given")
 
     def remove_except(self, io: EncryptingFileIO, kept: Iterable[str]) -> None:
-        """Delete what lies at the other places that were given. Only after the desk is closed."""
+        """Delete what lies at the other locations that were given. Only after the endpoint is closed."""
         for location in self._given.keys() - set(kept):
             try:
                 io.delete_new(location)
@@ -91,31 +147,32 @@ class Places:
         spec, schema = self._metadata.spec(), self._metadata.schema()
         if spec.is_unpartitioned():
             return None
-        return KnownPartition(partition_record(partition, spec, schema), spec, schema)
+        values = partition_record(partition, spec, schema)
+        return StoredPartitionKey([PartitionFieldValue(field, values[at]) for at, field in enumerate(spec.fields)], spec, schema)
 
 
 @contextmanager
-def open_desk(desk: Any, places: Places) -> Iterator[None]:
-    """Answer questions for as long as the block runs; then close the desk, and let the last answer be given.
+def responding(coordinator: Any, locations: FileLocations) -> Iterator[None]:
+    """Respond to requests for as long as the block runs; then close the endpoint, and let the last response be given.
 
     Args:
-        desk: a WriteDesk, through Py4J.
-        places: answers.
+        coordinator: a WriteCoordinator, through Py4J.
+        locations: responds.
     """
     from pyspark import InheritableThread
 
-    thread = InheritableThread(target=_answer_all, args=(desk, places.place), daemon=True)
+    thread = InheritableThread(target=_respond_to_all, args=(coordinator, locations.respond), daemon=True)
     thread.start()
     try:
         yield
     finally:
-        desk.close()
+        coordinator.close()
         thread.join()
 
 
-def _answer_all(desk: Any, place: Callable[[str], str]) -> None:
-    while (question := desk.next()) is not None:
+def _respond_to_all(coordinator: Any, respond: Callable[[str], str]) -> None:
+    while (request := coordinator.next()) is not None:
         try:
-            question.answer(place(question.text()).encode())
+            request.respond(respond(request.text()).encode())
         except Exception as error:  # noqa: BLE001  of a location provider that may be anybody's; the task that asked fails with it
-            question.refuse(f"{type(error).__name__}: {error}")
+            request.refuse(f"{type(error).__name__}: {error}")

@@ -73,8 +73,9 @@ def write_jar(classes: Mapping[str, bytes], services: Mapping[str, str] | None =
 PACKAGE: Final = "tablecrypt.jvm"
 # Each may use those before it.
 CLASSES: Final = (
+    "Requests",
     "PlannedFiles",
-    "BrokerAnswer",
+    "BrokerResponse",
     "BrokerClient",
     "CheckedStream",
     "CheckedFileSystem",
@@ -97,8 +98,8 @@ CLASSES: Final = (
     "WriteTask",
     "TaskAnswers",
     "WriteRun",
-    "WriteQuestion",
-    "WriteDesk",
+    "PendingRequest",
+    "WriteCoordinator",
     "Bucket",
     "KeyBroker",
 )

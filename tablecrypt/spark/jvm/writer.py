@@ -1,11 +1,11 @@
 """Writing a DataFrame's rows with Spark's own Parquet writer, in one Spark job.
 
-    driver     columns and partition values as Spark expressions ─▶ a job of ours over the rows, run by a WriteDesk
-    executor   a DEK and an AAD prefix for each file, made there ─▶ Parquet straight to its place ─▶ answer, sealed
+    driver     columns and partition values as Spark expressions ─▶ a job of ours over the rows, run by a WriteCoordinator
+    executor   a DEK and an AAD prefix for each file, made there ─▶ Parquet straight to its location ─▶ answer, sealed
     driver     the answers of the attempts that won ─▶ manifest entries, for the one commit of write.py
 
 No committer or format of Spark is involved, nor any setting of the session: other writes in it go their way. Nothing is renamed. What an
-attempt that fails has written it removes; what it cannot is removed by the driver, which gave every file its place (coordinator.py).
+attempt that fails has written it removes; what it cannot is removed by the driver, which gave every file its location (coordinator.py).
 
 Rows of a partitioned table are sorted by partition within each task, so a task has one file open at a time. Table properties `write.*`
 are given to Spark's Parquet writer as its own settings:
@@ -36,7 +36,7 @@ from pyiceberg.typedef import Properties
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.jvm.columns import partition_column, quoted, stored_columns, stored_fields
-from tablecrypt.spark.jvm.coordinator import Places, open_desk
+from tablecrypt.spark.jvm.coordinator import FileLocations, responding
 from tablecrypt.spark.jvm.install import JvmSide, jvm_side, length_in_hadoop
 from tablecrypt.spark.jvm.keys import AnswerKey
 from tablecrypt.spark.jvm.schema import inner_ids, stored_json
@@ -165,15 +165,15 @@ def write_planned(write: PlannedWrite) -> list[DataFile]:
     """
     located = write.located
     io = cast("EncryptingFileIO", located.table.io)
-    places = Places(located.table.metadata)
+    locations = FileLocations(located.table.metadata)
     committed: list[DataFile] = []
     try:
-        committed = _run(write, places)
+        committed = _run(write, locations)
         _check_found(io, committed)
     except BaseException:
-        places.remove_except(io, ())
+        locations.remove_except(io, ())
         raise
-    places.remove_except(io, [file.file_path for file in committed])
+    locations.remove_except(io, [file.file_path for file in committed])
     return committed
 
 
@@ -227,23 +227,23 @@ def _bucket(side: JvmSide, count: int, column: Any) -> Column:
     return ClassicColumn(side.broker.bucket(count, column._jc))
 
 
-def _run(write: PlannedWrite, places: Places) -> list[DataFile]:
+def _run(write: PlannedWrite, locations: FileLocations) -> list[DataFile]:
     metadata = write.located.table.metadata
     key = AnswerKey()
     length = cast("TableFileIO", write.located.table.io).manager.data_key_length
     settings = write_settings(metadata.properties) | {"tablecrypt.dek-length": str(length)}
     partitions = write.rows.select(write.rows.columns[len(write.stored.fields) :]).schema.json()
     rows: Any = write.rows
-    desk = write.side.broker.openDesk(f"tablecrypt-write-{secrets.token_hex(8)}")
-    with open_desk(desk, places):
-        sealed = desk.write(
+    coordinator = write.side.broker.openCoordinator(f"tablecrypt-write-{secrets.token_hex(8)}")
+    with responding(coordinator, locations):
+        sealed = coordinator.write(
             rows._jdf, key.write_id, key.public_key, stored_json(write.stored), partitions, inner_ids(write.stored), settings
         )
     files: list[DataFile] = []
     for task, answer in enumerate(split_answers(bytes(sealed))):
         attempt, written = decode_answer(key.open(task, answer))
         for file in written:
-            places.check_was_given(file.location, task, attempt)
+            locations.check_was_given(file.location, task, attempt)
             files.append(file.entry(metadata))
     return files
 

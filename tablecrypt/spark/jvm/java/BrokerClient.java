@@ -14,24 +14,24 @@ public class BrokerClient {
   private static final Map KEYS = Collections.synchronizedMap(new RecentlyUsed());
 
   static byte[] key(String broker, String read, String path) {
-    String question = "key " + read + " " + path;
-    byte[] known = (byte[]) KEYS.get(question);
+    String request = Requests.key(read, path);
+    byte[] known = (byte[]) KEYS.get(request);
     if (known == null) {
-      known = ask(broker, question);
-      KEYS.put(question, known);
+      known = ask(broker, request);
+      KEYS.put(request, known);
     }
     return known;
   }
 
   static byte[] deletedPositions(String broker, String read, int number) {
-    return ask(broker, "deletes " + read + " " + number);
+    return ask(broker, Requests.deletes(read, number));
   }
 
   /** Ask an endpoint of the driver. */
-  static byte[] ask(String endpoint, String question) {
+  static byte[] ask(String endpoint, String request) {
     SparkEnv env = SparkEnv.get();
     RpcEndpointRef driver = RpcUtils.makeDriverRef(endpoint, env.conf(), env.rpcEnv());
-    return (byte[]) driver.askSync(question, ClassTag$.MODULE$.apply(byte[].class));
+    return (byte[]) driver.askSync(request, ClassTag$.MODULE$.apply(byte[].class));
   }
 
   /** Forgets the key that was asked for longest ago. */

@@ -33,7 +33,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The driver's side of all reads of one SparkContext: takes in what Python planned, hands out keys to executors, and makes Datasets.
- * For a write it opens a desk.
+ * For a write it opens a coordinator.
  *
  * Python seals what it hands over to this process's public key: Py4J writes its commands to debug logs.
  */
@@ -60,7 +60,7 @@ public class KeyBroker implements RpcEndpoint {
   }
 
   public PartialFunction receiveAndReply(RpcCallContext call) {
-    return new BrokerAnswer(reads, call);
+    return new BrokerResponse(reads, call);
   }
 
   /** SubjectPublicKeyInfo of the RSA key that plans are sealed to. */
@@ -68,9 +68,9 @@ public class KeyBroker implements RpcEndpoint {
     return keyPair.getPublic().getEncoded();
   }
 
-  /** Open a desk for one write. */
-  public WriteDesk openDesk(String name) {
-    return new WriteDesk(name);
+  /** Open the coordinator of one write. */
+  public WriteCoordinator openCoordinator(String name) {
+    return new WriteCoordinator(name);
   }
 
   /** Iceberg's bucket of a column of int, long, decimal, string or binary. */

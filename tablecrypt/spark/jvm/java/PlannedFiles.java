@@ -69,9 +69,9 @@ public class PlannedFiles implements FileIndex {
     return (byte[]) keys.get(path);
   }
 
-  /** A Roaring bitmap of the positions that are deleted from a file. */
+  /** A Roaring bitmap of the positions that are deleted from a file. Null for a number that no file has. */
   public byte[] deletedPositions(int number) {
-    return deletedPositions[number];
+    return number < 0 || number >= deletedPositions.length ? null : deletedPositions[number];
   }
 
   Path[] paths() {

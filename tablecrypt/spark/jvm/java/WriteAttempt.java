@@ -4,8 +4,6 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Base64;
-import java.util.Locale;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.TaskContext;
@@ -45,7 +43,7 @@ public class WriteAttempt {
     closeFile();
     byte[] answer = SealedAnswer.seal(job.publicKey, job.id, task, described());
     // Once the write has ended nobody takes the answer, and so nobody would know the files: then this fails, and they are removed.
-    BrokerClient.ask(job.desk, "done " + attempt);
+    BrokerClient.ask(job.coordinator, Requests.finish(task, attempt));
     return answer;
   }
 
@@ -79,10 +77,8 @@ public class WriteAttempt {
 
   private void openFile() throws IOException {
     byte[] partition = split.partition();
-    Object[] parts = {Integer.valueOf(task), Long.valueOf(attempt), unique, Integer.valueOf(files.size())};
-    String name = String.format(Locale.ROOT, "%05d-%d-%s-%05d.parquet", parts);
-    String question = "place " + task + " " + attempt + " " + name + " " + Base64.getEncoder().encodeToString(partition);
-    open = new EncryptedFile(job, new String(BrokerClient.ask(job.desk, question), "UTF-8"), partition);
+    String request = Requests.location(task, attempt, unique, files.size(), partition);
+    open = new EncryptedFile(job, new String(BrokerClient.ask(job.coordinator, request), "UTF-8"), partition);
     files.add(open);
     open.open(conf);
   }

@@ -14,7 +14,7 @@ public class WriteJob implements Serializable {
   public static final String DEK_LENGTH = "tablecrypt.dek-length";
   public static final String TARGET_FILE_SIZE = "tablecrypt.target-file-size";
 
-  public final String desk;
+  public final String coordinator;
   public final byte[] id;
   public final byte[] publicKey;
   private final String schema;
@@ -24,7 +24,7 @@ public class WriteJob implements Serializable {
   private final SerializableConfiguration hadoop;
 
   /**
-   * @param desk the RPC endpoint of the driver's WriteDesk
+   * @param coordinator the RPC endpoint of the driver's WriteCoordinator
    * @param id 16 bytes, which bind a task's answer to this write
    * @param publicKey what answers are sealed to; see SealedAnswer
    * @param schema Spark's JSON of the columns in the file, with a field id on every field of a struct; what is not nullable is required
@@ -33,8 +33,8 @@ public class WriteJob implements Serializable {
    * @param settings "parquet.*", and the sizes named here
    */
   WriteJob(
-      String desk, byte[] id, byte[] publicKey, String schema, String partitionSchema, Map innerIds, Map settings, Configuration hadoop) {
-    this.desk = desk;
+      String coordinator, byte[] id, byte[] publicKey, String schema, String partitionSchema, Map innerIds, Map settings, Configuration hadoop) {
+    this.coordinator = coordinator;
     this.id = id;
     this.publicKey = publicKey;
     this.schema = schema;

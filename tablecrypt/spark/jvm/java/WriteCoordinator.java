@@ -21,11 +21,11 @@ import scala.Option;
 import scala.PartialFunction;
 
 /**
- * The driver's side of one write: runs the Spark job, and hands on to Python what the tasks ask meanwhile, namely where to put a file.
+ * The driver's side of one write: runs the Spark job, and hands on to Python what the tasks request meanwhile, the locations of files.
  *
- * Only while the desk is open can a task put a file anywhere or answer; so when it is closed, all files that there will be are known.
+ * Only while this endpoint is open can a task put a file anywhere or finish; so when it is closed, all files that there will be are known.
  */
-public class WriteDesk implements RpcEndpoint {
+public class WriteCoordinator implements RpcEndpoint {
   private static final String END = "";
 
   private final String name;
@@ -33,7 +33,7 @@ public class WriteDesk implements RpcEndpoint {
   private final RpcEndpointRef self;
   private final LinkedBlockingQueue waiting = new LinkedBlockingQueue();
 
-  public WriteDesk(String name) {
+  public WriteCoordinator(String name) {
     this.name = name;
     this.env = SparkEnv.get().rpcEnv();
     this.self = env.setupEndpoint(name, this);
@@ -44,13 +44,13 @@ public class WriteDesk implements RpcEndpoint {
   }
 
   public PartialFunction receiveAndReply(RpcCallContext call) {
-    return new WriteQuestion(waiting, call);
+    return new PendingRequest(waiting, call);
   }
 
-  /** Wait for the next question; null when the desk is closed. */
-  public WriteQuestion next() throws InterruptedException {
-    Object question = waiting.take();
-    return question == END ? null : (WriteQuestion) question;
+  /** Wait for the next request; null when the endpoint is closed. */
+  public PendingRequest next() throws InterruptedException {
+    Object request = waiting.take();
+    return request == END ? null : (PendingRequest) request;
   }
 
   public void close() {
@@ -58,10 +58,10 @@ public class WriteDesk implements RpcEndpoint {
   }
 
   public void onStop() {
-    ArrayList unanswered = new ArrayList();
-    waiting.drainTo(unanswered);
-    for (int index = 0; index < unanswered.size(); index++) {
-      ((WriteQuestion) unanswered.get(index)).refuse("the write has ended");
+    ArrayList pending = new ArrayList();
+    waiting.drainTo(pending);
+    for (int index = 0; index < pending.size(); index++) {
+      ((PendingRequest) pending.get(index)).refuse("the write has ended");
     }
     waiting.add(END);
   }
