@@ -85,6 +85,7 @@ class Compression:
 
     kind: CompressionKind
     block_size: int = DEFAULT_BLOCK_SIZE
+    max_section_length: int = MAX_SECTION_LENGTH
 
     def __post_init__(self) -> None:
         if self.kind is not CompressionKind.NONE and not 0 < self.block_size <= MAX_CHUNK_LENGTH:
@@ -94,7 +95,7 @@ class Compression:
         """Return the section's contents; `what` names it in errors."""
         if self.kind is CompressionKind.NONE:
             return section
-        limit = min(MAX_SECTION_LENGTH, max(SMALL_SECTION, SECTION_RATIO * len(section)))
+        limit = min(self.max_section_length, max(SMALL_SECTION, SECTION_RATIO * len(section)))
         parts: list[bytes] = []
         total = 0
         for _, part in self.open_chunks(section, what):
@@ -225,13 +226,13 @@ _FIRST_BASE: Final = 17
 _LONG_MATCH: Final = 0x10
 _MIDDLE_MATCH: Final = 0x20
 _SHORT_MATCH: Final = 0x40
-_SHORT_CHUNK: Final = 256 * 1024
+SHORT_CHUNK: Final = 256 * 1024
 """ORC's default block size. Such a chunk is opened at once: it cannot hold more than 64 MiB, and walking takes 40 times as long."""
 _MANY: Final = 4
 """From so many literals on it makes no difference how many they were."""
 
 
-def decompress_lzo(chunk: bytes, limit: int, what: str) -> bytes:
+def decompress_lzo(chunk: bytes, limit: int, what: str, short_chunk: int = SHORT_CHUNK) -> bytes:
     """Return what a chunk holds; `what` names it in errors. More than `limit` bytes are refused, or from a short chunk returned."""
     try:
         from lzallright import LZOCompressor, LZOError
@@ -239,7 +240,7 @@ def decompress_lzo(chunk: bytes, limit: int, what: str) -> bytes:
         raise MissingExtraError(
             f'{what} is compressed with LZO, which needs the package lzallright: pip install "tablecrypt[lzo]"'
         ) from error
-    length = limit if len(chunk) <= _SHORT_CHUNK else _LzoInstructions(chunk, limit, what).length()
+    length = limit if len(chunk) <= short_chunk else _LzoInstructions(chunk, limit, what).length()
     try:
         return LZOCompressor.decompress(chunk, length)
     except LZOError as error:

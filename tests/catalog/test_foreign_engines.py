@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Iceberg scan planning with the p
 
 ENCRYPTED = {"encryption.key-id": MASTER_KEY}
 ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "name": [f"{CANARY} {number % 3}" for number in range(10)]})
-FRAME = pl.from_arrow(ROWS)
+FRAME = pl.DataFrame(ROWS)
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
 BY_ID = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
 
@@ -114,7 +115,11 @@ def test_scan_iceberg_reads_the_rows_that_the_table_has(table: Table) -> None:
     table.delete("id < 3")
     table.append(ROWS.slice(0, 1))
 
-    for source in (lambda **more: pl.scan_iceberg(table, **more), lambda **more: pl.scan_iceberg("db.t", catalog=table.catalog, **more)):
+    sources: tuple[Callable[..., pl.LazyFrame], ...] = (
+        partial(pl.scan_iceberg, table),
+        partial(pl.scan_iceberg, "db.t", catalog=table.catalog),
+    )
+    for source in sources:
         assert source().collect().sort("id").to_arrow()["id"].to_pylist() == [0, 3, 4, 5, 6, 7, 8, 9]
         assert source().filter(pl.col("id") > 7).select("name").collect().height == 2
         assert source().filter(pl.col("name") == f"{CANARY} 2").collect()["id"].sort().to_list() == [5, 8]

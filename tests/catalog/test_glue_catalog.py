@@ -240,15 +240,20 @@ def test_a_shorter_data_key_length_is_refused(catalog: EncryptedGlueCatalog, tab
 
 
 def test_of_two_commits_on_the_same_version_one_is_tried_again(catalog: EncryptedGlueCatalog, table: Table) -> None:
-    winner, original, commits = catalog.load_table(table.name()), catalog.stage_commit, [ROWS]
+    winner, commits = catalog.load_table(table.name()), [ROWS]
 
-    def stage_and_let_another_commit(*args: Any) -> Any:
-        staged = original(*args)
-        if commits:
-            winner.append(commits.pop())
-        return staged
+    class Overtaken(EncryptedGlueCatalog):
+        """Another commits between reading the table's entry and replacing it."""
 
-    catalog.stage_commit = stage_and_let_another_commit  # type: ignore[method-assign]
+        def stage_commit(self, *arguments: Any) -> Any:
+            staged = super().stage_commit(*arguments)
+            if commits:
+                winner.append(commits.pop())
+            return staged
+
+    overtaken = Overtaken(catalog.name, **catalog.properties)
+    check_version_ids(overtaken)
+    table = overtaken.load_table(table.name())
     table.append(ROWS)
     assert catalog.load_table(table.name()).scan().to_arrow().num_rows == 3 * ROWS.num_rows
     commits.append(ROWS)

@@ -29,6 +29,7 @@ from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
+from tests.support.key_tables import metadata_of
 from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.java
@@ -433,4 +434,5 @@ def test_threads_that_share_a_catalog_lose_no_commit(catalog: EncryptedHiveCatal
     table = catalog.load_table(f"{database}.t")
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [100 * writer + number for writer in range(4) for number in range(4)]
     assert len(table.snapshots()) == 16
-    assert len(table.metadata.encryption_keys) == 16 + sum(key.is_kek for key in table.metadata.encryption_keys)  # type: ignore[attr-defined]
+    keys = metadata_of(table).encryption_keys
+    assert len(keys) == 16 + sum(key.is_kek for key in keys)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.io import FileIO
 from sqlalchemy import text
 
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -76,7 +77,7 @@ def test_no_commit_of_many_writers_is_lost(size: tuple[int, int], uri: str, ware
     assert tuple(pinned) == (table.metadata_location, len(written))
 
 
-def rows_of_each_snapshot(metadata: EncryptedTableMetadata, io: object) -> Iterator[int]:
+def rows_of_each_snapshot(metadata: EncryptedTableMetadata, io: FileIO) -> Iterator[int]:
     """Decrypt every snapshot's manifest list, and say how many rows it holds."""
     for snapshot in metadata.snapshots:
-        yield sum(manifest.added_rows_count + manifest.existing_rows_count for manifest in snapshot.manifests(io))  # type: ignore[arg-type, operator]
+        yield sum((manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0) for manifest in snapshot.manifests(io))

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import resource
 import stat
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -159,12 +160,13 @@ def test_pins_are_forgotten_and_renamed(pins: PinFile) -> None:
 def test_a_file_that_is_no_pin_file_is_an_error_and_stays_as_it_is(pins: PinFile, path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
-    for use in (
+    uses: tuple[Callable[[], object], ...] = (
         lambda: pins.recall(PLACE),
         lambda: pins.remember(PLACE, None, VERSION_1),
         lambda: pins.forget(PLACE),
         lambda: pins.rename(PLACE, PLACE),
-    ):
+    )
+    for use in uses:
         with pytest.raises(FormatError, match=r"pins\.json.*restore"):
             use()
     assert path.read_bytes() == content

@@ -22,6 +22,7 @@ from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import compact, reencrypt, relocate, rotate_kek
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.key_tables import current_snapshot
 from tests.support.plaintext import CANARY
 from tests.support.restricting_server import RestrictingServer
 
@@ -291,7 +292,7 @@ def test_rows_that_are_deleted_stay_so(loaded: Callable[..., EncryptedTable], se
 
 def test_branches_are_restricted(loaded: Callable[..., EncryptedTable], server: RestrictingServer) -> None:
     table = loaded(projections(CARD))
-    table.manage_snapshots().create_branch(table.metadata.current_snapshot_id, "audit").commit()
+    table.manage_snapshots().create_branch(current_snapshot(table).snapshot_id, "audit").commit()
 
     assert CANARY not in str(table.scan(selected_fields=("card",)).use_ref("audit").to_arrow().to_pylist())
 

@@ -37,7 +37,7 @@ def plain(**properties: str) -> TableMetadata:
 
 
 def test_every_field_of_a_sighting_is_that_of_the_metadata() -> None:
-    found = seen(**{"write.data.path": "s3://data/t", "encryption.data-key-length": "32"})
+    found = seen(None, None, **{"write.data.path": "s3://data/t", "encryption.data-key-length": "32"})
     assert found == Sighting(
         table_uuid=TABLE_UUID,
         key_id=MASTER,
@@ -117,7 +117,7 @@ def test_of_a_plaintext_table_only_its_names_are_kept() -> None:
     ("stated", "length"), [("16", 16), ("24", 24), ("999999999", 999999999), ("1234567890", 0), ("-1", 0), ("x", 0), ("", 0)]
 )
 def test_a_data_key_length_that_is_no_number_counts_as_none(stated: str, length: int) -> None:
-    assert seen(**{"encryption.data-key-length": stated}).data_key_length == length
+    assert seen(None, None, **{"encryption.data-key-length": stated}).data_key_length == length
 
 
 def test_the_branches_and_tags_that_a_commit_sets_and_removes_are_moved() -> None:

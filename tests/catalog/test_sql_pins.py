@@ -312,10 +312,11 @@ def test_no_plaintext_table_is_created_where_an_encrypted_one_is_pinned(
     catalog: EncryptedSqlCatalog, plain_client: SqlCatalog, table: Table
 ) -> None:
     plain_client.drop_table("db.t")
-    for create in (
+    ways: tuple[Callable[[], object], ...] = (
         lambda: catalog.create_table("db.t", ROWS.schema),
         lambda: catalog.create_table_transaction("db.t", ROWS.schema).commit_transaction(),
-    ):
+    )
+    for create in ways:
         with pytest.raises(KeyIdChangedError, match="forget_pin"):
             create()
     assert not catalog.table_exists("db.t")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,14 @@ from pyiceberg.table import Table
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.command import Command, Done
+from tests.support.key_tables import keks as keks_of
 from tests.support.maintained_table import SCHEMA, folder_of, maintained_table, path_of, rows
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def catalog(aws: AwsServer, unwatched_warehouse: Path) -> Iterator[Catalog]:
+def catalog(aws: AwsServer, unwatched_warehouse: Path) -> Catalog:
     return encrypted_sql_catalog(unwatched_warehouse, aws)
 
 
@@ -40,12 +40,12 @@ def result_of(done: Done) -> dict:  # type: ignore[type-arg]
 
 
 def test_rotate_kek_changes_nothing_dry_and_the_kek_then(command: Command, table: Table) -> None:
-    keks = [kek.key_id for kek in table.metadata.key_ring.keks]  # type: ignore[attr-defined]
+    keks = [kek.key_id for kek in keks_of(table)]
 
     assert result_of(command.run("rotate-kek", "db.rows", "--dry-run", "--json"))["old_keks"] == keks
-    assert table.refresh().metadata.key_ring.keks[0].key_id == keks[0]  # type: ignore[attr-defined]
+    assert keks_of(table.refresh())[0].key_id == keks[0]
     assert result_of(command.run("rotate-kek", "db.rows", "--json"))["manifest_list_keys"] == 3
-    assert [kek.key_id for kek in table.refresh().metadata.key_ring.keks] != keks  # type: ignore[attr-defined]
+    assert [kek.key_id for kek in keks_of(table.refresh())] != keks
     assert len(table.scan().to_arrow()) == 39
 
 

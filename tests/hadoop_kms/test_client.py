@@ -111,8 +111,9 @@ def test_the_next_host_is_asked_when_one_is_down(bridge: Bridge) -> None:
 def test_tls_and_client_certificates(tmp_path: Path, kms: MemoryKeyManagementClient, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = Authority(tmp_path)
     certificate, private_key = authority.issue("server")
-    client_certificate = tuple(str(path) for path in authority.issue("etl.example"))
-    tls = {"certificate": certificate, "private_key": private_key, "client_ca": authority.path}
+    etl_certificate, etl_key = authority.issue("etl.example")
+    client_certificate = (str(etl_certificate), str(etl_key))
+    tls: dict[str, Any] = {"certificate": certificate, "private_key": private_key, "client_ca": authority.path}
     with Bridge(tmp_path, kms, MASTER, {"pii": 16}, seconds=120, **tls) as bridge:
         bridge.allow("etl", "pii", certificates=("etl.example",))
         keys = HadoopKmsKeys(bridge.url(), client_certificate=client_certificate, ca=str(authority.path), retry=ONCE)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,7 +191,7 @@ def test_a_client_that_opens_tls_and_says_nothing_loses_its_worker(tmp_path: Pat
 
 def test_a_client_certificate_names_the_user(tmp_path: Path, authority: Authority) -> None:
     certificate, private_key = authority.issue("server")
-    tls = {"certificate": certificate, "private_key": private_key, "client_ca": authority.path}
+    tls: dict[str, Any] = {"certificate": certificate, "private_key": private_key, "client_ca": authority.path}
     with Bridge(tmp_path, _kms(), MASTER, {"pii": 16}, seconds=PATIENCE, **tls) as bridge:
         bridge.allow("etl", "pii", certificates=("etl.example",))
         assert bridge.url().startswith("https://")
@@ -209,7 +210,7 @@ def test_a_certificate_of_another_authority_ends_the_handshake(tmp_path: Path, a
     certificate, private_key = authority.issue("server")
     (tmp_path / "other").mkdir()
     other = Authority(tmp_path / "other", "another CA")
-    tls = {"certificate": certificate, "private_key": private_key, "client_ca": authority.path}
+    tls: dict[str, Any] = {"certificate": certificate, "private_key": private_key, "client_ca": authority.path}
     with Bridge(tmp_path, _kms(), MASTER, {"pii": 16}, seconds=PATIENCE, **tls) as bridge:
         bridge.allow("etl", "pii", certificates=("etl.example",))
         context = ssl.create_default_context(cafile=str(authority.path))

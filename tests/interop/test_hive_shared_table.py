@@ -21,6 +21,7 @@ from tests.support.catalogs import MASTER_KEY
 from tests.support.compare import assert_same_rows
 from tests.support.hive import HiveMetastore, encrypted_hive_catalog
 from tests.support.java import LINEAGE_COLUMNS, JavaError, JavaOracle
+from tests.support.key_tables import metadata_of
 from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.java
@@ -211,5 +212,5 @@ def test_no_commit_is_lost_among_two_threads_and_java(place: SharedPlace, commit
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == expected
     assert len(table.snapshots()) == len(expected)
     assert_same_rows(table.scan().to_arrow(), place.java.rows(place.name))
-    used = {snapshot.key_id for snapshot in table.snapshots()}  # type: ignore[attr-defined]
-    assert used == {key.key_id for key in table.metadata.encryption_keys if not key.is_kek}  # type: ignore[attr-defined]
+    used = {snapshot.key_id for snapshot in metadata_of(table).snapshots}
+    assert used == {key.key_id for key in metadata_of(table).encryption_keys if not key.is_kek}

@@ -280,7 +280,7 @@ def all_types() -> pa.Table:
         "map": [("a", decimal.Decimal("1.00")), ("b", None)],
         "struct": {"name": CANARY, "points": [{"x": 0.0, "y": -0.0}, {"x": float("inf"), "y": 1e-300}]},
     }
-    empty = {**dict.fromkeys(full), "string": "", "list": [], "map": [], "struct": {"name": None, "points": []}}
+    empty: dict[str, object] = {**dict.fromkeys(full), "string": "", "list": [], "map": [], "struct": {"name": None, "points": []}}
     return pa.Table.from_pylist([full, empty, dict.fromkeys(full)], schema=schema_to_pyarrow(ALL_TYPES, include_field_ids=False))
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.orc import compression as compression_module
 from tablecrypt.orc.compression import Compression, CompressionKind
 from tablecrypt.orc.lengths import check_lengths
 from tablecrypt.orc.messages import StreamKind
@@ -139,9 +138,8 @@ def test_a_chunk_that_holds_more_than_a_block_is_refused(kind: CompressionKind) 
         Compression(kind, 1000).decompress(bomb, "it")
 
 
-def test_a_section_of_many_blocks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression_module, "MAX_SECTION_LENGTH", 10_000)
-    codec = Compression(CompressionKind.ZLIB, 1000)
+def test_a_section_of_many_blocks_is_bounded() -> None:
+    codec = Compression(CompressionKind.ZLIB, 1000, max_section_length=10_000)
     assert len(codec.decompress(codec.compress(bytes(10_000)), "it")) == 10_000
     with pytest.raises(FormatError, match="more than 10000"):
         codec.decompress(codec.compress(bytes(10_001)), "it")

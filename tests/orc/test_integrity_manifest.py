@@ -86,7 +86,8 @@ def test_a_projection_checks_what_it_reads_and_fetches_no_more() -> None:
     manifest = orc.seal({NAME: data}, local_keys(), "other")
     changed = bytearray(data)
     changed[len(data) // 10] ^= 1
-    whole, last = [], []
+    whole: list[pa.Table] = []
+    last: list[pa.Table] = []
     for columns, result in ((None, whole), (["c18"], last)):
         try:
             result.append(read(bytes(changed), manifest, columns=columns))

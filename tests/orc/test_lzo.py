@@ -15,9 +15,8 @@ from lzallright import LZOCompressor, LZOError
 from tablecrypt import orc
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, MissingExtraError, TablecryptError
-from tablecrypt.orc import compression
 from tablecrypt.orc.column_keys import ColumnKeys
-from tablecrypt.orc.compression import Compression, CompressionKind, decompress_lzo
+from tablecrypt.orc.compression import SHORT_CHUNK, Compression, CompressionKind, _LzoInstructions, decompress_lzo
 from tablecrypt.orc.reader import open_view
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.stream_cipher import crypt_stream
@@ -31,11 +30,8 @@ END: Final = b"\x11\x00\x00"
 FILE: Final = vector("mixed_lzo").read_bytes()
 
 
-@pytest.fixture(params=["short", "long"])
-def walked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways: chunks that are opened at once, and chunks whose instructions are walked through beforehand."""
-    if request.param == "long":
-        monkeypatch.setattr("tablecrypt.orc.compression._SHORT_CHUNK", -1)
+both_ways = pytest.mark.parametrize("short_chunk", [SHORT_CHUNK, -1], ids=["short", "long"])
+"""Chunks that are decompressed at once, and chunks whose instructions are added up beforehand."""
 
 
 def compressed(contents: bytes) -> bytes:
@@ -69,22 +65,22 @@ INSTRUCTIONS: Final[dict[str, tuple[bytes, bytes]]] = {
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
-@pytest.mark.usefixtures("walked")
-def test_chunks_of_every_instruction_hold_what_they_say(name: str) -> None:
+@both_ways
+def test_chunks_of_every_instruction_hold_what_they_say(name: str, short_chunk: int) -> None:
     instruction, appended = INSTRUCTIONS[name]
     chunk = FIRST + instruction + END
     wanted = START + appended
-    assert decompress_lzo(chunk, len(wanted), "it") == wanted
+    assert decompress_lzo(chunk, len(wanted), "it", short_chunk) == wanted
     for end in range(len(chunk)):
         with pytest.raises(FormatError, match="it: an LZO chunk"):
-            decompress_lzo(chunk[:end], LIMIT, "it")
+            decompress_lzo(chunk[:end], LIMIT, "it", short_chunk)
 
 
-@pytest.mark.usefixtures("walked")
-def test_matches_from_far_back_are_read() -> None:
+@both_ways
+def test_matches_from_far_back_are_read(short_chunk: int) -> None:
     noise = random.Random(1).randbytes(60_000)
     contents = noise + noise[20_000:20_700] + noise[40_000:40_300]
-    assert decompress_lzo(compressed(contents), len(contents), "it") == contents
+    assert decompress_lzo(compressed(contents), len(contents), "it", short_chunk) == contents
     assert len(compressed(contents)) < len(noise) + 500
 
 
@@ -92,10 +88,10 @@ def test_matches_from_far_back_are_read() -> None:
 @given(st.one_of(st.binary(max_size=600), st.tuples(st.binary(max_size=9), st.integers(0, 3_000)).map(lambda drawn: drawn[0] * drawn[1])))
 def test_the_length_of_a_chunk_is_known_before_it_is_opened(contents: bytes) -> None:
     chunk = compressed(contents)
-    assert compression._Walk(chunk, len(contents), "it").length() == len(contents)
+    assert _LzoInstructions(chunk, len(contents), "it").length() == len(contents)
     if contents:
         with pytest.raises(FormatError, match=f"more than the file's block size of {len(contents) - 1}"):
-            compression._Walk(chunk, len(contents) - 1, "it").length()
+            _LzoInstructions(chunk, len(contents) - 1, "it").length()
 
 
 def changed(chunk: bytes, data: st.DataObject) -> bytes:
@@ -115,7 +111,7 @@ def test_any_chunk_is_opened_alike_in_both_ways_or_refused(chunk: bytes, data: s
     except LZOError:
         opened = None
     try:
-        length = compression._Walk(edited, LIMIT, "it").length()
+        length = _LzoInstructions(edited, LIMIT, "it").length()
     except FormatError as error:
         assert "it" in str(error)
         assert opened is None or len(opened) > LIMIT

@@ -7,6 +7,7 @@ import pyarrow.orc as pyarrow_orc
 import pytest
 
 from tablecrypt import orc
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, KmsUnavailableError, PlaintextRefusedError
 from tests.support.orc_files import VECTOR_NAMES, encrypted, local_keys, sample_rows, vector, vector_keys, vector_rows
 
@@ -34,7 +35,7 @@ def test_it_is_said_which_columns_were_opened() -> None:
 
 def test_an_outage_fails_the_check() -> None:
     class Down(orc.LocalKeys):
-        def decrypt_local_key(self, master: orc.MasterKeyVersion, encrypted: bytes) -> orc.LocalKey:  # type: ignore[override]
+        def decrypt_local_key(self, master: orc.MasterKeyVersion, encrypted: bytes) -> Secret:
             raise KmsUnavailableError("down")
 
     with pytest.raises(KmsUnavailableError):

@@ -9,7 +9,9 @@ import io
 import secrets
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,7 +25,7 @@ from tests.support.modular_files import AAD_PREFIX, FOOTER_KEY, Mode, encrypted,
 from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform, read
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("ratio", pa.float64(), nullable=False)])
-PLAIN_OPTIONS = {"compression": "none", "use_dictionary": False}
+PLAIN_OPTIONS: dict[str, Any] = {"compression": "none", "use_dictionary": False}
 UNION = b"\x1c\x1c"
 """FileCryptoMetaData and the union in it begin with these headers: the second says field 1, which is AES_GCM_V1."""
 CTR_UNION = b"\x1c\x2c"
@@ -110,10 +112,7 @@ def refused_or_equal(work: Callable[[], pa.Table], rows: pa.Table, at: int) -> b
 def test_no_value_of_a_plaintext_byte_changes_rows_of_a_table_file() -> None:
     """The length is not known here, which is the reader's weakest case. Every value of every byte is refused."""
     unknown_length = StandardKeyMetadata(ENCRYPTED.key_metadata.encryption_key, ENCRYPTED.key_metadata.aad_prefix)
-    refused = [
-        refused_or_equal(lambda changed=changed: read(changed, unknown_length), ENCRYPTED.table, at)
-        for at, changed in changes(ENCRYPTED.data)
-    ]
+    refused = [refused_or_equal(partial(read, changed, unknown_length), ENCRYPTED.table, at) for at, changed in changes(ENCRYPTED.data)]
     assert len(refused) > 15 * 255
     assert all(refused)
 
@@ -129,7 +128,7 @@ def test_no_value_of_a_plaintext_byte_changes_rows_under_keys_of_ones_own(mode: 
     data = encrypted(plain_file(table, **PLAIN_OPTIONS, write_statistics=False, store_schema=False), mode.keys)
     # Of a signed footer every seventh change: it is long, and authenticated as a whole.
     chosen = [each for number, each in enumerate(changes(data)) if not mode.plaintext_footer or number % 7 == 0]
-    refused = [refused_or_equal(lambda changed=changed: read_table(changed, mode.keys), table, at) for at, changed in chosen]
+    refused = [refused_or_equal(partial(read_table, changed, mode.keys), table, at) for at, changed in chosen]
     assert len(refused) > 1000
     assert all(refused)
 

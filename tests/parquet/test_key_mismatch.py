@@ -31,7 +31,7 @@ LOCATION = "s3://bucket/part-0.parquet"
 def orc_file() -> bytes:
     sink = pa.BufferOutputStream()
     pa.orc.write_table(sample_table(3).select(["id"]), sink)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 def flipped(data: bytes, at: int) -> bytes:

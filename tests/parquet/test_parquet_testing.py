@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import KeyMismatchError, KeyNotFoundError
 from tablecrypt.parquet import FileKeys, PropertiesDrivenCryptoFactory, read_table, verify
 from tests.support.parquet_java import InMemoryKms
@@ -78,7 +79,7 @@ def test_a_wrong_footer_key_is_refused(path: Path) -> None:
 def test_a_wrong_or_missing_column_key_is_refused(path: Path) -> None:
     right = keys_of(path)
     assert right.footer_key is not None
-    wrong = {**right.column_keys, "float_field": bytes(len(right.footer_key))}
+    wrong: dict[str, Secret | bytes] = {**right.column_keys, "float_field": bytes(len(right.footer_key))}
     with pytest.raises(KeyMismatchError):
         read_table(str(path), FileKeys(right.footer_key, wrong, aad_prefix=right.aad_prefix, strict=False), columns=["float_field"])
     without = {name: key for name, key in right.column_keys.items() if name != "float_field"}

@@ -92,7 +92,8 @@ def test_authentic_footers_that_are_malformed_give_our_errors(metadata: bytes, p
 @given(st.binary(max_size=400), st.sampled_from([b"PAR1", b"PARE"]), st.integers(0, 450))
 def test_arbitrary_bytes_between_the_magics_give_our_errors(body: bytes, magic: bytes, footer_length: int) -> None:
     data = magic + body + struct.pack("<I", footer_length) + magic
-    for use in (*_uses(FileKeys(FOOTER_KEY)), lambda data: read_table(data, FileKeys(FOOTER_KEY))):
+    uses: list[Callable[[bytes], Any]] = [*_uses(FileKeys(FOOTER_KEY)), lambda data: read_table(data, FileKeys(FOOTER_KEY))]
+    for use in uses:
         with pytest.raises(TablecryptError):
             use(data)
 

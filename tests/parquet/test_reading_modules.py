@@ -172,7 +172,7 @@ def test_only_keys_of_what_is_read_are_retrieved_and_each_once(plaintext_footer:
         ({}, [b"k1", b"k2", b"kf"]),
     ):
         retriever = _Retriever()
-        table = read_table(data, FileKeys(key_retriever=retriever), **selection)  # type: ignore[arg-type]
+        table = read_table(data, FileKeys(key_retriever=retriever), **selection)
         assert table == pq.read_table(pa.BufferReader(PLAINTEXT), **selection)
         assert sorted(retriever.asked) == asked
 

@@ -146,4 +146,4 @@ def test_the_end_waits_until_other_threads_let_go() -> None:
 def test_what_a_caller_holds_on_to_does_not_keep_a_process() -> None:
     held = export_buffer(b"rows")
     wait_until_released(patience_s=0)
-    assert held == b"rows"
+    assert bytes(held) == b"rows"

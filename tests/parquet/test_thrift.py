@@ -163,7 +163,9 @@ def test_a_field_that_is_missing_or_of_another_kind_is_named() -> None:
             read(1)
     with pytest.raises(FormatError, match="field 3 is missing"):
         struct.integer(3)
-    assert struct.optional_integer(3) is struct.optional_binary(3) is struct.optional_struct(3) is None
+    assert struct.optional_integer(3) is None
+    assert struct.optional_binary(3) is None
+    assert struct.optional_struct(3) is None
 
 
 def test_bytes_after_an_encrypted_struct_are_left_out() -> None:

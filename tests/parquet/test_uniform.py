@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import secrets
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -142,7 +143,7 @@ def test_rows_are_counted_without_reading_a_column() -> None:
 @pytest.mark.parametrize(
     "options", [{"data_page_version": "2.0"}, {"bloom_filter_options": {"id": {}}}, {"encryption_properties": "another's"}]
 )
-def test_what_would_leave_plaintext_or_repeat_keys_is_refused(options: dict[str, object]) -> None:
+def test_what_would_leave_plaintext_or_repeat_keys_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         encrypt_uniform(sample_table(), **options)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -97,7 +98,7 @@ def test_randomness_that_is_passed_in_decides_every_byte() -> None:
     ("options", "reason"),
     [({"encryption_properties": "x"}, "the keys say"), ({"metadata_collector": []}, "metadata"), ({"filesystem": "s3"}, "URI")],
 )
-def test_options_that_encryption_excludes_are_refused(options: dict[str, object], reason: str) -> None:
+def test_options_that_encryption_excludes_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         write_table(TABLE, io.BytesIO(), KEYS, **options)
 

@@ -329,7 +329,7 @@ def test_hadoops_own_client_proves_its_user_by_a_certificate(aws: AwsServer, spa
     certificate, private_key = authority.issue("server")
     authority.issue("etl.example")
     authority.issue("stranger.example")
-    tls = {"certificate": certificate, "private_key": private_key, "client_ca": authority.path}
+    tls: dict[str, Any] = {"certificate": certificate, "private_key": private_key, "client_ca": authority.path}
     with Bridge(tmp_path, load_kms(aws.kms_properties), "alias/orders", {"pii": 16}, **tls) as bridge:
         bridge.allow("etl", "pii", certificates=("etl.example",))
         keys = _with_certificate(spark, bridge, authority, "etl.example")
