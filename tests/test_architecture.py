@@ -1,6 +1,6 @@
-"""The rules of the house that a reader could break without noticing, read from the source itself.
+"""The project's rules that an author could break without noticing, read from the source itself.
 
-The doors between rooms are import contracts in pyproject.toml (import-linter); the rest is looked up in the syntax trees here.
+Which package may import which is a contract in pyproject.toml (import-linter); the other rules are checked in the syntax trees here.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _private_names_of_pyiceberg(tree: ast.Module) -> Iterator[str]:
             yield ast.unparse(node)
 
 
-def test_doors_between_rooms_open_one_way() -> None:
+def test_imports_between_packages_go_one_way() -> None:
     search_path = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
     command = [
         sys.executable,
@@ -130,13 +130,13 @@ def test_doors_between_rooms_open_one_way() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_every_room_has_a_place_among_the_layers() -> None:
+def test_every_package_has_a_place_among_the_layers() -> None:
     configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = {contract["id"]: contract for contract in configuration["tool"]["importlinter"]["contracts"]}
     placed = set(re.findall(r"[\w.]+", " ".join(contracts["layers"]["layers"])))
-    rooms = {f"tablecrypt.{path.stem}" for path in LIBRARY.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    packages = {f"tablecrypt.{path.stem}" for path in LIBRARY.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
 
-    assert rooms - {"tablecrypt.__init__"} <= placed
+    assert packages - {"tablecrypt.__init__"} <= placed
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.parent not in ADAPTERS], ids=_name)
