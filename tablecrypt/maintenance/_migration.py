@@ -93,16 +93,20 @@ from tablecrypt.table.write import write_data_files
 
 
 class MigrationSnapshot(EncryptedFileSwap):
-    """A file swap whose base is a plain snapshot, which `of_plain` gives."""
+    """A file swap whose base is a plain snapshot.
+
+    Args:
+        manifests: the plain snapshot's, with their live entries.
+        plain_io: the plain table's FileIO.
+    """
 
     records_dropped: ClassVar[bool] = False
 
-    def of_plain(self, manifests: Iterable[BaseManifest], io: FileIO) -> MigrationSnapshot:
-        """Take over the plain snapshot's manifests, with their live entries, and the plain table's FileIO."""
+    def __init__(self, *, manifests: Iterable[BaseManifest], plain_io: FileIO, **options: Any) -> None:
+        super().__init__(**options)
         self._plain_manifests = list(manifests)
-        self._plain_io = io
+        self._plain_io = plain_io
         self._read_deletes: dict[str, dict[str, list[int]]] = {}
-        return self
 
     def base_manifests(self) -> Iterable[BaseManifest]:
         """Return the plain snapshot's, without those that name only files which are gone."""
@@ -326,8 +330,11 @@ class Migration:
     ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...], int | None]:
         if self._plain.metadata.current_snapshot() is None:
             return (), (), None
-        producer = self.table.transaction().update_snapshot({}, MAIN_BRANCH).producer(MigrationSnapshot, Operation.REPLACE)
-        producer.of_plain(self._manifests, self._plain.io).swap(encrypted)
+        producer = (
+            self.table.transaction()
+            .update_snapshot({}, MAIN_BRANCH)
+            .producer(MigrationSnapshot, Operation.REPLACE, swaps=encrypted, manifests=self._manifests, plain_io=self._plain.io)
+        )
         updates, requirements = producer.produce()
         return updates, requirements, producer.snapshot_id
 

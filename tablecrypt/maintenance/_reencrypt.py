@@ -274,6 +274,6 @@ def _age_filter(metadata: EncryptedTableMetadata, older_than: dt.datetime | None
 def _commit(table: EncryptedTable, swaps: Mapping[str, EncryptedDataFile], branch: str) -> tuple[set[str], int]:
     transaction = table.transaction()
     with transaction:
-        producer = transaction.update_snapshot({}, branch).producer(EncryptedFileSwap, Operation.REPLACE).swap(swaps)
+        producer = transaction.update_snapshot({}, branch).producer(EncryptedFileSwap, Operation.REPLACE, swaps=swaps)
         producer.commit()
     return producer.swapped, producer.snapshot_id

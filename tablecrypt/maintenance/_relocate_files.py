@@ -19,10 +19,8 @@ manifest says or whose blocks do not authenticate, FormatError for a footer or r
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import secrets
-import struct
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,6 +40,7 @@ from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.deletes import position_delete_columns
+from tablecrypt.table.deletion_vectors import with_other_paths
 
 _LOCATION: Final = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?/*(?P<rest>.*)", re.DOTALL)
 _HASH_LENGTH: Final = 12
@@ -105,9 +104,6 @@ def _parts(location: str) -> tuple[str, str]:
 
 _CHUNK: Final = 8 * 1024 * 1024
 _MAGIC: Final = {FileFormat.PARQUET.value: b"PARE", FileFormat.AVRO.value: b"AGS1"}
-_PUFFIN_MAGIC: Final = b"PFA1"
-_PUFFIN_END: Final = struct.Struct("<II")
-_REFERENCED: Final = "referenced-data-file"
 _ROW_GROUP_ROWS: Final = 1024 * 1024
 
 
@@ -214,29 +210,8 @@ def _rewrite_vectors(
         content = bytes(stream.read())
     output = io.encrypting_output(target, key)
     with output.create(overwrite=True) as sink:
-        sink.write(_with_mapped_footer(content, work))
+        sink.write(with_other_paths(content, work.source, work.paths))
     return FileDone(Rewritten(target), (output.key_metadata,))
-
-
-def _with_mapped_footer(content: bytes, work: RewriteWork) -> bytes:
-    end = len(content) - len(_PUFFIN_MAGIC) - _PUFFIN_END.size
-    if end < 2 * len(_PUFFIN_MAGIC) or not content.startswith(_PUFFIN_MAGIC) or not content.endswith(_PUFFIN_MAGIC):
-        raise FormatError(f"{work.source}: not a Puffin file")
-    size, flags = _PUFFIN_END.unpack_from(content, end)
-    start = end - size - len(_PUFFIN_MAGIC)
-    if flags or start < len(_PUFFIN_MAGIC) or not content.startswith(_PUFFIN_MAGIC, start):
-        raise FormatError(
-            f"{work.source}: a Puffin footer that is compressed or malformed, so the data files that it names cannot be changed"
-        )
-    try:
-        footer = json.loads(content[end - size : end])
-        for blob in footer["blobs"]:
-            if _REFERENCED in (named := blob.get("properties") or {}):
-                named[_REFERENCED] = work.paths(named[_REFERENCED])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{work.source}: a Puffin footer that is not as specified") from error
-    payload = json.dumps(footer, separators=(",", ":")).encode()
-    return content[:start] + _PUFFIN_MAGIC + payload + _PUFFIN_END.pack(len(payload), 0) + _PUFFIN_MAGIC
 
 
 def _rewrite_positions(

@@ -223,8 +223,7 @@ class Compaction:
         )
         transaction = self.table.transaction()
         with transaction:
-            producer = transaction.update_snapshot({}, self.branch).producer(EncryptedRewrite, Operation.REPLACE)
-            producer.apply(change)
+            producer = transaction.update_snapshot({}, self.branch).producer(EncryptedRewrite, Operation.REPLACE, rewritten=change)
             producer.commit()
         return producer.snapshot_id
 

@@ -44,15 +44,12 @@ from pyroaring import BitMap64
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.job_messages import FileNumber
 from tablecrypt.spark.tables import LocatedTable
-from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
-from tablecrypt.table.foreign_engines import location_provider
+from tablecrypt.table.deletion_vectors import RowDelta, write_row_delta
 from tablecrypt.table.lineage import ROW_ID
 from tablecrypt.table.planning import EncryptedFileScanTask, partition_values
 from tablecrypt.table.reader import TaskReader
-from tablecrypt.table.row_changes import MarkedRows
-from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedRowDelta
+from tablecrypt.table.snapshots import EncryptedOverwrite
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import is_deletion_vector
 from tablecrypt.table.transaction import EncryptedTransaction
 
 
@@ -104,9 +101,7 @@ def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snaps
     update = transaction.update_snapshot(snapshot_properties, change.branch)
     operation = Operation.OVERWRITE if change.written else Operation.DELETE
     if change.marked:
-        row_delta = update.producer(EncryptedRowDelta, operation)
-        row_delta.apply(_marked_rows(transaction, change))
-        producer: EncryptedOverwrite = row_delta
+        producer: EncryptedOverwrite = update.row_delta(_row_delta(transaction, change), operation)
     else:
         producer = update.producer(EncryptedOverwrite, operation)
         for file in change.dropped:
@@ -118,22 +113,11 @@ def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snaps
             producer.append_data_file(file)
 
 
-def _marked_rows(transaction: EncryptedTransaction, change: RowChange) -> MarkedRows:
+def _row_delta(transaction: EncryptedTransaction, change: RowChange) -> RowDelta:
     metadata, io = transaction.encrypted_metadata, transaction.table_io
     reader = TaskReader(metadata, io, Schema(ROW_ID), ALWAYS_TRUE)
-    rows = MarkedRows(dropped=list(change.dropped))
-    vectors: list[DeletionVector] = []
-    for task, positions in change.marked:
-        every = positions | BitMap64(reader.deleted_positions(task) or ())
-        if len(every) == task.file.record_count:
-            rows.dropped.append(task.file)
-            continue
-        vectors.append(DeletionVector(task.file, every))
-        rows.replaced.extend(file for file in task.delete_files if is_deletion_vector(file))
-    if vectors:
-        location = location_provider(metadata).new_data_location(f"00000-{uuid.uuid4()}-deletes.puffin")
-        rows.added = write_deletion_vectors(io, location, vectors)
-    return rows
+    deleted = ((task, positions | BitMap64(reader.deleted_positions(task) or ())) for task, positions in change.marked)
+    return write_row_delta(metadata, io, deleted, uuid.uuid4(), change.dropped)
 
 
 def check_can_replace_partitions(located: LocatedTable, branch: str) -> None:

@@ -19,22 +19,26 @@ from __future__ import annotations
 
 import json
 import struct
+import uuid
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
 from pyroaring import BitMap64
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.foreign_engines import location_provider
+from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of
 
 
 class DeletedPositions:
@@ -88,7 +92,7 @@ def read_deletion_vector(io: EncryptingFileIO, file: EncryptedDataFile, rows: in
     """
     offset, size = file.content_offset, file.content_size_in_bytes
     if offset is None or size is None or offset < 0 or size < _FRAME_LENGTH:
-        raise FormatError(f"{file.file_path}: a deletion vector without a content_offset and content_size_in_bytes that could be")
+        raise FormatError(f"{file.file_path}: a deletion vector with an impossible content_offset or content_size_in_bytes")
     with io.decrypting_input(file.file_path, key_metadata_of(file)).open() as puffin:
         puffin.seek(offset)
         blob = bytes(puffin.read(size))
@@ -139,6 +143,7 @@ PUFFIN_MAGIC: Final = b"PFA1"
 BLOB_TYPE: Final = "deletion-vector-v1"
 ROW_POSITION_FIELD_ID: Final = 2147483645
 _FOOTER_END: Final = struct.Struct("<II")
+_REFERENCED: Final = "referenced-data-file"
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,58 @@ class DeletionVector:
 
     data_file: DataFile
     positions: BitMap64
+
+
+@dataclass(frozen=True)
+class RowDelta:
+    """How rows leave a table while their data files stay as they are.
+
+    Attributes:
+        dropped: data files whose every row goes.
+        replaced: deletion vectors whose place a new one takes.
+        added: new deletion vectors.
+    """
+
+    dropped: Sequence[DataFile] = ()
+    replaced: Sequence[DataFile] = ()
+    added: Sequence[EncryptedDataFile] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.dropped or self.added)
+
+
+def write_row_delta(
+    metadata: TableMetadata,
+    io: TableFileIO,
+    deleted: Iterable[tuple[FileScanTask, BitMap64]],
+    write_uuid: uuid.UUID,
+    dropped: Iterable[DataFile] = (),
+) -> RowDelta:
+    """Write the deletion vectors of one change into one Puffin file; none where every file goes whole.
+
+    Args:
+        metadata: the table's.
+        io: the table's FileIO.
+        deleted: data files, each with the positions of all its deleted rows: those of earlier deletes too, whose vectors are replaced.
+        write_uuid: part of the Puffin file's name.
+        dropped: data files that go whole anyway.
+    """
+    gone = list(dropped)
+    replaced: list[DataFile] = []
+    vectors: list[DeletionVector] = []
+    for task, positions in deleted:
+        if len(positions) == task.file.record_count:
+            gone.append(task.file)
+            continue
+        vectors.append(DeletionVector(task.file, positions))
+        replaced.extend(file for file in task.delete_files if is_deletion_vector(file))
+    added = write_deletion_vectors(io, puffin_location(metadata, write_uuid), vectors) if vectors else ()
+    return RowDelta(gone, replaced, added)
+
+
+def puffin_location(metadata: TableMetadata, write_uuid: uuid.UUID) -> str:
+    """Return where the Puffin file of one change goes."""
+    return location_provider(metadata).new_data_location(f"00000-{write_uuid}-deletes.puffin")
 
 
 def write_deletion_vectors(io: TableFileIO, location: str, vectors: Sequence[DeletionVector]) -> list[EncryptedDataFile]:
@@ -163,7 +220,7 @@ def write_deletion_vectors(io: TableFileIO, location: str, vectors: Sequence[Del
         blob = encode_deletion_vector(vector.positions)
         places.append((len(content), len(blob)))
         content += blob
-    content += _footer(vectors, places)
+    content += _footer_of(vectors, places)
 
     output = io.new_encrypted_output(location)
     with output.create() as stream:
@@ -182,7 +239,30 @@ def encode_deletion_vector(positions: BitMap64) -> bytes:
     return _LENGTH.pack(len(framed)) + framed + _LENGTH.pack(zlib.crc32(framed))
 
 
-def _footer(vectors: Sequence[DeletionVector], places: list[tuple[int, int]]) -> bytes:
+def with_other_paths(puffin: bytes, location: str, path: Callable[[str], str]) -> bytes:
+    """Return a plaintext Puffin file with the paths of the data files in its footer replaced, its blobs as they are.
+
+    Raises:
+        FormatError: it is no Puffin file, or its footer is compressed or not as specified.
+    """
+    end = len(puffin) - len(PUFFIN_MAGIC) - _FOOTER_END.size
+    if end < 2 * len(PUFFIN_MAGIC) or not puffin.startswith(PUFFIN_MAGIC) or not puffin.endswith(PUFFIN_MAGIC):
+        raise FormatError(f"{location}: not a Puffin file")
+    size, flags = _FOOTER_END.unpack_from(puffin, end)
+    start = end - size - len(PUFFIN_MAGIC)
+    if flags or start < len(PUFFIN_MAGIC) or not puffin.startswith(PUFFIN_MAGIC, start):
+        raise FormatError(f"{location}: a Puffin footer that is compressed or malformed, so the data files that it names cannot be changed")
+    try:
+        footer = json.loads(puffin[end - size : end])
+        for blob in footer["blobs"]:
+            if _REFERENCED in (named := blob.get("properties") or {}):
+                named[_REFERENCED] = path(named[_REFERENCED])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise FormatError(f"{location}: a Puffin footer that is not as specified") from error
+    return puffin[:start] + _footer(footer)
+
+
+def _footer_of(vectors: Sequence[DeletionVector], places: list[tuple[int, int]]) -> bytes:
     blobs = [
         {
             "type": BLOB_TYPE,
@@ -191,11 +271,15 @@ def _footer(vectors: Sequence[DeletionVector], places: list[tuple[int, int]]) ->
             "sequence-number": -1,
             "offset": offset,
             "length": length,
-            "properties": {"referenced-data-file": vector.data_file.file_path, "cardinality": str(len(vector.positions))},
+            "properties": {_REFERENCED: vector.data_file.file_path, "cardinality": str(len(vector.positions))},
         }
         for vector, (offset, length) in zip(vectors, places, strict=True)
     ]
-    payload = json.dumps({"blobs": blobs, "properties": {"created-by": "tablecrypt"}}, separators=(",", ":")).encode()
+    return _footer({"blobs": blobs, "properties": {"created-by": "tablecrypt"}})
+
+
+def _footer(content: Mapping[str, Any]) -> bytes:
+    payload = json.dumps(content, separators=(",", ":")).encode()
     return PUFFIN_MAGIC + payload + _FOOTER_END.pack(len(payload), 0) + PUFFIN_MAGIC
 
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import (
@@ -47,8 +47,7 @@ from pyroaring import BitMap64
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
 from tablecrypt.table._pyiceberg.producers import WholeSnapshotSeam
 from tablecrypt.table.deletes import DeleteReader
-from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
-from tablecrypt.table.foreign_engines import location_provider
+from tablecrypt.table.deletion_vectors import DeletionVector, puffin_location, write_deletion_vectors
 from tablecrypt.table.planning import DeleteIndex, EncryptedFileScanTask, ScanPlanner, only_path, sequence_number_of
 from tablecrypt.table.snapshots import EncryptedOverwrite, EncryptedProducer, ObsoleteDeletes
 from tablecrypt.table.table_files import refuse_plaintext
@@ -76,7 +75,7 @@ class RewrittenFiles:
 class EncryptedRewrite(EncryptedOverwrite):
     """Puts files in place of others that hold the same rows. Snapshots of operation REPLACE."""
 
-    def apply(self, rewritten: RewrittenFiles) -> None:
+    def __init__(self, *, rewritten: RewrittenFiles, **options: Any) -> None:
         """Take over what was rewritten.
 
         Raises:
@@ -84,6 +83,7 @@ class EncryptedRewrite(EncryptedOverwrite):
         """
         for file in rewritten.written:
             refuse_plaintext(file)
+        super().__init__(**options)
         self._rewritten = rewritten
         for task in rewritten.replaced:
             self.delete_data_file(task.file)
@@ -116,11 +116,11 @@ class EncryptedRewrite(EncryptedOverwrite):
         planned = {task.file.file_path: task for task in self._rewritten.replaced}
         head = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
         manifests = head.manifests(self.io) if head is not None else []
-        living = ScanPlanner(self.table_metadata, self.io).plan_files(manifests, lambda entry: entry.data_file.file_path in planned)
-        gone = planned.keys() - {task.file.file_path for task in living}
+        live = ScanPlanner(self.table_metadata, self.io).plan_files(manifests, lambda entry: entry.data_file.file_path in planned)
+        gone = planned.keys() - {task.file.file_path for task in live}
         if gone:
             raise ValidationException(f"data files were removed while they were rewritten: {', '.join(sorted(gone))}")
-        for task in living:
+        for task in live:
             if _positional(task) - _positional(planned[task.file.file_path]):
                 raise ValidationException(f"rows of {task.file.file_path} were deleted while it was rewritten")
 
@@ -152,20 +152,24 @@ class _Obsolete:
 
 
 class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
-    """Puts files in the place of others that hold the same rows. Snapshots of operation REPLACE."""
+    """Puts files in the place of others that hold the same rows. Snapshots of operation REPLACE.
+
+    Args:
+        swaps: what takes the place of which file, by its location. A location that the branch does not have (any more) is passed over.
+
+    Attributes:
+        swapped: the locations of the files that the last attempt replaced.
+    """
 
     records_dropped: ClassVar[bool] = True
     """Whether manifests name the files that are not in the branch any more, as deleted."""
 
-    _swaps: Mapping[str, EncryptedDataFile]
-
-    def swap(self, swaps: Mapping[str, EncryptedDataFile]) -> EncryptedFileSwap:
-        """Say what takes the place of which file, by its location. A location that the branch does not have (any more) is passed over."""
+    def __init__(self, *, swaps: Mapping[str, EncryptedDataFile], **options: Any) -> None:
+        super().__init__(**options)
         self._swaps = swaps
         self.swapped: set[str] = set()
         self._new_deletes: list[EncryptedDataFile] = []
         self._delete_reader: DeleteReader | None = None
-        return self
 
     @property
     def added_delete_files(self) -> Sequence[EncryptedDataFile]:
@@ -267,9 +271,7 @@ class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
     def _vector_manifests(self, vectors: list[DeletionVector]) -> list[ManifestFile]:
         if not vectors:
             return []
-        metadata = self.table_metadata
-        provider = location_provider(metadata)
-        location = provider.new_data_location(f"00000-{self.commit_uuid}-deletes.puffin")
+        location = puffin_location(self.table_metadata, self.commit_uuid)
         self.written(location)
         files = write_deletion_vectors(self.table_io, location, vectors)
         self._new_deletes.extend(files)

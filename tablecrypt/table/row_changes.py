@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, cast
 
 import pyarrow as pa
@@ -33,22 +33,20 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties, upsert_util
+from pyiceberg.table import FileScanTask, TableProperties, upsert_util
 from pyroaring import BitMap64
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
-from tablecrypt.table.deletion_vectors import DeletionVector, write_deletion_vectors
+from tablecrypt.table.deletion_vectors import RowDelta, write_row_delta
 from tablecrypt.table.filters import DeleteFilter
-from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.scan import EncryptedDataScan
-from tablecrypt.table.table_files import TableFileIO, is_deletion_vector
+from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.write import write_data_files
 
 UPDATE_MODE: Final = "write.update.mode"
@@ -99,46 +97,23 @@ def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Repl
     return replaced
 
 
-@dataclass
-class MarkedRows:
-    """What a merge-on-read delete does to a snapshot."""
-
-    dropped: list[DataFile] = field(default_factory=list)
-    """Data files whose every row goes."""
-    replaced: list[DataFile] = field(default_factory=list)
-    """Deletion vectors whose place a new one takes."""
-    added: list[EncryptedDataFile] = field(default_factory=list)
-    """New deletion vectors."""
-
-    def __bool__(self) -> bool:
-        return bool(self.dropped or self.added)
-
-
-def mark_deleted(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> MarkedRows:
+def mark_deleted(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> RowDelta:
     """Write deletion vectors for the rows that match a scan's filter.
 
     Args:
         scan: the table, the branch and the filter of the rows to delete. Only the columns of the filter are read.
         write_uuid: part of the Puffin file's name.
     """
-    marked = MarkedRows()
-    vectors: list[DeletionVector] = []
+    return write_row_delta(scan.table_metadata, cast("TableFileIO", scan.io), _deleted_positions(scan), write_uuid)
+
+
+def _deleted_positions(scan: EncryptedDataScan) -> Iterator[tuple[FileScanTask, BitMap64]]:
+    """Each data file with a matching row, and the positions of all its rows that are or will be deleted."""
     for task in scan.plan_files():
         found = scan.matching_positions(task)
-        if not len(found.matching):
-            continue
-        positions = BitMap64(found.deleted or ())
-        positions |= BitMap64(position for chunk in found.matching.chunks for position in chunk.to_pylist())
-        if len(positions) == task.file.record_count:
-            marked.dropped.append(task.file)
-            continue
-        vectors.append(DeletionVector(task.file, positions))
-        marked.replaced.extend(file for file in task.delete_files if is_deletion_vector(file))
-    if vectors:
-        metadata = scan.table_metadata
-        location = location_provider(metadata).new_data_location(f"00000-{write_uuid}-deletes.puffin")
-        marked.added = write_deletion_vectors(cast("TableFileIO", scan.io), location, vectors)
-    return marked
+        if len(found.matching):
+            matching = BitMap64(position for chunk in found.matching.chunks for position in chunk.to_pylist())
+            yield task, BitMap64(found.deleted or ()) | matching
 
 
 _POSITION = "__tablecrypt_position"

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
@@ -47,9 +47,9 @@ from tablecrypt.table._pyiceberg.producers import (
     UpdateSnapshotSeam,
     WholeSnapshotSeam,
 )
+from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.row_changes import MarkedRows
 from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, refuse_plaintext
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
 
@@ -71,7 +71,9 @@ class ObsoleteDeletes:
 class EncryptedProducer(ProducerSeam):
     """Writes a snapshot's manifests and manifest list encrypted, in format version 3 with row lineage."""
 
-    _dropped_delete_files: list[DataFile]
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._dropped_delete_files: list[DataFile] = []
 
     def append_data_file(self, data_file: DataFile) -> EncryptedProducer:
         """Add a file to the snapshot: one of the partition spec that it says, or else of the table's as it is now.
@@ -129,13 +131,13 @@ class EncryptedProducer(ProducerSeam):
         return self._updates(snapshot, sealed)
 
     def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Write manifests of the added files, one for each partition spec, before the others; drop spent delete files."""
+        """Write manifests of the added files, one for each partition spec, before the others; drop dangling delete files."""
         by_spec: dict[int, list[DataFile]] = defaultdict(list)
         for file in self.added_data_files:
             by_spec[file.spec_id].append(file)
-        return [*(self._added_manifest(spec_id, files) for spec_id, files in by_spec.items()), *self._without_spent(manifests)]
+        return [*(self._added_manifest(spec_id, files) for spec_id, files in by_spec.items()), *self._without_dangling(manifests)]
 
-    def _without_spent(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+    def _without_dangling(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Drop the delete files that have nothing left to delete, deletion vectors of dropped data files above all."""
         obsolete = self.obsolete_deletes()
         if not obsolete:
@@ -277,27 +279,27 @@ class EncryptedDelete(EncryptedProducer, DeleteFiles):
 class EncryptedRowDelta(EncryptedOverwrite):
     """Adds deletion vectors in place of earlier ones, and drops data files that they would cover whole."""
 
-    def apply(self, marked: MarkedRows) -> None:
-        """Take over what a merge-on-read delete found."""
-        self._marked = marked
-        for file in marked.dropped:
+    def __init__(self, *, row_delta: RowDelta, **options: Any) -> None:
+        super().__init__(**options)
+        self._row_delta = row_delta
+        for file in row_delta.dropped:
             self.delete_data_file(file)
 
     def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Write the new deletion vectors' manifests, one for each partition spec, beside the others."""
         by_spec: dict[int, list[EncryptedDataFile]] = defaultdict(list)
-        for file in self._marked.added:
+        for file in self._row_delta.added:
             by_spec[file.spec_id].append(file)
         return [*super().finish_manifests(manifests), *(self._delete_manifest(spec_id, files) for spec_id, files in by_spec.items())]
 
     def obsolete_deletes(self) -> ObsoleteDeletes:
         """Return which delete files go: those of dropped data files, and the vectors whose place new ones take."""
-        return replace(super().obsolete_deletes(), files=frozenset(self._marked.replaced))
+        return replace(super().obsolete_deletes(), files=frozenset(self._row_delta.replaced))
 
     @property
     def added_delete_files(self) -> Sequence[EncryptedDataFile]:
         """The new deletion vectors."""
-        return self._marked.added
+        return self._row_delta.added
 
     def _delete_manifest(self, spec_id: int, files: list[EncryptedDataFile]) -> ManifestFile:
         with self._manifest_writer(self.spec(spec_id), ManifestContent.DELETES) as writer:
@@ -327,9 +329,9 @@ class EncryptedUpdateSnapshot(UpdateSnapshotSeam):
         """Return a producer that drops data files."""
         return self.producer(EncryptedDelete, Operation.DELETE)
 
-    def row_delta(self) -> EncryptedRowDelta:
-        """Return a producer that adds deletion vectors."""
-        return self.producer(EncryptedRowDelta, Operation.DELETE)
+    def row_delta(self, row_delta: RowDelta, operation: Operation = Operation.DELETE) -> EncryptedRowDelta:
+        """Return a producer that adds deletion vectors, and data files where the operation is an overwrite."""
+        return self.producer(EncryptedRowDelta, operation, row_delta=row_delta)
 
 
 def _as_counted(file: DataFile) -> DataFile:

@@ -319,10 +319,8 @@ class EncryptedTransaction(TransactionSeam):
         self, delete: RowDelete, scan: EncryptedDataScan, snapshot_properties: dict[str, str], commit_uuid: uuid.UUID
     ) -> EncryptedOverwrite | None:
         if delete.mode == TableProperties.DELETE_MODE_MERGE_ON_READ:
-            marked = mark_deleted(scan, commit_uuid)
-            row_delta = self.update_snapshot(snapshot_properties, delete.branch).row_delta()
-            row_delta.apply(marked)
-            return row_delta if marked else None
+            row_delta = mark_deleted(scan, commit_uuid)
+            return self.update_snapshot(snapshot_properties, delete.branch).row_delta(row_delta) if row_delta else None
         replaced = rewrite_without(scan, commit_uuid)
         overwrite = self.update_snapshot(snapshot_properties, delete.branch).overwrite(commit_uuid)
         for old, new in replaced:

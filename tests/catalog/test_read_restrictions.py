@@ -20,6 +20,7 @@ from tablecrypt.cli.main import run
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.maintenance import compact, reencrypt, relocate, rotate_kek
+from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.key_tables import current_snapshot
@@ -316,7 +317,7 @@ CHANGES: dict[str, Callable[[EncryptedTable], object]] = {
     "overwrite of some": lambda table: table.overwrite(rows(), "id = 1"),
     "upsert": lambda table: table.upsert(rows(), ["id"]),
     "dynamic_partition_overwrite": lambda table: table.dynamic_partition_overwrite(rows()),
-    "a row delta": lambda table: table.transaction().update_snapshot().row_delta().produce(),
+    "a row delta": lambda table: table.transaction().update_snapshot().row_delta(RowDelta()).produce(),
     "compact": lambda table: compact(table, rewrite_all=True),
     "reencrypt": reencrypt,
     "relocate": lambda table: relocate(table, f"{table.location()}-copy"),

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance import Progress, compact
 from tablecrypt.maintenance.compaction import Compaction
-from tablecrypt.table.row_changes import MarkedRows
+from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
@@ -326,9 +326,7 @@ def test_an_equality_delete_committed_meanwhile_deletes_from_the_new_files(new_t
         deletes = TableFiles(Path(other.location().removeprefix("file://")), other.schema())
         file = deletes.equality_deletes(pa.table({"id": pa.array([7, 42], pa.int64())}), [1])
         with other.transaction() as transaction:
-            change = transaction.update_snapshot().row_delta()  # type: ignore[attr-defined]
-            change.apply(MarkedRows(added=[file]))
-            change.commit()
+            transaction.update_snapshot().row_delta(RowDelta(added=[file])).commit()  # type: ignore[attr-defined]
 
     Meanwhile(monkeypatch, table, delete_by_equality)
 

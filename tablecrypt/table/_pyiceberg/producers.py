@@ -11,6 +11,7 @@ UpdateSnapshot: _transaction, _io, _branch, _snapshot_properties;  ExpireSnapsho
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pyiceberg.io import FileIO
@@ -173,9 +174,16 @@ P = TypeVar("P", bound=ProducerSeam)
 class UpdateSnapshotSeam(UpdateSnapshot):
     """Hands out snapshot producers of our own classes."""
 
-    def producer(self, producer_class: type[P], operation: Operation) -> P:
-        """Return a producer for the transaction, branch and properties that this was made for."""
+    def producer(self, producer_class: Callable[..., P], operation: Operation, **changes: Any) -> P:
+        """Return a producer for the transaction, branch and properties that this was made for.
+
+        Args:
+            producer_class: which one.
+            operation: what the snapshot's summary says was done.
+            changes: what the producer is to commit, as its class takes it.
+        """
         return producer_class(
+            **changes,
             operation=operation,
             transaction=self._transaction,
             io=self._io,

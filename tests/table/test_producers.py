@@ -1,0 +1,80 @@
+"""Producers of snapshots have what they commit from the beginning, and share nothing that they change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.typedef import Record
+
+from tablecrypt.errors import PlaintextRefusedError
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.replace_files import EncryptedFileSwap, EncryptedRewrite, RewrittenFiles
+from tablecrypt.table.snapshots import EncryptedProducer, EncryptedRowDelta, EncryptedUpdateSnapshot
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedInMemoryCatalog
+from tests.support.key_tables import metadata_of
+from tests.support.plaintext import CANARY
+
+
+@pytest.fixture
+def table(warehouse: Path) -> EncryptedTable:
+    MemoryKeyManagementClient({"kms.memory.name": "producers"}, keys={"master": b"p" * 32})
+    properties = {"encryption.kms-type": "memory", "kms.memory.name": "producers"}
+    catalog = EncryptedInMemoryCatalog("producers", warehouse=f"file://{warehouse}", **properties)
+    catalog.create_namespace("db")
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "text": [CANARY] * 2})
+    made = catalog.create_table("db.t", rows.schema, properties={"encryption.key-id": "master"})
+    made.append(rows)
+    assert isinstance(made, EncryptedTable)
+    return made
+
+
+def producers_of(table: EncryptedTable) -> EncryptedUpdateSnapshot:
+    update = table.transaction().update_snapshot()
+    assert isinstance(update, EncryptedUpdateSnapshot)
+    return update
+
+
+@pytest.mark.parametrize(
+    ("producer", "missing"), [(EncryptedRowDelta, "row_delta"), (EncryptedRewrite, "rewritten"), (EncryptedFileSwap, "swaps")]
+)
+def test_a_producer_is_not_made_without_what_it_commits(table: EncryptedTable, producer: type[EncryptedProducer], missing: str) -> None:
+    with pytest.raises(TypeError, match=missing):
+        producers_of(table).producer(producer, Operation.REPLACE)
+
+
+def test_a_rewrite_refuses_plaintext_before_there_is_a_producer(table: EncryptedTable) -> None:
+    plain = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"{table.location()}/data/plain.parquet",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=1,
+    )
+    rewritten = RewrittenFiles([], [plain], frozenset(), 1, 1)
+
+    with pytest.raises(PlaintextRefusedError):
+        producers_of(table).producer(EncryptedRewrite, Operation.REPLACE, rewritten=rewritten)
+
+
+def test_a_swap_has_replaced_nothing_before_it_is_tried(table: EncryptedTable) -> None:
+    producer = producers_of(table).producer(EncryptedFileSwap, Operation.REPLACE, swaps={})
+
+    assert producer.swapped == set()
+    assert producer.added_delete_files == []
+
+
+def test_metadata_made_of_the_same_snapshots_leaves_their_keys_to_others(table: EncryptedTable) -> None:
+    metadata = metadata_of(table)
+    fields = {name: getattr(metadata, name) for name in EncryptedTableMetadata.model_fields}
+
+    keyless = EncryptedTableMetadata.model_validate(fields | {"encryption_keys": []})
+
+    assert keyless.snapshots == metadata.snapshots
+    assert metadata.snapshots[0].manifests(table.io)
