@@ -169,7 +169,7 @@ class _Opener:
 
     def reads(self, snapshot: EncryptedSnapshot, ring: KeyRing) -> bool:
         """Whether a snapshot's manifest list opens with these keys, and is this snapshot's."""
-        return self._succeeds(lambda: snapshot.model_copy().bind(ring).manifests(self._table.io))
+        return self._succeeds(lambda: snapshot.bound_to(ring).manifests(self._table.io))
 
     def opens(self, ring: KeyRing, key_id: str) -> bool:
         """Whether a manifest-list key opens under its KEK, whatever it opens in turn."""

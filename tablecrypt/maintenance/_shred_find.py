@@ -142,7 +142,7 @@ class _Reader:
             known.partition_specs,
         ):
             self._layout = (metadata.without_history(), metadata.stated_layout)
-        return snapshot.model_copy().bind(own, self._layout[1])
+        return snapshot.bound_to(own, self._layout[1])
 
 
 def look_at_older(table: EncryptedTable, before: OlderFiles | None = None) -> OlderFiles:

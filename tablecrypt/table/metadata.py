@@ -38,14 +38,15 @@ class EncryptedSnapshot(Snapshot):
     _ring: KeyRing = PrivateAttr(default_factory=KeyRing)
     _layout: StatedLayout | None = PrivateAttr(default=None)
 
-    def bind(self, ring: KeyRing, layout: StatedLayout | None = None) -> Self:
-        """Take over the keys of the metadata that this snapshot is part of, and its schemas and partition specs.
+    def bound_to(self, ring: KeyRing, layout: StatedLayout | None = None) -> Self:
+        """Return this snapshot with the keys of the metadata that it is part of, and its schemas and partition specs.
 
         A key that is missing is reported when it is needed. Without a layout, the one that it had stays.
         """
-        self._ring = ring
-        self._layout = layout or self._layout
-        return self
+        bound = self.model_copy()
+        bound._ring = ring
+        bound._layout = layout or self._layout
+        return bound
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EncryptedSnapshot) and self.__dict__ == other.__dict__
@@ -104,8 +105,8 @@ class EncryptedTableMetadata(TableMetadataV3):
     @model_validator(mode="after")
     def _bind_snapshots(self) -> Self:
         ring, layout = self.key_ring, self.stated_layout
-        for snapshot in self.snapshots:
-            snapshot.bind(ring, layout)
+        # In place, as the model is frozen: the list is this model's own, the snapshots in it may be shared with other metadata.
+        self.snapshots[:] = [snapshot.bound_to(ring, layout) for snapshot in self.snapshots]
         return self
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:

@@ -145,8 +145,8 @@ def _add_encrypted_snapshot(
             f"snapshot {snapshot.snapshot_id} was made for {snapshot.sequence_number} and {snapshot.first_row_id}"
         )
     add_snapshot = apply_table_update.dispatch(AddSnapshotUpdate)
-    update.snapshot.bind(base.key_ring, base.stated_layout)
-    return _encrypted(add_snapshot(update, base, context))
+    bound = snapshot.bound_to(base.key_ring, base.stated_layout)
+    return _encrypted(add_snapshot(update.model_copy(update={"snapshot": bound}), base, context))
 
 
 @apply_table_update.register(UpgradeToVersion3Update)
