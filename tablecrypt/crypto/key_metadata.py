@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tablecrypt._bytes import ByteReader, varint, zigzag
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
@@ -30,7 +31,6 @@ AAD_PREFIX_LENGTH: Final = 16
 _UNION_NULL: Final = 0
 _UNION_VALUE: Final = 1
 _MAX_LONG: Final = 2**63 - 1
-_MAX_VARINT_LENGTH: Final = 10
 
 
 @dataclass(frozen=True)
@@ -68,74 +68,39 @@ class StandardKeyMetadata:
     @classmethod
     def decode(cls, data: bytes) -> StandardKeyMetadata:
         """Read the layout above. FormatError for another version, a cut or overlong record, or a key length that AES does not have."""
-        record = _Record(data)
-        version = record.take(1)[0]
+        record = ByteReader(data, "key metadata")
+        version = record.number(1)
         if version != SCHEMA_VERSION:
             raise FormatError(f"key metadata has schema version {version}; only {SCHEMA_VERSION} is known")
-        key = Secret(record.read_bytes())
+        key = Secret(_read_bytes(record))
         if len(key) not in KEY_LENGTHS:
             raise FormatError(f"key metadata holds a key of {len(key)} bytes; AES keys have 16, 24 or 32")
-        aad_prefix = record.read_bytes() if record.read_is_set() else b""
-        file_length = record.read_long() if record.read_is_set() else None
+        aad_prefix = _read_bytes(record) if _read_is_set(record) else b""
+        file_length = _read_long(record) if _read_is_set(record) else None
         if file_length is not None and file_length < 0:
             raise FormatError(f"key metadata says that the file is {file_length} bytes long")
         record.check_exhausted()
         return cls(key, aad_prefix, file_length)
 
 
-class _Record:
-    """Avro binary, taken from the front. Its messages tell lengths, never the bytes."""
+def _read_long(record: ByteReader) -> int:
+    # A longer spelling of the same number would let two byte strings mean one record.
+    return record.long(is_shortest=True)
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._offset = 0
 
-    def take(self, length: int) -> bytes:
-        left = len(self._data) - self._offset
-        if not 0 <= length <= left:
-            raise FormatError(
-                f"key metadata of {len(self._data)} bytes is cut short: {length} bytes should follow byte {self._offset}, {left} do"
-            )
-        taken = self._data[self._offset : self._offset + length]
-        self._offset += length
-        return taken
+def _read_bytes(record: ByteReader) -> bytes:
+    return record.take(_read_long(record))
 
-    def read_long(self) -> int:
-        zigzag = 0
-        for group in range(_MAX_VARINT_LENGTH):
-            byte = self.take(1)[0]
-            zigzag |= (byte & 0x7F) << (7 * group)
-            if byte & 0x80:
-                continue
-            # A longer spelling of the same number would let two byte strings mean one record.
-            if zigzag >= 2**64 or (byte == 0 and group > 0):
-                break
-            return (zigzag >> 1) ^ -(zigzag & 1)
-        raise FormatError("key metadata holds a number that is not a 64-bit Avro long")
 
-    def read_bytes(self) -> bytes:
-        return self.take(self.read_long())
-
-    def read_is_set(self) -> bool:
-        branch = self.read_long()
-        if branch not in (_UNION_NULL, _UNION_VALUE):
-            raise FormatError(f"key metadata chooses branch {branch} of a union of two")
-        return branch == _UNION_VALUE
-
-    def check_exhausted(self) -> None:
-        left = len(self._data) - self._offset
-        if left:
-            raise FormatError(f"key metadata is followed by {left} bytes that do not belong to it")
+def _read_is_set(record: ByteReader) -> bool:
+    branch = _read_long(record)
+    if branch not in (_UNION_NULL, _UNION_VALUE):
+        raise FormatError(f"key metadata chooses branch {branch} of a union of two")
+    return branch == _UNION_VALUE
 
 
 def _encode_long(value: int) -> bytes:
-    zigzag = (value << 1) ^ (value >> 63)
-    encoded = bytearray()
-    while zigzag > 0x7F:
-        encoded.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    encoded.append(zigzag)
-    return bytes(encoded)
+    return varint(zigzag(value))
 
 
 def _encode_bytes(value: bytes) -> bytes:

@@ -50,13 +50,13 @@ from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.typedef import StructProtocol
 from pyiceberg.types import DoubleType, IcebergType
 
+from tablecrypt._bytes import ByteReader
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.manifests.avro_schema import from_avro_json
 
 _RAW_DEFLATE: Final = -15
 _MAX_WINDOW: Final = 8 * 1024 * 1024
 """What a Zstandard decoder has to support at least, and no level but the "ultra" ones asks for more."""
-_MAX_LENGTH_BYTES: Final = 5
 _CRC_LENGTH: Final = 4
 
 
@@ -90,11 +90,7 @@ def _zstandard(compressed: bytes, limit: int) -> bytes:
 
 def _snappy(compressed: bytes, limit: int) -> bytes:
     packed, checksum = compressed[:-_CRC_LENGTH], compressed[-_CRC_LENGTH:]
-    length = 0
-    for index, byte in enumerate(packed[:_MAX_LENGTH_BYTES]):
-        length |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            break
+    length = ByteReader(packed, "an Avro block").varint()
     if length > limit:
         raise FormatError(f"an Avro block says that it holds {length} bytes, of which {limit} are allowed")
     block = pa.Codec("snappy").decompress(packed, decompressed_size=length, asbytes=True) if length else b""
@@ -179,7 +175,6 @@ def bounded_decoder(data: bytes) -> BinaryDecoder:
 
 
 AVRO_SCHEMA_KEY: Final = "avro.schema"
-_MAX_VARINT_BYTES: Final = 10
 _SMALL: Final = 8 * 1024 * 1024
 _RATIO: Final = 64
 _LARGEST_BLOCK: Final = 16 * 1024 * 1024
@@ -222,21 +217,21 @@ class AvroContainer(Generic[R]):
     """
 
     def __init__(self, data: bytes, location: str, types: RecordTypes[R]) -> None:
-        self._frame = _Frame(data, location)
+        self._frame = _Frame(data, f"{location}: the Avro file")
         self._location = location
-        if self._frame.take(len(MAGIC), "magic") != MAGIC:
+        if self._frame.take(len(MAGIC)) != MAGIC:
             raise FormatError(f"{location}: not an Avro file: it does not begin with {MAGIC!r}")
         self.metadata = self._frame.metadata_map()
-        self._sync = self._frame.take(SYNC_SIZE, "sync marker")
+        self._sync = self._frame.take(SYNC_SIZE)
         self._codec = self._find_codec()
         self._left = max(_SMALL, _RATIO * len(data))
         self._reader = self._resolve(types)
 
     def __iter__(self) -> Iterator[R]:
-        while not self._frame.at_end():
-            count = self._frame.varint("record count")
-            compressed = self._frame.sized("block")
-            if self._frame.take(SYNC_SIZE, "sync marker") != self._sync:
+        while self._frame.left:
+            count = self._frame.long()
+            compressed = self._frame.sized()
+            if self._frame.take(SYNC_SIZE) != self._sync:
                 raise FormatError(f"{self._location}: a sync marker in the Avro file differs from its header's")
             if self._codec != "null" and count > max(_FEW_RECORDS, len(compressed) // _MIN_RECORD):
                 raise FormatError(f"{self._location}: an Avro block of {len(compressed)} compressed bytes cannot hold {count} records")
@@ -312,44 +307,18 @@ class _Resolver(ReadSchemaResolver):
         return _ExactDoubleReader()  # type: ignore[no-untyped-call]
 
 
-class _Frame:
-    """A cursor over the container's own structure that never reads past the end."""
+class _Frame(ByteReader):
+    """The container's own structure."""
 
-    def __init__(self, data: bytes, location: str) -> None:
-        self._data = data
-        self._location = location
-        self._position = 0
-
-    def at_end(self) -> bool:
-        return self._position == len(self._data)
-
-    def take(self, length: int, what: str) -> bytes:
-        end = self._position + length
-        if length < 0 or end > len(self._data):
-            raise FormatError(f"{self._location}: the Avro file ends inside its {what}")
-        taken = self._data[self._position : end]
-        self._position = end
-        return taken
-
-    def varint(self, what: str) -> int:
-        """Read a zigzag number of at most 64 bits."""
-        value = 0
-        for index in range(_MAX_VARINT_BYTES):
-            byte = self.take(1, what)[0]
-            value |= (byte & 0x7F) << (7 * index)
-            if byte < 0x80:
-                return (value >> 1) ^ -(value & 1)
-        raise FormatError(f"{self._location}: the Avro file's {what} is not a number")
-
-    def sized(self, what: str) -> bytes:
-        return self.take(self.varint(what), what)
+    def sized(self) -> bytes:
+        return self.take(self.long())
 
     def metadata_map(self) -> dict[str, str]:
         """Read the header's map. Avro may split a map into parts; a negative count is followed by the part's length in bytes."""
         entries: dict[str, str] = {}
-        while count := self.varint("metadata"):
+        while count := self.long():
             if count < 0:
-                self.varint("metadata")
+                self.long()
             for _ in range(abs(count)):
                 key = self._text()
                 entries[key] = self._text()
@@ -357,6 +326,6 @@ class _Frame:
 
     def _text(self) -> str:
         try:
-            return self.sized("metadata").decode("utf-8")
+            return self.sized().decode("utf-8")
         except UnicodeDecodeError as error:
-            raise FormatError(f"{self._location}: the Avro header's metadata is not UTF-8") from error
+            raise FormatError(f"{self.what}: the metadata in the header is not UTF-8") from error

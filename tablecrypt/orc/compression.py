@@ -49,8 +49,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from tablecrypt._bytes import ByteReader
 from tablecrypt.errors import FormatError, MissingExtraError
-from tablecrypt.orc.protobuf import parse_varint
 
 HEADER_LENGTH: Final = 3
 MAX_CHUNK_LENGTH: Final = 2**23 - 1
@@ -160,7 +160,7 @@ def _decompress_chunk(kind: CompressionKind, chunk: bytes, limit: int, what: str
             with pa.CompressedInputStream(pa.BufferReader(chunk), "zstd") as stream:
                 return bytes(stream.read(limit + 1))
         case CompressionKind.SNAPPY:
-            length = parse_varint(chunk, 0, what)[0]
+            length = ByteReader(chunk, what).varint()
             return _decompress_known("snappy", chunk, length, limit, what)
         case CompressionKind.LZ4:
             return _decompress_known("lz4_raw", chunk, _lz4_length(chunk, what), limit, what)

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from tablecrypt._bytes import ByteReader
 from tablecrypt.errors import FormatError
-from tablecrypt.orc.protobuf import parse_varint
 
 MAX_ELEMENTS: Final = 2**28
 """Of the lists or maps in one column of one stripe. pyarrow takes 8 to 17 bytes for each."""
@@ -43,76 +43,45 @@ class _Run(NamedTuple):
     values: Callable[[], list[int]]
 
 
-class _Reader:
-    """A cursor over a LENGTH stream that never reads past its end."""
-
-    def __init__(self, data: bytes, what: str) -> None:
-        self._data = data
-        self._position = 0
-        self.what = what
-
-    def at_end(self) -> bool:
-        return self._position >= len(self._data)
-
-    def take(self, length: int) -> bytes:
-        taken = self._data[self._position : self._position + length]
-        if len(taken) != length:
-            raise FormatError(f"{self.what} ends inside a run")
-        self._position += length
-        return taken
-
-    def byte(self) -> int:
-        if self._position >= len(self._data):
-            raise FormatError(f"{self.what} ends inside a run")
-        self._position += 1
-        return self._data[self._position - 1]
-
-    def number(self, length: int) -> int:
-        return int.from_bytes(self.take(length), "big")
-
-    def varint(self) -> int:
-        value, self._position = parse_varint(self._data, self._position, self.what)
-        return value
-
-    def packed(self, count: int, width: int) -> bytes:
-        return self.take(-(-count * width // 8))
-
-
 def check_lengths(lengths: bytes, version: int, limit: int, what: str) -> None:
     """Refuse a LENGTH stream, decompressed, that claims more than `limit` or fewer than none. `version` is that of the encoding."""
     runs = _runs_of_version_1 if version == 1 else _runs_of_version_2
-    bounds = [run.bound for run in runs(_Reader(lengths, what))]
+    bounds = [run.bound for run in runs(ByteReader(lengths, what))]
     if None not in bounds and sum(bound for bound in bounds if bound is not None) <= limit:
         return
     total = 0
-    for run in runs(_Reader(lengths, what)):
+    for run in runs(ByteReader(lengths, what)):
         values = run.values()
         total += sum(values)
         if min(values) < 0 or total > limit:
             raise FormatError(f"{what} claim to be more than {limit} in one stripe, or fewer than none")
 
 
-def _runs_of_version_1(reader: _Reader) -> Iterator[_Run]:
-    while not reader.at_end():
-        control = reader.byte()
+def _packed(reader: ByteReader, count: int, width: int) -> bytes:
+    return reader.take(-(-count * width // 8))
+
+
+def _runs_of_version_1(reader: ByteReader) -> Iterator[_Run]:
+    while reader.left:
+        control = reader.number(1)
         if control >= 128:
             literals = [reader.varint() for _ in range(256 - control)]
             yield _Run(sum(literals), literals.copy)
             continue
-        delta = int.from_bytes(reader.take(1), "big", signed=True)
+        delta = reader.number(1, signed=True)
         yield _equal_steps(reader.varint(), delta, control + 3)
 
 
-def _runs_of_version_2(reader: _Reader) -> Iterator[_Run]:
-    while not reader.at_end():
-        first = reader.byte()
+def _runs_of_version_2(reader: ByteReader) -> Iterator[_Run]:
+    while reader.left:
+        first = reader.number(1)
         kind = first >> 6
         if kind == _SHORT_REPEAT:
-            value = reader.number((first >> 3 & 7) + 1)
+            value = reader.number((first >> 3 & 7) + 1, "big")
             yield _equal_steps(value, 0, (first & 7) + 3)
             continue
         code = first >> 1 & 0x1F
-        count = ((first & 1) << 8 | reader.byte()) + 1
+        count = ((first & 1) << 8 | reader.number(1)) + 1
         if kind == _DIRECT:
             yield _direct(reader, _WIDTHS[code], count)
         elif kind == _PATCHED_BASE:
@@ -126,21 +95,21 @@ def _equal_steps(base: int, delta: int, count: int) -> _Run:
     return _Run((base + last) * count // 2 if last >= 0 else None, lambda: [base + delta * index for index in range(count)])
 
 
-def _direct(reader: _Reader, width: int, count: int) -> _Run:
-    packed = reader.packed(count, width)
+def _direct(reader: ByteReader, width: int, count: int) -> _Run:
+    packed = _packed(reader, count, width)
     return _Run(count * ((1 << width) - 1), lambda: _unpack(packed, width, count))
 
 
-def _patched_base(reader: _Reader, width: int, count: int) -> _Run:
-    third, fourth = reader.byte(), reader.byte()
+def _patched_base(reader: ByteReader, width: int, count: int) -> _Run:
+    third, fourth = reader.number(1), reader.number(1)
     base_length, patch_width = (third >> 5) + 1, _WIDTHS[third & 0x1F]
     gap_width, patches = (fourth >> 5) + 1, fourth & 0x1F
-    base = reader.number(base_length)
+    base = reader.number(base_length, "big")
     sign = 1 << (8 * base_length - 1)
     base = -(base - sign) if base & sign else base
-    packed = reader.packed(count, width)
+    packed = _packed(reader, count, width)
     patch_bits = next(bits for bits in _WIDTHS if bits >= min(gap_width + patch_width, 64))
-    packed_patches = reader.packed(patches, patch_bits)
+    packed_patches = _packed(reader, patches, patch_bits)
 
     def values() -> list[int]:
         unpacked = _unpack(packed, width, count)
@@ -156,13 +125,13 @@ def _patched_base(reader: _Reader, width: int, count: int) -> _Run:
     return _Run(highest if base >= 0 else None, values)
 
 
-def _delta(reader: _Reader, width: int, count: int) -> _Run:
+def _delta(reader: ByteReader, width: int, count: int) -> _Run:
     base, encoded = reader.varint(), reader.varint()
     first = encoded >> 1 ^ -(encoded & 1)
     if width == 0:
         return _equal_steps(base, first, count)
     steps = max(0, count - 2)
-    packed = reader.packed(steps, width)
+    packed = _packed(reader, steps, width)
 
     def values() -> list[int]:
         found = [base, base + first][:count]

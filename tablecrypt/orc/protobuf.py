@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from tablecrypt._bytes import ByteReader, varint, write_varint
 from tablecrypt.errors import FormatError
 
 Field = tuple[int, int, int | bytes]
@@ -27,8 +28,6 @@ BYTES: Final = 2
 FIXED32: Final = 5
 
 _FIXED_LENGTHS: Final = {FIXED64: 8, FIXED32: 4}
-_MAX_VARINT_BYTES: Final = 10
-_MAX_VALUE: Final = 2**64 - 1
 
 
 class Message:
@@ -115,79 +114,45 @@ def blob_field(number: int, value: bytes) -> Field:
 
 def packed_field(number: int, values: Iterable[int]) -> Field:
     """A repeated number in its packed form."""
-    return (number, BYTES, b"".join(map(_varint, values)))
+    return (number, BYTES, b"".join(map(varint, values)))
 
 
 def encode(fields: Iterable[Field]) -> bytes:
     """Encode a message."""
     encoded = bytearray()
     for number, wire, value in sorted(fields, key=lambda field: field[0]):
-        encoded += _varint(number << 3 | wire)
+        write_varint(encoded, number << 3 | wire)
         if isinstance(value, int):
-            encoded += _varint(value)
+            write_varint(encoded, value)
             continue
         if wire == BYTES:
-            encoded += _varint(len(value))
+            write_varint(encoded, len(value))
         encoded += value
     return bytes(encoded)
 
 
-def parse_varint(data: bytes, position: int, what: str) -> tuple[int, int]:
-    """Return the number at `position` and the position after it."""
-    value = 0
-    for index in range(_MAX_VARINT_BYTES):
-        if position >= len(data):
-            raise FormatError(f"{what} ends inside a number")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            break
-    else:
-        raise FormatError(f"{what}: a number of more than {_MAX_VARINT_BYTES} bytes")
-    if value > _MAX_VALUE:
-        raise FormatError(f"{what}: a number of more than 64 bits")
-    return value, position
-
-
 def _parse_fields(data: bytes, what: str) -> list[Field]:
+    reader = ByteReader(data, what)
     fields: list[Field] = []
-    position = 0
-    while position < len(data):
-        tag, position = parse_varint(data, position, what)
+    while reader.left:
+        tag = reader.varint()
         number, wire = tag >> 3, tag & 7
         if number == 0:
             raise FormatError(f"{what}: a field of number 0")
         if wire == VARINT:
-            value, position = parse_varint(data, position, what)
-            fields.append((number, wire, value))
-            continue
-        if wire == BYTES:
-            length, position = parse_varint(data, position, what)
+            fields.append((number, wire, reader.varint()))
+        elif wire == BYTES:
+            fields.append((number, wire, reader.take(reader.varint())))
         elif wire in _FIXED_LENGTHS:
-            length = _FIXED_LENGTHS[wire]
+            fields.append((number, wire, reader.take(_FIXED_LENGTHS[wire])))
         else:
             raise FormatError(f"{what}: field {number} has wire type {wire}, which ORC does not use")
-        if length > len(data) - position:
-            raise FormatError(f"{what} ends inside field {number}")
-        fields.append((number, wire, data[position : position + length]))
-        position += length
     return fields
 
 
 def _parse_varints(data: bytes, what: str) -> list[int]:
+    reader = ByteReader(data, what)
     values: list[int] = []
-    position = 0
-    while position < len(data):
-        value, position = parse_varint(data, position, what)
-        values.append(value)
+    while reader.left:
+        values.append(reader.varint())
     return values
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

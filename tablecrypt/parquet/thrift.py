@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Union
 
+from tablecrypt._bytes import write_varint, zigzag
 from tablecrypt.errors import FormatError
 
 TRUE: Final = 1
@@ -152,17 +153,9 @@ class Struct:
         return field.value
 
 
-def write_varint(out: bytearray, value: int) -> None:
-    """Seven bits a byte, least significant first."""
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 def write_integer(out: bytearray, value: int) -> None:
     """A zigzag varint."""
-    write_varint(out, (value << 1) ^ (value >> 63))
+    write_varint(out, zigzag(value))
 
 
 def encode_binaries(values: list[bytes]) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from tablecrypt._bytes import read_varint
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet.thrift import (
     BINARY,
@@ -120,28 +121,8 @@ def _check_depth(depth: int) -> None:
         raise FormatError(f"structs are nested more than {MAX_DEPTH} deep")
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = data[at]
-    at += 1
-    if value < 0x80:
-        return value, at
-    value &= 0x7F
-    shift = 7
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if value >= 2**64 or shift > 70:
-            raise FormatError("a number has more than 64 bits")
-        if byte == 0:
-            raise FormatError("a number is written longer than it needs to be")
-        if byte < 0x80:
-            return value, at
-
-
 def _read_integer(data: bytes, at: int, kind: int) -> tuple[int, int]:
-    zigzag, at = _read_varint(data, at)
+    zigzag, at = read_varint(data, at)
     value = (zigzag >> 1) ^ -(zigzag & 1)
     if zigzag >> _BITS[kind]:
         raise FormatError(f"{value} does not fit Thrift kind {kind}")
@@ -162,7 +143,7 @@ def _read_list_header(data: bytes, at: int) -> tuple[int, int, int]:
     header = data[at]
     count, kind, at = header >> 4, header & 0x0F, at + 1
     if count == LONG_LIST:
-        count, at = _read_varint(data, at)
+        count, at = read_varint(data, at)
         if count < LONG_LIST:
             raise FormatError("the length of a list is written longer than it needs to be")
     # No element takes less than a byte.
@@ -190,7 +171,7 @@ def _read_binaries(data: bytes) -> tuple[list[bytes], int]:
         raise FormatError(f"a list holds Thrift kind {kind} where it should hold binaries")
     values = []
     for _ in range(count):
-        length, start = _read_varint(data, at)
+        length, start = read_varint(data, at)
         at = start + length
         values.append(data[start:at])
     return values, at
@@ -245,7 +226,7 @@ def _read_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Value, int
     if kind in _BITS:
         return _read_integer(data, at, kind)
     if kind == BINARY:
-        length, at = _read_varint(data, at)
+        length, at = read_varint(data, at)
         return data[at : at + length], at + length
     if kind in (TRUE, FALSE):
         return kind == TRUE, at
@@ -266,7 +247,7 @@ def _end_of_value(data: bytes, at: int, kind: int, depth: int) -> int:
     if kind in _BITS:
         return at + 1 if data[at] < 0x80 else _read_integer(data, at, kind)[1]
     if kind == BINARY:
-        length, start = _read_varint(data, at)
+        length, start = read_varint(data, at)
         return start + length
     if kind == STRUCT:
         return _end_of_struct(data, at, depth + 1)
@@ -297,7 +278,7 @@ def _end_of_list(data: bytes, at: int, depth: int) -> int:
 
 def _end_of_map(data: bytes, at: int, depth: int) -> int:
     _check_depth(depth)
-    count, at = _read_varint(data, at)
+    count, at = read_varint(data, at)
     if count == 0:
         return at
     kinds = data[at]

@@ -111,7 +111,7 @@ def test_a_negative_file_length_is_refused() -> None:
     ids=["eleven bytes", "more than 64 bits", "2^64", "2^65 - 1", "overlong zero", "overlong one"],
 )
 def test_a_number_that_is_not_one_avro_long_is_refused(number: bytes) -> None:
-    with pytest.raises(FormatError, match="64-bit"):
+    with pytest.raises(FormatError, match=r"64 bits|longer than it needs"):
         StandardKeyMetadata.decode(b"\x01\x20" + bytes(16) + b"\x00" + b"\x02" + number)
 
 

@@ -1,0 +1,136 @@
+"""Numbers and lengths in bytes: varints, frames, and a reader that never goes past the end.
+
+    varint    7 bits a byte, least significant first; the highest bit says that another byte follows
+    zigzag    0, -1, 1, -2 … as 0, 1, 2, 3 …, so that small negative numbers are short varints too
+    frame     length (8 bytes, little endian, unless the format has another) | as many bytes
+
+Thrift, protobuf, Avro and this package's own messages are made of these.
+
+Raises FormatError for bytes that end early or are no such number.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, Literal
+
+from tablecrypt.errors import FormatError
+
+_FRAME_LENGTH: Final = 8
+_TOO_LARGE: Final = 2**64
+_LAST_SHIFT: Final = 70
+
+Order = Literal["little", "big"]
+
+
+def read_varint(data: bytes, at: int, is_shortest: bool = True) -> tuple[int, int]:
+    """The number of at most 64 bits at a place, and where it ends. IndexError where the data end inside it.
+
+    Args:
+        data: whatever holds it.
+        at: where it begins.
+        is_shortest: refuse one that is longer than it needs to be, where two spellings of a number must not mean the same.
+    """
+    value = data[at]
+    at += 1
+    if value < 0x80:
+        return value, at
+    value &= 0x7F
+    shift = 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if value >= _TOO_LARGE or shift > _LAST_SHIFT:
+            raise FormatError("a number has more than 64 bits")
+        if byte == 0 and is_shortest:
+            raise FormatError("a number is written longer than it needs to be")
+        if byte < 0x80:
+            return value, at
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append a number that is not negative."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def varint(value: int) -> bytes:
+    """A number that is not negative, alone."""
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+def zigzag(value: int) -> int:
+    """A number of 64 bits as one that is not negative."""
+    return (value << 1) ^ (value >> 63)
+
+
+def from_zigzag(value: int) -> int:
+    """What `zigzag` was given."""
+    return (value >> 1) ^ -(value & 1)
+
+
+def frame(content: bytes, size: int = _FRAME_LENGTH, order: Order = "little") -> bytes:
+    """The length of some bytes, in `size` bytes, and the bytes."""
+    return len(content).to_bytes(size, order) + content
+
+
+class ByteReader:
+    """Bytes, read from front to back. FormatError, naming `what` they are, where there are too few; no message shows them."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data = data
+        self.what = what
+        self.position = 0
+
+    @property
+    def left(self) -> int:
+        """How many bytes were not read yet."""
+        return len(self._data) - self.position
+
+    def take(self, length: int) -> bytes:
+        """The next `length` bytes."""
+        if not 0 <= length <= self.left:
+            raise FormatError(f"{self.what} ends early: {length} bytes should follow byte {self.position}, {self.left} do")
+        self.position += length
+        return self._data[self.position - length : self.position]
+
+    def rest(self) -> bytes:
+        """All that is left."""
+        return self.take(self.left)
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """What is laid out like this."""
+        return layout.unpack(self.take(layout.size))
+
+    def number(self, size: int, order: Order = "little", *, signed: bool = False) -> int:
+        """A number of `size` bytes."""
+        return int.from_bytes(self.take(size), order, signed=signed)
+
+    def varint(self, is_shortest: bool = False) -> int:
+        """A varint of at most 64 bits."""
+        try:
+            value, self.position = read_varint(self._data, self.position, is_shortest)
+        except IndexError:
+            raise FormatError(f"{self.what} ends inside a number") from None
+        except FormatError as error:
+            raise FormatError(f"{self.what}: {error}") from None
+        return value
+
+    def long(self, is_shortest: bool = False) -> int:
+        """A zigzag varint: a signed number of at most 64 bits."""
+        return from_zigzag(self.varint(is_shortest))
+
+    def frame(self, size: int = _FRAME_LENGTH, order: Order = "little") -> bytes:
+        """The bytes behind their length."""
+        return self.take(self.number(size, order))
+
+    def check_exhausted(self) -> None:
+        """Raise FormatError where anything is left."""
+        if self.left:
+            raise FormatError(f"{self.what} is followed by {self.left} bytes that do not belong to it")
