@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import secrets
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import Audit, Finding, FindingKind, Progress, Severity, audit, migrate, reencrypt, rotate_kek, verify
 from tablecrypt.maintenance._audit.folder import look_at_older
 from tablecrypt.maintenance._audit.keys import file_key_findings
+from tablecrypt.maintenance._audit.observed import observe
+from tablecrypt.maintenance._audit.table_audit import audit_table
+from tablecrypt.maintenance.progress import Counted, unheard
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedInMemoryCatalog, EncryptedSqlCatalog
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
@@ -93,6 +97,21 @@ def test_each_file_is_described(table: Table) -> None:
     assert kek.manifests == sum(file.kind == "manifest" for file in audited.files)
     assert [(each.partition, each.share) for each in audited.partitions] == [("team=north", 1.0), ("team=south", 1.0)]
     assert all(file.length == path_of(file.location).stat().st_size for file in audited.files)
+
+
+def test_the_rules_read_nothing_beyond_what_was_observed(table: Table) -> None:
+    flip(path_to(table, FileKind.DATA), 0)
+    now = dt.datetime.now(dt.UTC)
+    (expected,) = audit(table, now=now).tables
+    seen = observe(table, Counted("audit", "files", unheard))
+    for path in folder_of(table).rglob("*"):
+        if path.is_file():
+            path.unlink()
+
+    found = audit_table(seen, now, ())
+
+    assert found == replace(expected, findings=tuple(each for each in expected.findings if each.kind != FindingKind.PINS_MISSING))
+    assert found.findings
 
 
 def test_ages_are_told_at_the_given_moment(table: Table) -> None:

@@ -4,7 +4,7 @@
     AGS1, PARE                                     ciphertext that nothing refers to: failed writes, expired snapshots
     .x.crc beside x                                checksums of x that Hadoop keeps on local disks: 8 bytes, and 4 for each
                                                    512 bytes of x
-    tablecrypt-<verb>/*.json of wrapped keys       the journal of a verb that is under way or was interrupted (maintenance/journal.py)
+    tablecrypt-<operation>/*.json of wrapped keys  the journal of one that is under way or was interrupted (maintenance/_journal.py)
     a plaintext format, anything else              plaintext
 
 The folders are the table's location, and those that write.data.path and write.metadata.path name.
@@ -53,7 +53,7 @@ _CHECKSUMS_NAME: Final = re.compile(r"(?P<folder>.*/)\.(?P<name>[^/]+)\.crc")
 _CHECKSUMS_HEADER: Final = 8
 _CHECKSUM_LENGTH: Final = 4
 _CHECKED_BYTES: Final = 512
-_JOURNAL_NAME: Final = re.compile(r".*/metadata/tablecrypt-(?P<verb>[a-z-]+)/[^/]+\.json")
+_JOURNAL_NAME: Final = re.compile(r".*/metadata/tablecrypt-(?P<operation>[a-z-]+)/[^/]+\.json")
 _JOURNAL_FIELDS: Final = {"encryption-keys", "key-id"}
 _KEY_FIELDS: Final = {"key-id", "encrypted-key-metadata", "encrypted-by-id", "properties"}
 _LONGEST_JOURNAL: Final = 64 * 1024
@@ -98,8 +98,8 @@ def is_metadata_file(file: StoredFile) -> bool:
     return file.location.endswith(TABLE_METADATA_SUFFIXES)
 
 
-def unfinished_verb(file: StoredFile, io: FileIO) -> str | None:
-    """Return the verb whose journal a file is, by its name and because it holds wrapped keys and nothing else; None for any other file.
+def unfinished_operation(file: StoredFile, io: FileIO) -> str | None:
+    """Return the operation whose journal a file is, by its name and since it holds wrapped keys and nothing else; None for any other file.
 
     Args:
         file: one that the table does not know.
@@ -117,7 +117,7 @@ def unfinished_verb(file: StoredFile, io: FileIO) -> str | None:
         holds_keys_alone = content.keys() == _JOURNAL_FIELDS and all(key.keys() <= _KEY_FIELDS for key in keys)
     except (ValueError, TypeError, KeyError, AttributeError, FormatError, FileNotFoundError):
         return None
-    return match["verb"] if holds_keys_alone else None
+    return match["operation"] if holds_keys_alone else None
 
 
 def orphan_findings(files: Iterable[StoredFile], heads: dict[str, Head], folder: Folder) -> Iterator[Finding]:

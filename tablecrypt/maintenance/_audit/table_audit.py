@@ -15,11 +15,10 @@ import datetime as dt
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
@@ -34,218 +33,161 @@ from tablecrypt.errors import (
     MasterKeyRefusedError,
     TablecryptError,
 )
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._audit import keys
-from tablecrypt.maintenance._audit.file_signatures import Head, Seal, read_heads, wrong_ends
+from tablecrypt.maintenance._audit.file_signatures import Seal
 from tablecrypt.maintenance._audit.findings import Audit, AuditedFile, AuditedKek, Coverage, Finding, FindingKind, TableAudit, by_severity
-from tablecrypt.maintenance._audit.folder import Folder, is_metadata_file, list_folders, look_at_older, orphan_findings, unfinished_verb
-from tablecrypt.maintenance._storage import canonical
+from tablecrypt.maintenance._audit.folder import orphan_findings
+from tablecrypt.maintenance._audit.observed import METADATA_KINDS, Observed, observe, wanted_seal
 from tablecrypt.maintenance._tables import checked_moment, name_of
 from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
-from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, reachable_files
+from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import plain_tables_opened
-from tablecrypt.table.table_files import TableFileIO
-
-_METADATA_KINDS: Final = (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def audit_table(table: Table, now: dt.datetime, pins: tuple[Finding, ...], counted: Counted) -> TableAudit:
-    """Audit one table.
+def audit_table(seen: Observed, now: dt.datetime, pins: tuple[Finding, ...]) -> TableAudit:
+    """Audit one table by what was read of it. Pure.
 
     Args:
-        table: encrypted or plain.
+        seen: what was read.
         now: the moment to tell ages at.
         pins: what was found about its pins.
-        counted: tells of the files that were looked at.
-
-    Raises:
-        KmsError: the key service refused or failed.
     """
-    return _TableAudit(table, now, counted).result(pins)
+    return TableAudit(
+        table=seen.name,
+        location=seen.metadata.location,
+        metadata_location=seen.metadata_location,
+        key_id=seen.metadata.properties.get(names.KEY_ID.name),
+        data_key_length=None if seen.manager is None else seen.manager.data_key_length,
+        snapshots=len(seen.metadata.snapshots),
+        keks=tuple(_keks(seen, now)),
+        files=tuple(_audited_file(seen, file) for file in seen.files),
+        partitions=tuple(_coverage(seen)),
+        findings=by_severity([*pins, *_findings(seen, now)]),
+    )
 
 
-class _TableAudit:
-    def __init__(self, table: Table, now: dt.datetime, counted: Counted) -> None:
-        self._table = table
-        self._metadata = table.metadata
-        self._now = now
-        self._store = table.io.inner if isinstance(table.io, EncryptingFileIO) else table.io
-        self._manager = table.io.manager if isinstance(table.io, TableFileIO) else None
-        self._found: Reachable = reachable_files(table.metadata, table.io)
-        self._unopened_locations = frozenset(unopened.location for unopened in self._found.unopened)
-        self._folder: Folder = list_folders(table.metadata, self._store)
-        self._statistics = [each.statistics_path for each in (*table.metadata.statistics, *table.metadata.partition_statistics)]
-        log = {entry.metadata_file for entry in table.metadata.metadata_log}
-        known = {*self._found.files, *self._statistics, *log, table.metadata_location}
-        unknown = self._folder.unknown(known)
-        verbs = {file.location: unfinished_verb(file, self._store) for file in unknown}
-        self._journals = {location: verb for location, verb in verbs.items() if verb is not None}
-        self._orphans = [file for file in unknown if not is_metadata_file(file) and file.location not in self._journals]
-        older = (log | {file.location for file in unknown if is_metadata_file(file)}) - {table.metadata_location}
-        self._older = look_at_older(table.metadata, older, self._store)
-        wanted = [*self._found.files, *self._statistics, *(file.location for file in self._orphans), *self._from_older()]
-        self._heads: dict[str, Head] = read_heads(self._store, wanted, counted)
-        self._wrong_ends = wrong_ends(self._store, self._encrypted_parquet())
-        self._written = dict(self._times())
+def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
+    if seen.manager is None:
+        has_key_id = "has" if names.KEY_ID.name in seen.metadata.properties else "has no"
+        message = f"{has_key_id} {names.KEY_ID.name}, and none of its {len(seen.reachable.files)} files is encrypted"
+        yield Finding(FindingKind.PLAIN_TABLE, seen.name, message)
+        return
+    if isinstance(seen.metadata, EncryptedTableMetadata):
+        yield from _key_findings(seen, seen.metadata, seen.manager, now)
+    yield from _unopened(seen)
+    for file in seen.files:
+        yield from _file_findings(seen, file)
+    for location in seen.statistics:
+        yield from _statistics_findings(seen, location)
+    yield from seen.older.findings
+    yield from _reached_from_older(seen)
+    yield from orphan_findings(seen.orphans, seen.heads, seen.folder)
+    for location, operation in seen.journals.items():
+        yield Finding(FindingKind.UNFINISHED_VERB, location, f"{operation} is under way, or was interrupted")
+    if seen.folder.problem is not None:
+        yield Finding(FindingKind.NOT_LISTED, seen.metadata.location, seen.folder.problem)
 
-    def result(self, pins: tuple[Finding, ...]) -> TableAudit:
-        metadata = self._metadata
-        return TableAudit(
-            table=".".join(self._table.name()),
-            location=metadata.location,
-            metadata_location=self._table.metadata_location,
-            key_id=metadata.properties.get(names.KEY_ID.name),
-            data_key_length=None if self._manager is None else self._manager.data_key_length,
-            snapshots=len(metadata.snapshots),
-            keks=tuple(self._keks()),
-            files=tuple(self._audited(file) for file in self._found.files.values()),
-            partitions=tuple(self._coverage()),
-            findings=by_severity([*pins, *self._findings()]),
+
+def _key_findings(seen: Observed, metadata: EncryptedTableMetadata, manager: EncryptionManager, now: dt.datetime) -> Iterator[Finding]:
+    lifespan = dt.timedelta(milliseconds=manager.kek_lifespan_ms)
+    yield from keys.kek_findings(metadata, manager.table_key_id, lifespan, now)
+    yield from keys.entry_findings(metadata)
+    yield from keys.partition_value_findings(metadata)
+    yield from keys.file_key_findings(seen.files, seen.written, manager.data_key_length, now)
+
+
+def _unopened(seen: Observed) -> Iterator[Finding]:
+    for unopened in seen.reachable.unopened:
+        if not isinstance(unopened.error, FileNotFoundError):
+            yield Finding(FindingKind.UNOPENED, unopened.location, f"{type(unopened.error).__name__}: {unopened.error}")
+
+
+def _file_findings(seen: Observed, file: ReachableFile) -> Iterator[Finding]:
+    head, wanted = seen.heads[file.location], wanted_seal(file)
+    if head.seal == Seal.MISSING:
+        yield Finding(FindingKind.MISSING_FILE, file.location, f"the {file.kind.value} file is not in the store")
+    elif head.seal == Seal.UNREADABLE:
+        yield Finding(FindingKind.UNOPENED, file.location, f"{file.kind.value}: {head.shown}")
+    elif head.seal == Seal.PLAINTEXT or (file.key is None and file.location not in seen.unopened):
+        yield Finding(FindingKind.PLAINTEXT_FILE, file.location, f"{file.kind.value}: {head.shown}{_without_key(file.key)}")
+    elif file.key is not None and head.seal != wanted:
+        yield Finding(FindingKind.WRONG_MAGIC, file.location, f"{file.kind.value}: {head.shown}, where {wanted.value} should be")
+    else:
+        yield from list(_length_findings(seen, file)) or _end_findings(seen, file)
+
+
+def _length_findings(seen: Observed, file: ReachableFile) -> Iterator[Finding]:
+    stored = seen.folder.at(file.location)
+    trusted = None if file.key is None else file.key.file_length
+    if stored is not None and trusted is not None and stored.size != trusted:
+        message = f"{file.kind.value}: has {stored.size} bytes in the store, but {trusted} according to its key metadata"
+        yield Finding(FindingKind.WRONG_LENGTH, file.location, message)
+
+
+def _end_findings(seen: Observed, file: ReachableFile) -> Iterator[Finding]:
+    if file.location in seen.wrong_ends:
+        yield Finding(FindingKind.WRONG_FOOTER, file.location, f"{file.kind.value}: {seen.wrong_ends[file.location]}")
+
+
+def _statistics_findings(seen: Observed, location: str) -> Iterator[Finding]:
+    head = seen.heads[location]
+    if not head.seal.is_ciphertext and head.seal != Seal.MISSING:
+        yield Finding(FindingKind.PLAINTEXT_STATISTICS, location, head.shown)
+
+
+def _reached_from_older(seen: Observed) -> Iterator[Finding]:
+    for location in seen.only_older:
+        head, metadata_location = seen.heads[location], seen.older.plaintext_locations[location]
+        if head.seal in (Seal.PLAINTEXT, Seal.UNKNOWN):
+            yield Finding(FindingKind.PLAINTEXT_FILE, location, f"{head.shown}; named by older metadata {metadata_location}")
+
+
+def _audited_file(seen: Observed, file: ReachableFile) -> AuditedFile:
+    stored = seen.folder.at(file.location)
+    return AuditedFile(
+        location=file.location,
+        kind=file.kind.value,
+        seal=seen.heads[file.location].seal,
+        key_length=None if file.key is None else len(file.key.encryption_key),
+        keks=tuple(sorted(file.keks)),
+        length=file.length if stored is None else stored.size,
+        written=seen.written.get(file.location),
+        partition=file.partition,
+    )
+
+
+def _coverage(seen: Observed) -> Iterator[Coverage]:
+    of_partition: defaultdict[str, list[ReachableFile]] = defaultdict(list)
+    for file in seen.files:
+        if file.kind not in METADATA_KINDS:
+            of_partition[file.partition].append(file)
+    for partition, files in sorted(of_partition.items()):
+        encrypted = [file for file in files if seen.is_encrypted(file)]
+        yield Coverage(partition, len(files), len(encrypted), _bytes(files), _bytes(encrypted))
+
+
+def _keks(seen: Observed, now: dt.datetime) -> Iterator[AuditedKek]:
+    metadata, manager = seen.metadata, seen.manager
+    if not isinstance(metadata, EncryptedTableMetadata) or manager is None:
+        return
+    counts: Counter[tuple[str, str]] = Counter()
+    for file in seen.files:
+        counts.update((kek, _level(file.kind)) for kek in file.keks)
+    current = keys.current_kek(metadata, manager.table_key_id, dt.timedelta(milliseconds=manager.kek_lifespan_ms), now)
+    for kek in metadata.key_ring.keks:
+        yield AuditedKek(
+            key_id=kek.key_id,
+            encrypted_by_id=kek.encrypted_by_id,
+            created=keys.created_at(kek),
+            key_length=seen.kek_lengths[kek.key_id],
+            wraps_new=kek == current,
+            lists=counts[kek.key_id, "lists"],
+            manifests=counts[kek.key_id, "manifests"],
+            files=counts[kek.key_id, "files"],
         )
-
-    def _findings(self) -> Iterator[Finding]:
-        if self._manager is None:
-            has_key_id = "has" if names.KEY_ID.name in self._metadata.properties else "has no"
-            message = f"{has_key_id} {names.KEY_ID.name}, and none of its {len(self._found.files)} files is encrypted"
-            yield Finding(FindingKind.PLAIN_TABLE, ".".join(self._table.name()), message)
-            return
-        if isinstance(self._metadata, EncryptedTableMetadata):
-            yield from self._key_findings(self._metadata, self._manager)
-        yield from self._unopened()
-        for file in self._found.files.values():
-            yield from self._file_findings(file)
-        for location in self._statistics:
-            yield from self._statistics_findings(location)
-        yield from self._older.findings
-        yield from self._reached_from_older()
-        yield from orphan_findings(self._orphans, self._heads, self._folder)
-        for location, verb in self._journals.items():
-            yield Finding(FindingKind.UNFINISHED_VERB, location, f"{verb} is under way, or was interrupted")
-        if self._folder.problem is not None:
-            yield Finding(FindingKind.NOT_LISTED, self._metadata.location, self._folder.problem)
-
-    def _key_findings(self, metadata: EncryptedTableMetadata, manager: EncryptionManager) -> Iterator[Finding]:
-        lifespan = dt.timedelta(milliseconds=manager.kek_lifespan_ms)
-        yield from keys.kek_findings(metadata, manager.table_key_id, lifespan, self._now)
-        yield from keys.entry_findings(metadata)
-        yield from keys.partition_value_findings(metadata)
-        yield from keys.file_key_findings(self._found.files.values(), self._written, manager.data_key_length, self._now)
-
-    def _unopened(self) -> Iterator[Finding]:
-        for unopened in self._found.unopened:
-            if not isinstance(unopened.error, FileNotFoundError):
-                yield Finding(FindingKind.UNOPENED, unopened.location, f"{type(unopened.error).__name__}: {unopened.error}")
-
-    def _file_findings(self, file: ReachableFile) -> Iterator[Finding]:
-        head, wanted = self._heads[file.location], _wanted_seal(file)
-        if head.seal == Seal.MISSING:
-            yield Finding(FindingKind.MISSING_FILE, file.location, f"the {file.kind.value} file is not in the store")
-        elif head.seal == Seal.UNREADABLE:
-            yield Finding(FindingKind.UNOPENED, file.location, f"{file.kind.value}: {head.shown}")
-        elif head.seal == Seal.PLAINTEXT or (file.key is None and file.location not in self._unopened_locations):
-            yield Finding(FindingKind.PLAINTEXT_FILE, file.location, f"{file.kind.value}: {head.shown}{_without_key(file.key)}")
-        elif file.key is not None and head.seal != wanted:
-            yield Finding(FindingKind.WRONG_MAGIC, file.location, f"{file.kind.value}: {head.shown}, where {wanted.value} should be")
-        else:
-            yield from list(self._length_findings(file)) or self._end_findings(file)
-
-    def _end_findings(self, file: ReachableFile) -> Iterator[Finding]:
-        if file.location in self._wrong_ends:
-            yield Finding(FindingKind.WRONG_FOOTER, file.location, f"{file.kind.value}: {self._wrong_ends[file.location]}")
-
-    def _encrypted_parquet(self) -> Iterator[tuple[str, StandardKeyMetadata]]:
-        for file in self._found.files.values():
-            if file.key is not None and self._heads[file.location].seal == _wanted_seal(file) == Seal.PARQUET:
-                yield file.location, file.key
-
-    def _length_findings(self, file: ReachableFile) -> Iterator[Finding]:
-        stored = self._folder.at(file.location)
-        trusted = None if file.key is None else file.key.file_length
-        if stored is not None and trusted is not None and stored.size != trusted:
-            message = f"{file.kind.value}: has {stored.size} bytes in the store, but {trusted} according to its key metadata"
-            yield Finding(FindingKind.WRONG_LENGTH, file.location, message)
-
-    def _statistics_findings(self, location: str) -> Iterator[Finding]:
-        head = self._heads[location]
-        if not head.seal.is_ciphertext and head.seal != Seal.MISSING:
-            yield Finding(FindingKind.PLAINTEXT_STATISTICS, location, head.shown)
-
-    def _from_older(self) -> Iterator[str]:
-        """Plaintext files that only older metadata leads to. Other stores are left alone: anyone may have named them."""
-        store = canonical(self._metadata.location)[:2]
-        for location in self._older.plaintext_locations:
-            known = location in self._found.files or location in self._statistics or self._folder.at(location) is not None
-            if not known and canonical(location)[:2] == store:
-                yield location
-
-    def _reached_from_older(self) -> Iterator[Finding]:
-        for location in self._from_older():
-            head, metadata_location = self._heads[location], self._older.plaintext_locations[location]
-            if head.seal in (Seal.PLAINTEXT, Seal.UNKNOWN):
-                yield Finding(FindingKind.PLAINTEXT_FILE, location, f"{head.shown}; named by older metadata {metadata_location}")
-
-    def _audited(self, file: ReachableFile) -> AuditedFile:
-        stored = self._folder.at(file.location)
-        return AuditedFile(
-            location=file.location,
-            kind=file.kind.value,
-            seal=self._heads[file.location].seal,
-            key_length=None if file.key is None else len(file.key.encryption_key),
-            keks=tuple(sorted(file.keks)),
-            length=file.length if stored is None else stored.size,
-            written=self._written.get(file.location),
-            partition=file.partition,
-        )
-
-    def _times(self) -> Iterator[tuple[str, dt.datetime]]:
-        """When each file was written: as the store says, else when the snapshot that added it was made."""
-        snapshots = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in self._metadata.snapshots}
-        for file in self._found.files.values():
-            stored = self._folder.at(file.location)
-            if stored is not None and stored.modified is not None:
-                yield file.location, stored.modified
-            elif file.added_by in snapshots:
-                yield file.location, _EPOCH + dt.timedelta(milliseconds=snapshots[file.added_by])
-
-    def _coverage(self) -> Iterator[Coverage]:
-        of_partition: defaultdict[str, list[ReachableFile]] = defaultdict(list)
-        for file in self._found.files.values():
-            if file.kind not in _METADATA_KINDS:
-                of_partition[file.partition].append(file)
-        for partition, files in sorted(of_partition.items()):
-            encrypted = [file for file in files if file.key is not None and self._heads[file.location].seal == _wanted_seal(file)]
-            yield Coverage(partition, len(files), len(encrypted), _bytes(files), _bytes(encrypted))
-
-    def _keks(self) -> Iterator[AuditedKek]:
-        metadata, manager = self._metadata, self._manager
-        if not isinstance(metadata, EncryptedTableMetadata) or manager is None:
-            return
-        counts: Counter[tuple[str, str]] = Counter()
-        for file in self._found.files.values():
-            counts.update((kek, _level(file.kind)) for kek in file.keks)
-        lifespan = dt.timedelta(milliseconds=manager.kek_lifespan_ms)
-        current = keys.current_kek(metadata, manager.table_key_id, lifespan, self._now)
-        for kek in metadata.key_ring.keks:
-            yield AuditedKek(
-                key_id=kek.key_id,
-                encrypted_by_id=kek.encrypted_by_id,
-                created=keys.created_at(kek),
-                key_length=_key_length(manager, kek),
-                wraps_new=kek == current,
-                lists=counts[kek.key_id, "lists"],
-                manifests=counts[kek.key_id, "manifests"],
-                files=counts[kek.key_id, "files"],
-            )
-
-
-def _wanted_seal(file: ReachableFile) -> Seal:
-    is_parquet = file.kind not in _METADATA_KINDS and file.file_format == FileFormat.PARQUET.value
-    return Seal.PARQUET if is_parquet else Seal.AGS1
 
 
 def _without_key(key: StandardKeyMetadata | None) -> str:
@@ -258,16 +200,6 @@ def _level(kind: FileKind) -> str:
 
 def _bytes(files: Iterable[ReachableFile]) -> int:
     return sum(file.length or 0 for file in files)
-
-
-def _key_length(manager: EncryptionManager, kek: EncryptedKey) -> int | None:
-    """Length of a KEK, which only opening it tells."""
-    try:
-        return len(manager.kms.unwrap_key(kek.wrapped_bytes(), manager.table_key_id))
-    except TablecryptError as error:
-        if isinstance(error, KmsError) and not isinstance(error, KmsAccessDeniedError):
-            raise
-        return None
 
 
 logger = logging.getLogger(__name__)
@@ -324,7 +256,7 @@ def audit(
 
 
 def _audited(table: Table, moment: dt.datetime, progress: ProgressListener) -> TableAudit:
-    return audit_table(table, moment, _pins_findings(table), Counted("audit", "files", progress))
+    return audit_table(observe(table, Counted("audit", "files", progress)), moment, _pins_findings(table))
 
 
 def _of_catalog(catalog: Catalog, identifier: Identifier, moment: dt.datetime, progress: ProgressListener) -> TableAudit | None:
