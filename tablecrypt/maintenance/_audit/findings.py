@@ -8,7 +8,7 @@ import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from tablecrypt.maintenance._audit.file_signatures import Seal
 from tablecrypt.printable import json_form
@@ -32,8 +32,7 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True)
-class _Meaning:
+class _Meaning(NamedTuple):
     code: str
     severity: Severity
     title: str
@@ -41,7 +40,7 @@ class _Meaning:
 
 
 class FindingKind(Enum):
-    """A kind of finding. `code` is stable: programs may compare it."""
+    """A kind of finding: its name for programs, which is stable; how grave it is; what it is, in a few words; what to do about it."""
 
     PLAIN_TABLE = _Meaning("plain-table", Severity.CRITICAL, "Table is not encrypted", "Migrate it into an encrypted table.")
     PLAINTEXT_FILE = _Meaning(
@@ -174,25 +173,8 @@ class FindingKind(Enum):
         "no-length", Severity.INFO, "Key metadata without a length", "A file cut between two blocks would go unnoticed: re-encrypt."
     )
 
-    @property
-    def code(self) -> str:
-        """The name for programs."""
-        return self.value.code
-
-    @property
-    def severity(self) -> Severity:
-        """How grave it is."""
-        return self.value.severity
-
-    @property
-    def title(self) -> str:
-        """What it is, in a few words."""
-        return self.value.title
-
-    @property
-    def advice(self) -> str:
-        """What to do."""
-        return self.value.advice
+    def __init__(self, code: str, severity: Severity, title: str, advice: str) -> None:
+        self.code, self.severity, self.title, self.advice = code, severity, title, advice
 
 
 @dataclass(frozen=True)

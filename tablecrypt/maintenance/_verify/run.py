@@ -33,7 +33,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -122,33 +122,6 @@ class _Line:
         return mac
 
 
-class VerifiedFiles(Protocol):
-    """Remembers good files from one run to the next."""
-
-    def parts_of(self, stored: StoredFile, key: StandardKeyMetadata, full: bool) -> int | None:
-        """How many parts of a file authenticated in the run before; None where it has to be looked at."""
-
-    def remember(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, parts: int) -> None:
-        """Note that a file was good, as it was in the store before it was read."""
-
-    def finished(self) -> None:
-        """Forget everything: the run came to its end."""
-
-
-class NothingRemembered:
-    """For a run that cannot be resumed."""
-
-    def parts_of(self, stored: StoredFile, key: StandardKeyMetadata, full: bool) -> int | None:
-        """None: every file is looked at."""
-        return None
-
-    def remember(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, parts: int) -> None:
-        """Nothing."""
-
-    def finished(self) -> None:
-        """Nothing."""
-
-
 class VerifyState:
     """The state file at `path` of one table's run; made with mode 0600 where there is none."""
 
@@ -182,8 +155,8 @@ class VerifyState:
         line = _Line(stored.location, stored.size, stored.modified.isoformat(), parts, full)
         self._append({**vars(line), "mac": line.mac(self._uuid, key).finalize().hex()})
 
-    def finished(self) -> None:
-        """Remove the file."""
+    def remove(self) -> None:
+        """Remove the file: the run came to its end."""
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> None:
@@ -255,25 +228,24 @@ def verify(
     if not isinstance(table, EncryptedTable):
         raise ConfigurationError(f"{'.'.join(table.name())} is not an encrypted table: there is nothing to authenticate")
     found = reachable_files(table.metadata, table.io)
-    remembered: VerifiedFiles = (
-        NothingRemembered() if resume_from is None else VerifyState(Path(resume_from), str(table.metadata.table_uuid))
-    )
-    run = _Run(table, found, not quick, remembered, progress)
-    if resume_from is not None:
+    state = None if resume_from is None else VerifyState(Path(resume_from), str(table.metadata.table_uuid))
+    run = _Run(table, found, not quick, state, progress)
+    if state is not None:
         run.stamp(stored_files(table_io(table).inner, table.location().rstrip("/")))
     run.look(runner_or_threads(runner, workers))
-    remembered.finished()
+    if state is not None:
+        state.remove()
     return run.result()
 
 
 class _Run:
     """One run over what was found."""
 
-    def __init__(self, table: EncryptedTable, found: Reachable, full: bool, remembered: VerifiedFiles, progress: ProgressListener) -> None:
+    def __init__(self, table: EncryptedTable, found: Reachable, full: bool, state: VerifyState | None, progress: ProgressListener) -> None:
         self._table = table
         self._found = found
         self._full = full
-        self._remembered = remembered
+        self._state = state
         self._progress = progress
         self._stamps: dict[tuple[str, str, str], StoredFile] = {}
         self._problems: dict[str, list[Problem]] = {}
@@ -319,9 +291,9 @@ class _Run:
 
     def _is_known_good(self, file: ReachableFile) -> bool:
         stamp = self._stamps.get(canonical(file.location))
-        if stamp is None or file.key is None:
+        if self._state is None or stamp is None or file.key is None:
             return False
-        parts = self._remembered.parts_of(stamp, file.key, self._full)
+        parts = self._state.parts_of(stamp, file.key, self._full)
         if parts is None:
             return False
         self._resumed += 1
@@ -334,8 +306,8 @@ class _Run:
         for problem in look.problems:
             self._note(file.location, problem)
         stamp = self._stamps.get(canonical(file.location))
-        if not look.problems and stamp is not None:
-            self._remembered.remember(stamp, key, self._full, look.parts)
+        if self._state is not None and stamp is not None and not look.problems:
+            self._state.remember(stamp, key, self._full, look.parts)
 
     def _note(self, location: str, problem: Problem) -> None:
         self._problems.setdefault(location, []).append(problem)
