@@ -41,7 +41,7 @@ from tablecrypt.kms.new_blobs import generate_key, unwrap_key
 from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length, derive_local_key
 
 _MOST_BYTES: Final = 4 * 1024 * 1024
-_SEALING_KEY_LENGTH: Final = 32
+_ENTRY_KEY_LENGTH: Final = 32
 KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -54,7 +54,7 @@ class _Version(BaseModel):
     length: Literal[16, 32]
     master_key: str = Field(alias="master-key", min_length=1)
     wrapped_key: Base64UrlBytes = Field(alias="wrapped-key")
-    sealed: Base64UrlBytes
+    encrypted_key: Base64UrlBytes = Field(alias="sealed")
 
 
 class _Document(BaseModel):
@@ -113,9 +113,9 @@ class MasterKeyFile:
         return derive_local_key(self._open(master, versions[master.version]), master, encrypted)
 
     def _open(self, master: MasterKeyVersion, stored: _Version) -> Secret:
-        sealing_key = unwrap_key(self._client, stored.wrapped_key, stored.master_key)
+        entry_key = unwrap_key(self._client, stored.wrapped_key, stored.master_key)
         try:
-            return Secret(AesGcm(sealing_key).decrypt(stored.sealed, _aad(master.name, master.version, stored.length)))
+            return Secret(AesGcm(entry_key).decrypt(stored.encrypted_key, _aad(master.name, master.version, stored.length)))
         except AuthenticationError as error:
             raise AuthenticationError(f"the entry of {master} in the key file {self._path} was changed or is another key's") from error
 
@@ -143,7 +143,7 @@ def create_key(
         document = _read(path) if path.exists() else _document({})
         if name in document.keys:
             raise ConfigurationError(f"the key file {path} has a key {name!r} already: roll it for a new version")
-        file.write(_encode(document, name, [_seal(client, name, 0, master_key, now_ms, length, random)]))
+        file.write(_encode(document, name, [_new_version(client, name, 0, master_key, now_ms, length, random)]))
 
 
 def roll_key(
@@ -159,24 +159,24 @@ def roll_key(
         document = _read(path)
         versions = _versions(path, document, name)
         newest = versions[-1]
-        added = _seal(client, name, len(versions), master_key or newest.master_key, now_ms, newest.length, random)
+        added = _new_version(client, name, len(versions), master_key or newest.master_key, now_ms, newest.length, random)
         file.write(_encode(document, name, [*versions, added]))
         return len(versions)
 
 
-def _seal(
+def _new_version(
     client: KeyManagementClient, name: str, version: int, master_key: str, now_ms: int, length: int, random: Callable[[int], bytes]
 ) -> _Version:
-    sealing = generate_key(client, master_key, _SEALING_KEY_LENGTH)
-    sealed = AesGcm(Secret(sealing.key)).encrypt(random(NONCE_LENGTH), random(length), _aad(name, version, length))
+    entry_key = generate_key(client, master_key, _ENTRY_KEY_LENGTH)
+    encrypted = AesGcm(Secret(entry_key.key)).encrypt(random(NONCE_LENGTH), random(length), _aad(name, version, length))
     # Base64UrlBytes decodes whatever it is given, so the model starts from the encoded form.
     return _Version.model_validate(
         {
             "created": now_ms,
             "length": length,
             "master-key": master_key,
-            "wrapped-key": urlsafe_b64encode(sealing.wrapped_key),
-            "sealed": urlsafe_b64encode(sealed),
+            "wrapped-key": urlsafe_b64encode(entry_key.wrapped_key),
+            "sealed": urlsafe_b64encode(encrypted),
         }
     )
 
@@ -197,8 +197,8 @@ def _read(path: Path) -> _Document:
         document = _Document.model_validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise FormatError(f"the key file {path}: {first['msg']}{f' at {place}' if place else ''}") from None
+        location = ".".join(str(part) for part in first["loc"])
+        raise FormatError(f"the key file {path}: {first['msg']}{f' at {location}' if location else ''}") from None
     return document
 
 

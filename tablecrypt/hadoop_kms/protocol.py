@@ -51,6 +51,11 @@ from tablecrypt.orc.keys import KeyProvider, MasterKeyVersion
 
 _MOST_NAMES: Final = 10_000
 
+_USER_NAME: Final = r"[A-Za-z0-9._@/-]{1,128}"
+_COOKIE: Final = re.compile(rf'hadoop\.auth="?u=({_USER_NAME})&')
+_MOST_GENERATED: Final = 1000
+_NO_EXPIRY: Final = 253402300799000
+
 
 class RateLimit:
     """Safe to use from many threads. `clock` returns seconds that never run backwards."""
@@ -73,12 +78,6 @@ class RateLimit:
             if len(self._buckets) > _MOST_NAMES:
                 self._buckets.popitem(last=False)
             return allowed
-
-
-_USER_NAME: Final = r"[A-Za-z0-9._@/-]{1,128}"
-_COOKIE: Final = re.compile(rf'hadoop\.auth="?u=({_USER_NAME})&')
-_MOST_GENERATED: Final = 1000
-_NO_EXPIRY: Final = 253402300799000
 
 
 class ServedKeys(KeyProvider, Protocol):

@@ -40,6 +40,10 @@ from tablecrypt.hadoop_kms.requests import ILLEGAL_STATE, Request
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_log: Final = logging.getLogger("tablecrypt.hadoop_kms")
+_LISTEN_QUEUE: Final = 128
+_POLL_SECONDS: Final = 0.1
+
 
 @dataclass(frozen=True)
 class ServerSettings:
@@ -164,11 +168,6 @@ def remaining(deadline: float) -> float:
     if left <= 0:
         raise TimeoutError("the connection's time is over")
     return left
-
-
-_log: Final = logging.getLogger("tablecrypt.hadoop_kms")
-_LISTEN_QUEUE: Final = 128
-_POLL_SECONDS: Final = 0.1
 
 
 class HadoopKmsServer:

@@ -1,6 +1,6 @@
-"""ORC column encryption: chosen columns as ciphertext, masks in their place for readers without the key. docs/orc.md has the picture."""
+"""ORC column encryption: chosen columns are encrypted, and readers without the key see masks instead. See docs/orc.md."""
 
-from tablecrypt.orc.integrity_manifest import ManifestWriter
+from tablecrypt.orc.integrity_manifest import IntegrityManifestWriter
 from tablecrypt.orc.keys import (
     KeyProvider,
     KeyProviderKind,
@@ -13,10 +13,11 @@ from tablecrypt.orc.keys import (
 )
 from tablecrypt.orc.masks import KeyedHash, Mask, Nullify, Redact, Sha256
 from tablecrypt.orc.reader import read_batches, read_table
-from tablecrypt.orc.verification import VerifiedFile, seal, verify
+from tablecrypt.orc.verification import VerifiedFile, create_integrity_manifest, verify
 from tablecrypt.orc.writer import write_table
 
 __all__ = [
+    "IntegrityManifestWriter",
     "KeyProvider",
     "KeyProviderKind",
     "KeyedHash",
@@ -24,7 +25,6 @@ __all__ = [
     "KmsMasterKeys",
     "LocalKey",
     "LocalKeys",
-    "ManifestWriter",
     "Mask",
     "MasterKeyVersion",
     "Nullify",
@@ -32,9 +32,9 @@ __all__ = [
     "Sha256",
     "VerifiedFile",
     "WrappedMasterKey",
+    "create_integrity_manifest",
     "read_batches",
     "read_table",
-    "seal",
     "verify",
     "write_table",
 ]

@@ -63,6 +63,16 @@ _RAW_DEFLATE: Final = -15
 _LZ4_MIN_MATCH: Final = 4
 _LZ4_MORE: Final = 15
 
+_LZO_FIRST_BASE: Final = 17
+_LZO_LONG_MATCH: Final = 0x10
+_LZO_MIDDLE_MATCH: Final = 0x20
+_LZO_SHORT_MATCH: Final = 0x40
+LZO_SHORT_CHUNK: Final = 256 * 1024
+"""ORC's default block size. Such a chunk is decompressed at once: it cannot hold more than 64 MiB, and adding up
+its instructions takes 40 times as long."""
+_LZO_MANY: Final = 4
+"""From this number of literals on, the exact number makes no difference."""
+
 
 class CompressionKind(IntEnum):
     """The codecs, by their numbers in the postscript."""
@@ -222,17 +232,7 @@ def _lz4_run(chunk: bytes, position: int, length: int, what: str) -> tuple[int, 
     raise FormatError(f"{what}: an LZ4 chunk ends inside a length")
 
 
-_FIRST_BASE: Final = 17
-_LONG_MATCH: Final = 0x10
-_MIDDLE_MATCH: Final = 0x20
-_SHORT_MATCH: Final = 0x40
-SHORT_CHUNK: Final = 256 * 1024
-"""ORC's default block size. Such a chunk is opened at once: it cannot hold more than 64 MiB, and walking takes 40 times as long."""
-_MANY: Final = 4
-"""From so many literals on it makes no difference how many they were."""
-
-
-def decompress_lzo(chunk: bytes, limit: int, what: str, short_chunk: int = SHORT_CHUNK) -> bytes:
+def decompress_lzo(chunk: bytes, limit: int, what: str, short_chunk: int = LZO_SHORT_CHUNK) -> bytes:
     """Return what a chunk holds; `what` names it in errors. More than `limit` bytes are refused, or from a short chunk returned."""
     try:
         from lzallright import LZOCompressor, LZOError
@@ -260,8 +260,8 @@ class _LzoInstructions:
     def length(self) -> int:
         """Return how many bytes the chunk holds."""
         literals: int | None = 0
-        if self._chunk and self._chunk[0] > _FIRST_BASE:
-            literals = self._literals(self._byte() - _FIRST_BASE)
+        if self._chunk and self._chunk[0] > _LZO_FIRST_BASE:
+            literals = self._literals(self._byte() - _LZO_FIRST_BASE)
         while literals is not None:
             literals = self._instruction(literals)
         return self._total
@@ -269,21 +269,21 @@ class _LzoInstructions:
     def _instruction(self, behind: int) -> int | None:
         """Pass an instruction that stands behind so many literals; return how many it has itself, or None at the end."""
         first = self._byte()
-        if first >= _SHORT_MATCH:
+        if first >= _LZO_SHORT_MATCH:
             self._add(5 + (first >> 5 & 3) if first >= 0x80 else 3 + (first >> 5 & 1))
-        elif first >= _LONG_MATCH:
+        elif first >= _LZO_LONG_MATCH:
             return self._far_match(first)
         elif behind == 0:
             return self._literals(3 + self._counted(first, 15))
         else:
-            self._add(3 if behind >= _MANY else 2)
+            self._add(3 if behind >= _LZO_MANY else 2)
         self._byte()
         return self._literals(first & 3)
 
     def _far_match(self, first: int) -> int | None:
-        length = 2 + (self._counted(first & 31, 31) if first >= _MIDDLE_MATCH else self._counted(first & 7, 7))
+        length = 2 + (self._counted(first & 31, 31) if first >= _LZO_MIDDLE_MATCH else self._counted(first & 7, 7))
         distance = self._byte() | self._byte() << 8
-        if first < _MIDDLE_MATCH and not first & 8 and distance < 4:
+        if first < _LZO_MIDDLE_MATCH and not first & 8 and distance < 4:
             return None
         self._add(length)
         return self._literals(distance & 3)

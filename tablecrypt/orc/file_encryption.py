@@ -33,9 +33,13 @@ from tablecrypt.orc.protobuf import Field, Message, blob_field, encode, integer_
 from tablecrypt.orc.source import FileSource, Source
 from tablecrypt.orc.statistics import merge_statistics
 from tablecrypt.orc.stream_cipher import MAX_STRIPE_ID, crypt_stream
-from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, Stripe, Tail, place_streams, read_tail
+from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, Stripe, Tail, locate_streams, read_tail
 
 FIRST_STRIPE_ID: Final = 1
+
+_ATTRIBUTES: Final = 7
+_ENCRYPT_ATTRIBUTE: Final = b"encrypt"
+_MASK_ATTRIBUTE: Final = b"mask"
 
 
 class ShadowColumns:
@@ -60,7 +64,7 @@ class ShadowColumns:
             for column_id in subtree
         }
 
-    def place(self, column_id: int) -> tuple[int, int] | None:
+    def destination(self, column_id: int) -> tuple[int, int] | None:
         """Return the variant (or UNENCRYPTED) and the number that a written column has in the encrypted file; None: it is not kept."""
         return (UNENCRYPTED, column_id) if column_id in self.public else self._groups.get(column_id)
 
@@ -112,15 +116,15 @@ class StripeEncryptor:
             yield self._assemble(streams, footer, stripe, tail.compression)
 
     def _move(self, footer: StripeFooter, stripe: Stripe, source: Source, stripe_id: int, location: str) -> Iterator[_MovedStream]:
-        for placed in place_streams(footer, stripe, location):
-            place = self._shadows.place(placed.stream.column)
-            if place is None:
+        for located in locate_streams(footer, stripe, location):
+            destination = self._shadows.destination(located.stream.column)
+            if destination is None:
                 continue
-            group, column_id = place
-            data = source.read_at(placed.offset, placed.stream.length)
+            group, column_id = destination
+            data = source.read_at(located.offset, located.stream.length)
             if group != UNENCRYPTED:
-                data = crypt_stream(self._keys[group].key, column_id, placed.stream.kind, stripe_id, data)
-            yield _MovedStream(replace(placed.stream, column=column_id), group, data)
+                data = crypt_stream(self._keys[group].key, column_id, located.stream.kind, stripe_id, data)
+            yield _MovedStream(replace(located.stream, column=column_id), group, data)
 
     def _assemble(self, streams: list[_MovedStream], footer: StripeFooter, stripe: Stripe, compression: Compression) -> EncryptedStripe:
         index = sorted((one for one in streams if one.stream.is_index), key=lambda one: one.group)
@@ -149,11 +153,6 @@ class StripeEncryptor:
 
 def _length(streams: list[_MovedStream]) -> int:
     return sum(one.stream.length for one in streams)
-
-
-_ATTRIBUTES: Final = 7
-_ENCRYPT_ATTRIBUTE: Final = b"encrypt"
-_MASK_ATTRIBUTE: Final = b"mask"
 
 
 class FileAssembly:
@@ -215,7 +214,7 @@ class FileAssembly:
 
     def _add_stripe(self, stripe: EncryptedStripe) -> None:
         if len(self._stripes) + FIRST_STRIPE_ID >= MAX_STRIPE_ID:
-            raise ConfigurationError(f"an encrypted ORC file has room for {MAX_STRIPE_ID - 1} stripes: write larger ones")
+            raise ConfigurationError(f"an encrypted ORC file has at most {MAX_STRIPE_ID - 1} stripes: write larger ones")
         at = stripe.information
         first = not self._stripes
         self._stripes.append(
@@ -239,12 +238,12 @@ class FileAssembly:
         streams: list[Stream] = []
         for column_id, written in zip(one.column.subtree, self._shadows.written(number), strict=True):
             of_stripes = encode([blob_field(1, stripe[written]) for stripe in self._stripe_statistics])
-            sealed = crypt_stream(key.key, column_id, StreamKind.STRIPE_STATISTICS, stripe_id, compress(of_stripes))
-            streams.append(Stream(StreamKind.STRIPE_STATISTICS, column_id, len(sealed)))
-            self._put(sealed)
+            encrypted = crypt_stream(key.key, column_id, StreamKind.STRIPE_STATISTICS, stripe_id, compress(of_stripes))
+            streams.append(Stream(StreamKind.STRIPE_STATISTICS, column_id, len(encrypted)))
+            self._put(encrypted)
         of_file = encode([blob_field(1, statistics[written]) for written in self._shadows.written(number)])
-        sealed = crypt_stream(key.key, one.column.id, StreamKind.FILE_STATISTICS, stripe_id, compress(of_file))
-        return Variant(one.column.id, list(self._masters).index(one.key_name), key.encrypted, tuple(streams), sealed)
+        encrypted = crypt_stream(key.key, one.column.id, StreamKind.FILE_STATISTICS, stripe_id, compress(of_file))
+        return Variant(one.column.id, list(self._masters).index(one.key_name), key.encrypted, tuple(streams), encrypted)
 
     def _footer(self, tail: Tail, contents_length: int, statistics: list[bytes], variants: list[Variant]) -> list[Field]:
         encryption = Encryption(

@@ -49,10 +49,12 @@ _INFO: Final = b"tablecrypt orc manifest 1"
 _NAME_LENGTH: Final = struct.Struct(">I")
 _LENGTH: Final = struct.Struct(">Q")
 
+CACHED_BLOCKS: Final = 64
+
 
 @dataclass(frozen=True)
-class ManifestEntry:
-    """What a manifest says of one file. `blocks` are the concatenated SHA-256 of its blocks."""
+class FileDigests:
+    """What a manifest says of one file: its length, and the SHA-256 of its blocks, concatenated."""
 
     length: int
     blocks: bytes
@@ -65,8 +67,8 @@ class ManifestEntry:
         return self.blocks[block * DIGEST_LENGTH : (block + 1) * DIGEST_LENGTH]
 
 
-class FileDigest:
-    """Takes a file's bytes in order and gives its entry."""
+class FileHasher:
+    """Takes a file's bytes in order and returns its digests."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -82,25 +84,25 @@ class FileDigest:
                 self._blocks += hashlib.sha256(view[start : start + BLOCK_LENGTH]).digest()
         del self._pending[:whole]
 
-    def entry(self) -> ManifestEntry:
+    def entry(self) -> FileDigests:
         last = hashlib.sha256(self._pending).digest() if self._pending else b""
-        return ManifestEntry(self._length, bytes(self._blocks) + last)
+        return FileDigests(self._length, bytes(self._blocks) + last)
 
 
-class ManifestWriter:
-    """Collects files and seals them into one manifest. `write_table(..., manifest=writer)` adds a file while it is written.
+class IntegrityManifestWriter:
+    """Collects files and makes one manifest of them. `write_table(..., manifest=writer)` adds a file while it is written.
 
     Args:
         keys: the newest version of the key makes the MACs.
-        key_name: best a key that only serves integrity.
+        key_name: preferably a key that serves only integrity.
     """
 
     def __init__(self, keys: KeyProvider, key_name: str) -> None:
         self._master = keys.current_version(key_name)
         self._local_key = keys.create_local_key(self._master)
-        self._entries: dict[str, ManifestEntry] = {}
+        self._entries: dict[str, FileDigests] = {}
 
-    def add(self, name: str, entry: ManifestEntry) -> None:
+    def add(self, name: str, entry: FileDigests) -> None:
         """Add a file under a name that the manifest does not have yet."""
         if not name:
             raise ConfigurationError("a file in a manifest needs a name: give `name`, or a path")
@@ -108,7 +110,7 @@ class ManifestWriter:
             raise ConfigurationError(f"the manifest has a file {name!r} already")
         self._entries[name] = entry
 
-    def seal(self) -> bytes:
+    def finish(self) -> bytes:
         """Return the manifest."""
         key = _mac_key(self._local_key.key)
         macs = {name: entry.mac(key, name) for name, entry in sorted(self._entries.items())}
@@ -131,15 +133,15 @@ class ManifestWriter:
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """A manifest whose MACs were found right."""
+class IntegrityManifest:
+    """A manifest whose MACs were verified."""
 
-    entries: dict[str, ManifestEntry] = field(repr=False)
+    entries: dict[str, FileDigests] = field(repr=False)
 
     @classmethod
-    def open(cls, sealed: bytes, keys: KeyProvider | None) -> Manifest:
-        """Check a manifest."""
-        document = _parse(sealed)
+    def open(cls, manifest: bytes, keys: KeyProvider | None) -> IntegrityManifest:
+        """Verify a manifest."""
+        document = _parse(manifest)
         if keys is None:
             raise KeyNotFoundError(f"no key provider was given to check {_WHERE} with")
         entries = {name: _entry(name, file) for name, file in _mapping(document, "files").items()}
@@ -155,81 +157,16 @@ class Manifest:
             raise TamperedFileError(_WHERE, "files were added or taken away")
         return cls(entries)
 
-    def entry(self, name: str) -> ManifestEntry:
+    def entry(self, name: str) -> FileDigests:
         if name not in self.entries:
-            raise KeyNotFoundError(f"{_WHERE} has no file {name!r}: give the name under which it was sealed as `name`")
+            raise KeyNotFoundError(f"{_WHERE} has no file {name!r}: give the name that the manifest has for it as `name`")
         return self.entries[name]
 
 
-def _mac_key(local_key: Secret) -> Secret:
-    return Secret(HKDF(SHA256(), DIGEST_LENGTH, salt=None, info=_INFO).derive(local_key.reveal()))
+class CheckedSource:
+    """A file that is checked against its manifest: reads whole blocks, and keeps the last few, because reads do not end at blocks."""
 
-
-def _hmac(key: Secret, *parts: bytes) -> bytes:
-    mac = HMAC(key.reveal(), SHA256())
-    for part in parts:
-        mac.update(part)
-    return mac.finalize()
-
-
-def _whole_mac(key: Secret, macs: list[bytes]) -> bytes:
-    return _hmac(key, b"manifest", _LENGTH.pack(len(macs)), *macs)
-
-
-def _parse(sealed: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(sealed)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{_WHERE} is not JSON") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
-        raise FormatError(f"{_WHERE} is none of format {FORMAT}, version {VERSION}")
-    return document
-
-
-def _local_key(key: dict[str, Any], keys: KeyProvider) -> Secret:
-    name, version, length = key.get("name"), key.get("version"), key.get("length")
-    if not isinstance(name, str) or type(version) is not int or length not in LOCAL_KEY_LENGTHS:
-        raise FormatError(f"{_WHERE} does not say which key it was made with")
-    return keys.decrypt_local_key(MasterKeyVersion(name, version, length), _base64(key, "encrypted"))
-
-
-def _entry(name: str, file: Any) -> ManifestEntry:
-    if not isinstance(file, dict) or type(file.get("length")) is not int or not 0 <= file["length"] < 2**63:
-        raise FormatError(f"{_WHERE} does not say how long {name!r} is")
-    blocks = _base64(file, "blocks")
-    if len(blocks) != -(-file["length"] // BLOCK_LENGTH) * DIGEST_LENGTH:
-        raise FormatError(f"{_WHERE} has {len(blocks)} bytes of digests for the {file['length']} bytes of {name!r}")
-    return ManifestEntry(file["length"], blocks)
-
-
-def _mapping(document: dict[str, Any], name: str) -> dict[str, Any]:
-    found = document.get(name)
-    if not isinstance(found, dict):
-        raise FormatError(f"{_WHERE} has no {name!r}")
-    return found
-
-
-def _base64(document: dict[str, Any], name: str) -> bytes:
-    try:
-        return base64.b64decode(document.get(name) or "", validate=True)
-    except (binascii.Error, ValueError, TypeError) as error:
-        raise FormatError(f"{_WHERE}: {name!r} is not base64") from error
-
-
-def _hex(document: dict[str, Any], name: str) -> bytes:
-    try:
-        return bytes.fromhex(document.get(name) or "")
-    except (ValueError, TypeError) as error:
-        raise FormatError(f"{_WHERE}: {name!r} is not hexadecimal") from error
-
-
-CACHED_BLOCKS: Final = 64
-
-
-class SealedSource:
-    """Reads whole blocks, checks them, and keeps the last few: streams are read in pieces that do not end at blocks."""
-
-    def __init__(self, source: Source, entry: ManifestEntry) -> None:
+    def __init__(self, source: Source, entry: FileDigests) -> None:
         if source.length != entry.length:
             raise TamperedFileError(source.location, f"has {source.length} bytes, but its manifest says {entry.length}")
         self.location = source.location
@@ -253,8 +190,70 @@ class SealedSource:
         start = number * BLOCK_LENGTH
         block = self._source.read_at(start, min(BLOCK_LENGTH, self.length - start))
         if not bytes_eq(hashlib.sha256(block).digest(), self._entry.digest_of(number)):
-            raise TamperedFileError(self.location, f"bytes {start} to {start + len(block)} are not those that were sealed")
+            raise TamperedFileError(self.location, f"bytes {start} to {start + len(block)} differ from the manifest")
         self._blocks[number] = block
         if len(self._blocks) > CACHED_BLOCKS:
             self._blocks.popitem(last=False)
         return block
+
+
+def _mac_key(local_key: Secret) -> Secret:
+    return Secret(HKDF(SHA256(), DIGEST_LENGTH, salt=None, info=_INFO).derive(local_key.reveal()))
+
+
+def _hmac(key: Secret, *parts: bytes) -> bytes:
+    mac = HMAC(key.reveal(), SHA256())
+    for part in parts:
+        mac.update(part)
+    return mac.finalize()
+
+
+def _whole_mac(key: Secret, macs: list[bytes]) -> bytes:
+    return _hmac(key, b"manifest", _LENGTH.pack(len(macs)), *macs)
+
+
+def _parse(manifest: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(manifest)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{_WHERE} is not JSON") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+        raise FormatError(f"{_WHERE} is not one of format {FORMAT}, version {VERSION}")
+    return document
+
+
+def _local_key(key: dict[str, Any], keys: KeyProvider) -> Secret:
+    name, version, length = key.get("name"), key.get("version"), key.get("length")
+    if not isinstance(name, str) or type(version) is not int or length not in LOCAL_KEY_LENGTHS:
+        raise FormatError(f"{_WHERE} does not say which key it was made with")
+    return keys.decrypt_local_key(MasterKeyVersion(name, version, length), _base64(key, "encrypted"))
+
+
+def _entry(name: str, file: Any) -> FileDigests:
+    if not isinstance(file, dict) or type(file.get("length")) is not int or not 0 <= file["length"] < 2**63:
+        raise FormatError(f"{_WHERE} does not say how long {name!r} is")
+    blocks = _base64(file, "blocks")
+    if len(blocks) != -(-file["length"] // BLOCK_LENGTH) * DIGEST_LENGTH:
+        raise FormatError(f"{_WHERE} has {len(blocks)} bytes of digests for the {file['length']} bytes of {name!r}")
+    return FileDigests(file["length"], blocks)
+
+
+def _mapping(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found = document.get(name)
+    if not isinstance(found, dict):
+        raise FormatError(f"{_WHERE} has no {name!r}")
+    return found
+
+
+def _base64(document: dict[str, Any], name: str) -> bytes:
+    try:
+        return base64.b64decode(document.get(name) or "", validate=True)
+    except (binascii.Error, ValueError, TypeError) as error:
+        raise FormatError(f"{_WHERE}: {name!r} is not base64") from error
+
+
+def _hex(document: dict[str, Any], name: str) -> bytes:
+    try:
+        return bytes.fromhex(document.get(name) or "")
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"{_WHERE}: {name!r} is not hexadecimal") from error

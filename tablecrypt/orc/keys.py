@@ -110,7 +110,7 @@ class KeyProvider(Protocol):
 
 
 class LocalKeys:
-    """Master keys in this process. With the same keys, Hadoop's KMS and ORC's in-memory provider open what this one sealed.
+    """Master keys in this process. With the same keys, Hadoop's KMS and ORC's in-memory provider decrypt what this one encrypted.
 
     Args:
         keys: for each name its versions in order, from version 0 on: 16 or 32 bytes each. The last one is the newest.

@@ -38,6 +38,38 @@ from tablecrypt.errors import ConfigurationError
 
 MIN_HASH_KEY_LENGTH: Final = 16
 
+# Years of the calendar are counted from March on here, so that the leap day is the last of its year and months have a regular rhythm:
+# 153 days for each five months from March. Python's datetime does not have all years of ORC.
+_DAYS_PER_ERA: Final = 146097  # 400 years
+_EPOCH: Final = 719468  # days from 0000-03-01 to 1970-01-01
+
+KEEP: Final = "_"
+_DEFAULT_CHARACTERS: Final = "Xx9$._ªः²۝"
+_CATEGORIES: Final = {
+    "Lu": 0,
+    "Ll": 1,
+    "Nd": 2,
+    "Lt": 6,
+    "Lm": 6,
+    "Lo": 6,
+    "Nl": 8,
+    "No": 8,
+    **dict.fromkeys(("Sm", "Sc", "Sk", "So"), 3),
+    **dict.fromkeys(("Pd", "Ps", "Pe", "Pc", "Po", "Pi", "Pf"), 4),
+    **dict.fromkeys(("Zs", "Zl", "Zp"), 5),
+    **dict.fromkeys(("Mn", "Me", "Mc"), 7),
+}
+_OTHER: Final = 9
+_DIGIT: Final = 2
+
+_TIME_FIELDS: Final = (("year", None, 4000), ("month", 1, 12), ("day", 1, 31), ("hour", 0, 23), ("minute", 0, 59), ("second", 0, 59))
+_RANGE: Final = re.compile(r"\s*(-?\d{1,9})\s*:\s*(-?\d{1,9})\s*")
+
+_POWERS_OF_TEN: Final = [float(f"1e{exponent}") for exponent in range(-308, 308)]
+_LONG_LIMIT: Final = 2**63 - 1
+_SECONDS_PER_DAY: Final = 24 * 60 * 60
+_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
 
 class Mask(ABC):
     """A way to hide values. `name` and `parameters` are written into the file, for information."""
@@ -82,7 +114,7 @@ class _HashMask(Mask):
 
 
 class Sha256(_HashMask):
-    """Unkeyed: open to whoever can list the likely values."""
+    """Has no key: anyone who can list the likely values can find the true ones."""
 
     name = "sha256"
 
@@ -127,60 +159,6 @@ def map_values(array: pa.Array, change: Callable[[Any], Any]) -> pa.Array:
 
 def _is_hashable(leaf_type: pa.DataType) -> bool:
     return bool(pt.is_string(leaf_type) or pt.is_binary(leaf_type))
-
-
-# Years of the calendar are counted from March on here, so that the leap day is the last of its year and months have a regular rhythm:
-# 153 days for each five months from March. Python's datetime does not have all years of ORC.
-_DAYS_PER_ERA: Final = 146097  # 400 years
-_EPOCH: Final = 719468  # days from 0000-03-01 to 1970-01-01
-
-
-def to_civil(days: int) -> tuple[int, int, int]:
-    """Return year, month (1 to 12) and day (1 to 31) of a day since 1970-01-01."""
-    era, day_of_era = divmod(days + _EPOCH, _DAYS_PER_ERA)
-    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month_from_march = (5 * day_of_year + 2) // 153
-    day = day_of_year - (153 * month_from_march + 2) // 5 + 1
-    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
-    return era * 400 + year_of_era + (month <= 2), month, day
-
-
-def from_civil(year: int, month: int, day: int) -> int:
-    """Return days since 1970-01-01. A day beyond its month's end runs on into the next month."""
-    year -= month <= 2
-    era, year_of_era = divmod(year, 400)
-    month_from_march = month - 3 if month > 2 else month + 9
-    day_of_year = (153 * month_from_march + 2) // 5 + day - 1
-    return era * _DAYS_PER_ERA + 365 * year_of_era + year_of_era // 4 - year_of_era // 100 + day_of_year - _EPOCH
-
-
-KEEP: Final = "_"
-_DEFAULT_CHARACTERS: Final = "Xx9$._ªः²۝"
-_CATEGORIES: Final = {
-    "Lu": 0,
-    "Ll": 1,
-    "Nd": 2,
-    "Lt": 6,
-    "Lm": 6,
-    "Lo": 6,
-    "Nl": 8,
-    "No": 8,
-    **dict.fromkeys(("Sm", "Sc", "Sk", "So"), 3),
-    **dict.fromkeys(("Pd", "Ps", "Pe", "Pc", "Po", "Pi", "Pf"), 4),
-    **dict.fromkeys(("Zs", "Zl", "Zp"), 5),
-    **dict.fromkeys(("Mn", "Me", "Mc"), 7),
-}
-_OTHER: Final = 9
-_DIGIT: Final = 2
-
-_TIME_FIELDS: Final = (("year", None, 4000), ("month", 1, 12), ("day", 1, 31), ("hour", 0, 23), ("minute", 0, 59), ("second", 0, 59))
-_RANGE: Final = re.compile(r"\s*(-?\d{1,9})\s*:\s*(-?\d{1,9})\s*")
-
-_POWERS_OF_TEN: Final = [float(f"1e{exponent}") for exponent in range(-308, 308)]
-_LONG_LIMIT: Final = 2**63 - 1
-_SECONDS_PER_DAY: Final = 24 * 60 * 60
-_UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True)
@@ -375,3 +353,23 @@ def _wrap(value: int, bits: int) -> int:
     """Cut an integer to a signed one of so many bits."""
     half = 1 << (bits - 1)
     return (value + half) % (1 << bits) - half
+
+
+def to_civil(days: int) -> tuple[int, int, int]:
+    """Return year, month (1 to 12) and day (1 to 31) of a day since 1970-01-01."""
+    era, day_of_era = divmod(days + _EPOCH, _DAYS_PER_ERA)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month_from_march + 2) // 5 + 1
+    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
+    return era * 400 + year_of_era + (month <= 2), month, day
+
+
+def from_civil(year: int, month: int, day: int) -> int:
+    """Return days since 1970-01-01. A day beyond its month's end runs on into the next month."""
+    year -= month <= 2
+    era, year_of_era = divmod(year, 400)
+    month_from_march = month - 3 if month > 2 else month + 9
+    day_of_year = (153 * month_from_march + 2) // 5 + day - 1
+    return era * _DAYS_PER_ERA + 365 * year_of_era + year_of_era // 4 - year_of_era // 100 + day_of_year - _EPOCH

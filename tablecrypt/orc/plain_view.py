@@ -45,7 +45,9 @@ from tablecrypt.orc.messages import ENCODING_VERSIONS, Stream, StreamGroup, Stre
 from tablecrypt.orc.protobuf import Message, blob_field, encode, integer_field
 from tablecrypt.orc.source import Source
 from tablecrypt.orc.stream_cipher import crypt_stream
-from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, PlacedStream, Stripe, Tail, place_streams
+from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, LocatedStream, Stripe, Tail, locate_streams
+
+_POSTSCRIPT_LIMIT: Final = 255
 
 
 @dataclass(frozen=True)
@@ -65,23 +67,23 @@ class MadeBytes:
 
 @dataclass(frozen=True)
 class StreamBytes:
-    """A stream that stands in the view from `start` on. Without a key it is not encrypted."""
+    """A stream of the file, which begins at `start` in the view. Without a key it is not encrypted."""
 
     start: int
-    placed: PlacedStream
+    located: LocatedStream
     stripe_id: int
     key: Secret | None
     encoding_version: int
 
     @property
     def length(self) -> int:
-        return self.placed.stream.length
+        return self.located.stream.length
 
     def read(self, source: Source, begin: int, length: int) -> bytes:
-        raw = source.read_at(self.placed.offset + begin, length)
+        raw = source.read_at(self.located.offset + begin, length)
         if self.key is None:
             return raw
-        return crypt_stream(self.key, self.placed.stream.column, self.placed.stream.kind, self.stripe_id, raw, begin)
+        return crypt_stream(self.key, self.located.stream.column, self.located.stream.kind, self.stripe_id, raw, begin)
 
 
 class ExpandedStream:
@@ -104,8 +106,8 @@ class ExpandedStream:
         return self._ends[-1]
 
     @property
-    def placed(self) -> PlacedStream:
-        return self._stored.placed
+    def located(self) -> LocatedStream:
+        return self._stored.located
 
     @property
     def encoding_version(self) -> int:
@@ -119,8 +121,6 @@ class ExpandedStream:
         opened = b"".join(original_chunk(contents) for _, contents in self._compression.open_chunks(stored, self._what))
         return opened[begin - self._ends[first] :][:length]
 
-
-_POSTSCRIPT_LIMIT: Final = 255
 
 ViewSegment = MadeBytes | StreamBytes | ExpandedStream
 
@@ -165,7 +165,7 @@ class ViewLayout:
 
     def _add_stripe(self, stripe: Stripe) -> StripeInformation:
         footer = self._tail.read_stripe_footer(self._source, stripe)
-        kept = [one for one in place_streams(footer, stripe, self._tail.location) if self._is_kept(one)]
+        kept = [one for one in locate_streams(footer, stripe, self._tail.location) if self._is_kept(one)]
         encodings = self._encodings(footer)
         versions = [self._encoding_version(encoding) for encoding in encodings]
         offset = self._end
@@ -181,22 +181,22 @@ class ViewLayout:
             stripe.information.rows,
         )
 
-    def _is_kept(self, placed: PlacedStream) -> bool:
-        column = placed.stream.column
-        if self._owners.get(column, UNENCRYPTED) != placed.group:
+    def _is_kept(self, located: LocatedStream) -> bool:
+        column = located.stream.column
+        if self._owners.get(column, UNENCRYPTED) != located.group:
             return False
-        return not self._expands or (column in self._columns and not placed.stream.is_index)
+        return not self._expands or (column in self._columns and not located.stream.is_index)
 
-    def _add_stream(self, placed: PlacedStream, stripe: Stripe, encoding_version: int) -> Stream:
-        key = None if placed.group == UNENCRYPTED else self._keys.stripe_key(placed.group, stripe)
-        stored = StreamBytes(self._end, placed, stripe.encrypt_id, key, encoding_version)
+    def _add_stream(self, located: LocatedStream, stripe: Stripe, encoding_version: int) -> Stream:
+        key = None if located.group == UNENCRYPTED else self._keys.stripe_key(located.group, stripe)
+        stored = StreamBytes(self._end, located, stripe.encrypt_id, key, encoding_version)
         segment = self._expanded(stored) if self._expands else stored
         self._segments.append(segment)
         self._end += segment.length
-        return replace(placed.stream, length=segment.length)
+        return replace(located.stream, length=segment.length)
 
     def _expanded(self, stored: StreamBytes) -> ExpandedStream:
-        column = self._tail.schema.name_of(stored.placed.stream.column)
+        column = self._tail.schema.name_of(stored.located.stream.column)
         return ExpandedStream(stored, self._source, self._tail.compression, f"{self._tail.location}: a stream of column {column!r}")
 
     def _encodings(self, footer: StripeFooter) -> tuple[bytes, ...]:
@@ -226,7 +226,7 @@ class ViewLayout:
                 raw = self._tail.statistics[position : position + stream.length]
                 position += stream.length
                 if position > len(self._tail.statistics):
-                    raise FormatError(f"{self._tail.location}: the encrypted stripe statistics take more room than they have")
+                    raise FormatError(f"{self._tail.location}: the encrypted stripe statistics take more space than they have")
                 if self._owners.get(stream.column) == number:
                     self._place_statistics(stripes, stream.column, self._keys.stripe_statistics(number, stream, raw))
         encoded = [encode([blob_field(1, column) for column in columns]) for columns in stripes]
@@ -315,9 +315,9 @@ class PlainView(io.RawIOBase):
 
     def _check_lengths(self, segment: ViewSegment) -> None:
         """Check a stream of lengths as a whole when the first of it is read."""
-        if isinstance(segment, MadeBytes) or segment.placed.stream.kind != StreamKind.LENGTH or segment.start in self._checked:
+        if isinstance(segment, MadeBytes) or segment.located.stream.kind != StreamKind.LENGTH or segment.start in self._checked:
             return
-        column = self._tail.schema[segment.placed.stream.column]
+        column = self._tail.schema[segment.located.stream.column]
         what = f"{self._tail.location}: the lengths of column {self._tail.schema.name_of(column.id)!r}"
         lengths = self._tail.compression.decompress(segment.read(self._source, 0, segment.length), what)
         check_lengths(lengths, segment.encoding_version, MAX_ELEMENTS if column.children else MAX_BYTES, what)

@@ -5,8 +5,8 @@ With `masked=True` a column whose key is given is still read in the clear, and o
 `keys=None, masked=True` reads the masks of all. Columns that are not asked for need no key and cost no call.
 
 Raises KeyNotFoundError or KmsAccessDeniedError without rights, whatever a provider raises when it fails (an outage is never taken for a
-missing right), KeyMismatchError for a key that opens nothing of the file, FormatError for bytes that cannot be read, PlaintextRefusedError
-for a file without encryption, TamperedFileError for bytes that are not those of the manifest.
+missing right), KeyMismatchError for a key that decrypts nothing of the file, FormatError for bytes that cannot be read,
+PlaintextRefusedError for a file without encryption, TamperedFileError for bytes that are not those of the manifest.
 
 Without a manifest nothing tells a changed byte: ORC encrypts with AES-CTR, which authenticates nothing (docs/orc.md).
 """
@@ -23,7 +23,7 @@ import pyarrow.orc as pyarrow_orc
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.orc.column_keys import ColumnKeys, NoRights
-from tablecrypt.orc.integrity_manifest import Manifest, SealedSource
+from tablecrypt.orc.integrity_manifest import CheckedSource, IntegrityManifest
 from tablecrypt.orc.keys import KeyProvider
 from tablecrypt.orc.plain_view import PlainView
 from tablecrypt.orc.source import FileSource, Source
@@ -47,7 +47,7 @@ def read_table(
         keys: gives the local keys; None has no key.
         columns: dotted names as pyarrow.orc takes them ("home" or "home.zip"), None for all. Columns come in the file's order.
         masked: whether columns without rights are read as their masks rather than refused.
-        manifest: a sealed manifest; every byte that is read is checked against it.
+        manifest: an integrity manifest; every byte that is read is checked against it.
         name: the file's name in the manifest; by default the last part of its path.
     """
     with FileSource(source) as opened:
@@ -109,7 +109,7 @@ def checked_source(file: FileSource, keys: KeyProvider | None, manifest: bytes |
     """Return the file such that every byte is checked against the manifest, if there is one."""
     if manifest is None:
         return file
-    return SealedSource(file, Manifest.open(manifest, keys).entry(file.name if name is None else name))
+    return CheckedSource(file, IntegrityManifest.open(manifest, keys).entry(file.name if name is None else name))
 
 
 def open_view(tail: Tail, source: Source, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> PlainView:

@@ -6,7 +6,7 @@ The counter begins at 0 and counts 16-byte blocks, so a stream can be opened fro
 What is encrypted is the stream as it would otherwise stand in the file, that is after compression. Stripe ids begin at 1; the statistics
 of a file with n stripes take n + 1. Nothing is authenticated: a changed bit of ciphertext changes the same bit of plaintext.
 
-Raises FormatError for a column or stripe that the IV has no room for. Specification: Apache ORC v1, "Stream Encryption".
+Raises FormatError for a column or stripe that does not fit into the IV. Specification: Apache ORC v1, "Stream Encryption".
 """
 
 from __future__ import annotations

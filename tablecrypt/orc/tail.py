@@ -33,10 +33,12 @@ MAGIC: Final = b"ORC"
 _GUESS: Final = 16 * 1024
 _MAX_ROWS: Final = 2**31 - 1
 
+UNENCRYPTED: Final = -1
+
 
 @dataclass(frozen=True)
 class Stripe:
-    """A stripe, with the id that its IVs hold and the encrypted local key of each variant."""
+    """A stripe, with the id in its IVs and the encrypted local key of each variant."""
 
     information: StripeInformation
     encrypt_id: int
@@ -90,6 +92,15 @@ class Tail:
         return footer
 
 
+@dataclass(frozen=True)
+class LocatedStream:
+    """A stream and where it begins in the file. `group` is the number of its variant, UNENCRYPTED for none."""
+
+    stream: Stream
+    group: int
+    offset: int
+
+
 def read_tail(source: Source) -> Tail:
     """Read and check the tail of an ORC file."""
     postscript, before_postscript = _read_postscript(source)
@@ -118,6 +129,25 @@ def read_tail(source: Source) -> Tail:
         statistics=statistics,
         encryption=encryption,
     )
+
+
+def locate_streams(footer: StripeFooter, stripe: Stripe, what: str) -> list[LocatedStream]:
+    """Find where each stream of a stripe stands: index before data, and in each the unencrypted ones before the variants in order."""
+    located: list[LocatedStream] = []
+    information = stripe.information
+    position, end = information.offset, information.offset + information.streams_length
+    for of_index in (True, False):
+        for number, group in enumerate(footer.groups, start=UNENCRYPTED):
+            for stream in group.streams:
+                if stream.is_placeholder or stream.is_index != of_index:
+                    continue
+                if stream.kind > LAST_STREAM_KIND:
+                    raise FormatError(f"{what}: a stream of an unknown kind {stream.kind} in the stripe at {information.offset}")
+                located.append(LocatedStream(stream, number, position))
+                position += stream.length
+                if position > end:
+                    raise FormatError(f"{what}: the streams of the stripe at {information.offset} take more space than it has")
+    return located
 
 
 def _read_postscript(source: Source) -> tuple[Message, int]:
@@ -183,34 +213,3 @@ def _stripes(footer: Message, encryption: Encryption | None, end_of_contents: in
     if rows != footer.integer(6):
         raise FormatError(f"{what} says {footer.integer(6)} rows, its stripes have {rows}")
     return tuple(stripes)
-
-
-UNENCRYPTED: Final = -1
-
-
-@dataclass(frozen=True)
-class PlacedStream:
-    """A stream and where it begins in the file. `group` is the number of its variant, UNENCRYPTED for none."""
-
-    stream: Stream
-    group: int
-    offset: int
-
-
-def place_streams(footer: StripeFooter, stripe: Stripe, what: str) -> list[PlacedStream]:
-    """Find where each stream of a stripe stands: index before data, and in each the unencrypted ones before the variants in order."""
-    placed: list[PlacedStream] = []
-    information = stripe.information
-    position, end = information.offset, information.offset + information.streams_length
-    for of_index in (True, False):
-        for number, group in enumerate(footer.groups, start=UNENCRYPTED):
-            for stream in group.streams:
-                if stream.is_placeholder or stream.is_index != of_index:
-                    continue
-                if stream.kind > LAST_STREAM_KIND:
-                    raise FormatError(f"{what}: a stream of an unknown kind {stream.kind} in the stripe at {information.offset}")
-                placed.append(PlacedStream(stream, number, position))
-                position += stream.length
-                if position > end:
-                    raise FormatError(f"{what}: the streams of the stripe at {information.offset} take more room than it has")
-    return placed

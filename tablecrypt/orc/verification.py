@@ -1,11 +1,12 @@
-"""Checking whole ORC files, and sealing files that exist into a manifest.
+"""Checking whole ORC files, and making an integrity manifest for files that exist.
 
-    with a manifest      every byte is what was sealed; then all of the below
+    with a manifest      every byte is the one in the manifest; then everything below
     without              the structure holds together: header, tail, stripes in order, every stream where the footers say, no byte of
-                         a stripe unaccounted for, statistics that open, and every row of every stripe decodes
-    in both cases        bloom filters of encrypted columns that stand in the clear are reported
+                         a stripe unaccounted for, statistics that decrypt, and every row of every stripe decodes
+    in both cases        unencrypted bloom filters of encrypted columns are reported
 
-Without a manifest a changed byte inside a value is not seen: ORC's cipher authenticates nothing. The result says which it was.
+Without a manifest a changed byte inside a value is not seen: ORC's cipher authenticates nothing. The result says which of the
+two was checked.
 
 Raises TamperedFileError where bytes differ from the manifest, FormatError where the file contradicts itself, and what reading raises.
 """
@@ -20,12 +21,12 @@ from typing import Any, Final
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import FormatError
 from tablecrypt.orc.column_keys import ColumnKeys
-from tablecrypt.orc.integrity_manifest import FileDigest, ManifestWriter
+from tablecrypt.orc.integrity_manifest import FileHasher, IntegrityManifestWriter
 from tablecrypt.orc.keys import KeyProvider
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS
 from tablecrypt.orc.reader import DecodedFile, checked_source
 from tablecrypt.orc.source import FileSource, Source
-from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, Tail, no_orc_file, place_streams, read_tail
+from tablecrypt.orc.tail import MAGIC, UNENCRYPTED, Tail, locate_streams, no_orc_file, read_tail
 
 _PIECE: Final = 8 * 1024 * 1024
 
@@ -38,8 +39,8 @@ class VerifiedFile:
         authenticated: whether every byte was checked against a manifest; otherwise only the structure was.
         opened: encrypted columns whose true values were decoded.
         unopened: encrypted columns without rights, of which only the masks were decoded.
-        exposed: encrypted columns that have a bloom filter in the clear, with which anybody can try out values. ORC's Java writer leaves
-            them there; write such files anew.
+        exposed: encrypted columns that have an unencrypted bloom filter, with which anybody can test guesses of values. ORC's Java
+            writer leaves them there; rewrite such files.
     """
 
     location: str
@@ -56,9 +57,9 @@ def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | No
     """Check a whole file, as far as the rights of `keys` go.
 
     Args:
-        source: as of read_table.
-        keys: opens encrypted columns, and the manifest's key.
-        manifest: a sealed manifest.
+        source: as in read_table.
+        keys: decrypts encrypted columns, and the manifest's key.
+        manifest: an integrity manifest that lists the file.
         name: the file's name in the manifest; by default the last part of its path.
     """
     with FileSource(source) as opened:
@@ -75,23 +76,23 @@ def verify(source: Any, keys: KeyProvider | None = None, *, manifest: bytes | No
 
 
 @checked_arguments()
-def seal(sources: Mapping[str, Any] | Sequence[str | os.PathLike[str]], keys: KeyProvider, key_name: str) -> bytes:
-    """Seal existing files into a manifest, as they are now.
+def create_integrity_manifest(sources: Mapping[str, Any] | Sequence[str | os.PathLike[str]], keys: KeyProvider, key_name: str) -> bytes:
+    """Return an integrity manifest of existing files, as they are now.
 
     Args:
         sources: files by name, or paths, whose last parts are then the names.
         keys: gives the key.
-        key_name: of the key that makes the MACs.
+        key_name: the key that makes the MACs.
     """
     named = sources if isinstance(sources, Mapping) else {os.path.basename(os.fspath(path)): path for path in sources}
-    writer = ManifestWriter(keys, key_name)
+    writer = IntegrityManifestWriter(keys, key_name)
     for name, source in named.items():
-        digest = FileDigest()
+        digest = FileHasher()
         with FileSource(source) as file:
             for offset in range(0, file.length, _PIECE):
                 digest.update(file.read_at(offset, min(_PIECE, file.length - offset)))
         writer.add(name, digest.entry())
-    return writer.seal()
+    return writer.finish()
 
 
 def _read_all(source: Source) -> None:
@@ -100,18 +101,18 @@ def _read_all(source: Source) -> None:
 
 
 def _check_layout(tail: Tail, source: Source) -> tuple[str, ...]:
-    """Check that footers account for every byte of the stripes; the names of encrypted columns with bloom filters in the clear."""
+    """Check that footers account for every byte of the stripes; return the encrypted columns with unencrypted bloom filters."""
     variants = tail.require_encryption().variants
     encrypted = {column for variant in variants for column in tail.schema[variant.root].subtree}
     exposed: set[int] = set()
     for stripe in tail.stripes:
-        placed = place_streams(tail.read_stripe_footer(source, stripe), stripe, tail.location)
-        of_index = sum(one.stream.length for one in placed if one.stream.is_index)
-        of_data = sum(one.stream.length for one in placed if not one.stream.is_index)
+        located = locate_streams(tail.read_stripe_footer(source, stripe), stripe, tail.location)
+        of_index = sum(one.stream.length for one in located if one.stream.is_index)
+        of_data = sum(one.stream.length for one in located if not one.stream.is_index)
         at = stripe.information
         if (of_index, of_data) != (at.index_length, at.data_length):
             raise FormatError(f"{tail.location}: the streams of the stripe at {at.offset} leave bytes of it unaccounted for")
-        filters = {one.stream.column for one in placed if one.group == UNENCRYPTED and one.stream.kind in BLOOM_FILTER_KINDS}
+        filters = {one.stream.column for one in located if one.group == UNENCRYPTED and one.stream.kind in BLOOM_FILTER_KINDS}
         exposed |= filters & encrypted
     described = sum(stream.length for variant in variants for stream in variant.stripe_statistics)
     if described != len(tail.statistics):

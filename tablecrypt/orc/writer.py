@@ -32,36 +32,10 @@ from tablecrypt.arguments import check_file, checked_arguments, described, names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.orc.column_plan import ColumnPlan, MaskChoice, mask_table_column, plan_columns
 from tablecrypt.orc.file_encryption import FileAssembly, ShadowColumns
-from tablecrypt.orc.integrity_manifest import FileDigest, ManifestWriter
+from tablecrypt.orc.integrity_manifest import FileHasher, IntegrityManifestWriter
 from tablecrypt.orc.keys import KeyProvider
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
-
-
-def as_orc_has_it(schema: pa.Schema) -> pa.Schema:
-    """Return the schema that rows are cast to before they are written. Names and metadata stay."""
-    return pa.schema([_field(field) for field in schema], schema.metadata)
-
-
-def _field(field: pa.Field) -> pa.Field:
-    return field.with_type(_type(field.type)).with_nullable(True)
-
-
-def _type(kind: pa.DataType) -> pa.DataType:
-    if pt.is_dictionary(kind):
-        return _type(kind.value_type)
-    if pt.is_struct(kind):
-        return pa.struct([_field(kind.field(index)) for index in range(kind.num_fields)])
-    if pt.is_map(kind):
-        return pa.map_(_type(kind.key_type), _type(kind.item_type))
-    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
-        return pa.list_(_field(kind.value_field))
-    if pt.is_large_string(kind) or pt.is_string_view(kind):
-        return pa.string()
-    if pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or pt.is_binary_view(kind):
-        return pa.binary()
-    return kind
-
 
 DEFAULT_STRIPE_SIZE: Final = 64 * 1024 * 1024
 WRITER_OPTIONS: Final = frozenset(
@@ -89,7 +63,7 @@ def write_table(
     compression: str = "zstd",
     stripe_size: int = DEFAULT_STRIPE_SIZE,
     bloom_filter_columns: Sequence[str] = (),
-    manifest: ManifestWriter | None = None,
+    manifest: IntegrityManifestWriter | None = None,
     name: str | None = None,
     **options: Any,
 ) -> None:
@@ -100,8 +74,8 @@ def write_table(
         sink: a path, or anything with `write`. A path is removed again when writing fails.
         encrypt: for each key name the columns under it, sub-columns by dotted names ("home.zip", "tags._elem", "attrs._value").
         keys: the newest version of each key is used.
-        mask: for columns what stands in their place: "nullify" (for encrypted columns the default), "sha256", "redact", "redact,XxN,..."
-            or a Mask. Of a masked column that is not encrypted nobody can read the true values.
+        mask: what readers without the key see of a column: "nullify" (the default of encrypted columns), "sha256", "redact",
+            "redact,XxN,..." or a Mask. Of a masked column that is not encrypted nobody can read the true values.
         compression: "uncompressed", "zlib", "snappy", "lz4" or "zstd".
         stripe_size: about how many bytes of rows a stripe holds, as Arrow counts them.
         bloom_filter_columns: columns that get bloom filters; those of encrypted columns are encrypted.
@@ -118,7 +92,7 @@ def write_table(
     if stripe_size < 1:
         raise ConfigurationError(f"a stripe size of {stripe_size} bytes")
     parts = _PartWriter(table.schema, encrypt, mask or {}, {"compression": compression, **options}, bloom_filter_columns)
-    digest = FileDigest()
+    digest = FileHasher()
     with _opened(sink) as output:
         assembly = FileAssembly(parts.plan, parts.shadows, keys, output.write if manifest is None else _both(output.write, digest.update))
         for rows in _stripe_sized(table, stripe_size):
@@ -150,7 +124,7 @@ class _PartWriter:
         if len(set(schema.names)) != len(schema.names):
             raise ConfigurationError("an ORC file with encrypted columns needs a name of its own for every column")
         self._options = options
-        self._schema = as_orc_has_it(schema)
+        self._schema = _orc_schema(schema)
         with _translated():
             self._orc_schema = read_tail(_as_orc(self._schema.empty_table(), options)).schema
         self.plan: ColumnPlan = plan_columns(self._orc_schema, encrypt, mask)
@@ -245,3 +219,28 @@ def _opened(sink: Any) -> Iterator[Any]:
         except BaseException:
             os.unlink(path)
             raise
+
+
+def _orc_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema that rows are cast to before they are written. Names and metadata stay."""
+    return pa.schema([_orc_field(field) for field in schema], schema.metadata)
+
+
+def _orc_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_orc_type(field.type)).with_nullable(True)
+
+
+def _orc_type(kind: pa.DataType) -> pa.DataType:
+    if pt.is_dictionary(kind):
+        return _orc_type(kind.value_type)
+    if pt.is_struct(kind):
+        return pa.struct([_orc_field(kind.field(index)) for index in range(kind.num_fields)])
+    if pt.is_map(kind):
+        return pa.map_(_orc_type(kind.key_type), _orc_type(kind.item_type))
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return pa.list_(_orc_field(kind.value_field))
+    if pt.is_large_string(kind) or pt.is_string_view(kind):
+        return pa.string()
+    if pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or pt.is_binary_view(kind):
+        return pa.binary()
+    return kind

@@ -111,7 +111,7 @@ def test_metadata_are_those_that_orc_asks_for(bench: Bench) -> None:
     assert (answer.user, answer.operation, answer.key) == ("etl", "metadata", "cards")
 
 
-def test_decrypt_opens_what_the_provider_seals(bench: Bench) -> None:
+def test_decrypt_opens_what_the_provider_encrypts(bench: Bench) -> None:
     for name in ("pii", "cards"):
         local = bench.keys.create_local_key(bench.keys.current_version(name))
         for version in (f"{name}@0", f"{name}%400"):

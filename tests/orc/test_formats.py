@@ -33,7 +33,7 @@ from tablecrypt.orc.schema import Schema
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.statistics import merge_statistics
 from tablecrypt.orc.stream_cipher import MAX_COLUMN, MAX_STRIPE_ID, crypt_stream, stream_iv
-from tablecrypt.orc.tail import Tail, place_streams, read_tail
+from tablecrypt.orc.tail import Tail, locate_streams, read_tail
 from tests.support.orc_files import CODECS, sample_rows
 
 pytestmark = pytest.mark.slow
@@ -214,11 +214,11 @@ def test_an_iv_is_column_kind_and_stripe() -> None:
 
 @given(st.binary(min_size=1, max_size=200), st.data())
 def test_a_stream_opens_from_any_offset(plaintext: bytes, data: st.DataObject) -> None:
-    sealed = crypt_stream(KEY, 5, 1, 7, plaintext)
+    ciphertext = crypt_stream(KEY, 5, 1, 7, plaintext)
     whole = Cipher(algorithms.AES(KEY.reveal()), modes.CTR(stream_iv(5, 1, 7))).decryptor()
-    assert whole.update(sealed) == plaintext
+    assert whole.update(ciphertext) == plaintext
     offset = data.draw(st.integers(0, len(plaintext)))
-    assert crypt_stream(KEY, 5, 1, 7, sealed[offset:], offset) == plaintext[offset:]
+    assert crypt_stream(KEY, 5, 1, 7, ciphertext[offset:], offset) == plaintext[offset:]
 
 
 @settings(max_examples=30)
@@ -256,9 +256,9 @@ def lengths_in(rows: pa.Table, **options: Any) -> list[bytes]:
     column = tail.schema.find("lists").id
     found = []
     for stripe in tail.stripes:
-        for placed in place_streams(tail.read_stripe_footer(source, stripe), stripe, "memory"):
-            if (placed.stream.column, placed.stream.kind) == (column, StreamKind.LENGTH):
-                found.append(tail.compression.decompress(source.read_at(placed.offset, placed.stream.length), "lengths"))
+        for located in locate_streams(tail.read_stripe_footer(source, stripe), stripe, "memory"):
+            if (located.stream.column, located.stream.kind) == (column, StreamKind.LENGTH):
+                found.append(tail.compression.decompress(source.read_at(located.offset, located.stream.length), "lengths"))
     return found
 
 

@@ -21,7 +21,7 @@ from tablecrypt.errors import (
     TablecryptError,
     TamperedFileError,
 )
-from tablecrypt.orc.integrity_manifest import BLOCK_LENGTH, CACHED_BLOCKS, FileDigest, Manifest, SealedSource
+from tablecrypt.orc.integrity_manifest import BLOCK_LENGTH, CACHED_BLOCKS, CheckedSource, FileHasher, IntegrityManifest
 from tablecrypt.orc.source import FileSource
 from tests.support.orc_files import encrypted, local_keys, repeatable_keys, same_rows, sample_rows, vector, vector_keys
 
@@ -30,14 +30,14 @@ pytestmark = pytest.mark.slow
 NAME = "part-0.orc"
 ROWS = sample_rows(50)
 DATA = encrypted(ROWS, {"pii": ["text"]})
-MANIFEST = orc.seal({NAME: DATA}, local_keys(), "other")
+MANIFEST = orc.create_integrity_manifest({NAME: DATA}, local_keys(), "other")
 
 
 def read(data: bytes, manifest: bytes = MANIFEST, name: str | None = NAME, **options: Any) -> pa.Table:
     return orc.read_table(data, local_keys(), manifest=manifest, name=name, **options)
 
 
-def test_a_sealed_file_reads() -> None:
+def test_a_file_of_a_manifest_reads() -> None:
     assert same_rows(read(DATA), ROWS)
     assert orc.verify(DATA, local_keys(), manifest=MANIFEST, name=NAME).authenticated
 
@@ -47,7 +47,7 @@ def test_no_flipped_bit_changes_a_row() -> None:
     for at in range(len(DATA)):
         changed = bytearray(DATA)
         changed[at] ^= 1 << (at * 3 % 8)
-        with pytest.raises(TamperedFileError, match="not those that were sealed"):
+        with pytest.raises(TamperedFileError, match="differ from the manifest"):
             read(bytes(changed))
 
 
@@ -74,7 +74,7 @@ def test_another_length_is_refused(changed: bytes) -> None:
 
 def test_another_file_of_the_same_manifest_is_refused() -> None:
     other = encrypted(ROWS, {"pii": ["text"]})
-    manifest = orc.seal({"a": DATA, "b": other}, local_keys(), "other")
+    manifest = orc.create_integrity_manifest({"a": DATA, "b": other}, local_keys(), "other")
     assert same_rows(read(other, manifest, "b"), ROWS)
     with pytest.raises(TamperedFileError):
         read(other, manifest, "a")
@@ -83,7 +83,7 @@ def test_another_file_of_the_same_manifest_is_refused() -> None:
 def test_a_projection_checks_what_it_reads_and_fetches_no_more() -> None:
     wide = pa.table({f"c{number}": [f"{number} {row * 7919 % 100_003}" for row in range(20_000)] for number in range(20)})
     data = encrypted(wide, {"pii": ["c1", "c18"]}, compression="uncompressed")
-    manifest = orc.seal({NAME: data}, local_keys(), "other")
+    manifest = orc.create_integrity_manifest({NAME: data}, local_keys(), "other")
     changed = bytearray(data)
     changed[len(data) // 10] ^= 1
     whole: list[pa.Table] = []
@@ -112,24 +112,24 @@ def test_a_changed_or_foreign_manifest_is_refused() -> None:
     ]
     for change in changes:
         with pytest.raises(AuthenticationError, match="the manifest"):
-            Manifest.open(json.dumps({**document, **change}).encode(), local_keys())
+            IntegrityManifest.open(json.dumps({**document, **change}).encode(), local_keys())
 
 
 def test_a_key_that_fits_no_entry_is_told_from_a_changed_entry() -> None:
-    sealed = orc.seal({"a": DATA, "b": DATA}, local_keys(), "other")
-    document = json.loads(sealed)
+    manifest = orc.create_integrity_manifest({"a": DATA, "b": DATA}, local_keys(), "other")
+    document = json.loads(manifest)
     document["files"]["a"]["mac"] = "00" * 32
     with pytest.raises(TamperedFileError, match="the entry of 'a' was changed"):
-        Manifest.open(json.dumps(document).encode(), local_keys())
+        IntegrityManifest.open(json.dumps(document).encode(), local_keys())
     with pytest.raises(KeyMismatchError, match="no entry fits the provider's key"):
-        Manifest.open(sealed, orc.LocalKeys({"pii": [bytes(16)], "other": [bytes(16)]}))
+        IntegrityManifest.open(manifest, orc.LocalKeys({"pii": [bytes(16)], "other": [bytes(16)]}))
 
 
 def test_a_file_cannot_be_taken_out_of_a_manifest() -> None:
-    document = json.loads(orc.seal({"a": DATA, "b": DATA}, local_keys(), "other"))
+    document = json.loads(orc.create_integrity_manifest({"a": DATA, "b": DATA}, local_keys(), "other"))
     del document["files"]["b"]
     with pytest.raises(TamperedFileError, match="taken away"):
-        Manifest.open(json.dumps(document).encode(), local_keys())
+        IntegrityManifest.open(json.dumps(document).encode(), local_keys())
 
 
 @pytest.mark.parametrize(
@@ -152,13 +152,13 @@ def test_a_file_cannot_be_taken_out_of_a_manifest() -> None:
 )
 def test_a_manifest_that_is_none_is_a_format_error(change: dict[str, Any]) -> None:
     with pytest.raises(FormatError, match="the manifest"):
-        Manifest.open(json.dumps({**json.loads(MANIFEST), **change}).encode(), local_keys())
+        IntegrityManifest.open(json.dumps({**json.loads(MANIFEST), **change}).encode(), local_keys())
 
 
 @given(st.binary(max_size=200) | st.integers(0, len(MANIFEST) - 1).map(lambda at: MANIFEST[:at]) | st.just(b"[" * 100_000))
 def test_arbitrary_bytes_are_no_manifest(data: bytes) -> None:
     with pytest.raises(FormatError):
-        Manifest.open(data, local_keys())
+        IntegrityManifest.open(data, local_keys())
 
 
 def test_a_manifest_needs_its_key_and_the_right_name() -> None:
@@ -172,18 +172,20 @@ def test_a_manifest_needs_its_key_and_the_right_name() -> None:
         read(DATA, name=None)
 
 
-def test_files_are_sealed_while_they_are_written(tmp_path: Path) -> None:
-    writer = orc.ManifestWriter(local_keys(), "other")
+def test_files_join_a_manifest_while_they_are_written(tmp_path: Path) -> None:
+    writer = orc.IntegrityManifestWriter(local_keys(), "other")
     for number in range(3):
         path = tmp_path / f"part-{number}.orc"
         orc.write_table(sample_rows(300, number), path, encrypt={"pii": ["text"]}, keys=local_keys(), stripe_size=10_000, manifest=writer)
-    manifest = writer.seal()
+    manifest = writer.finish()
     for number in range(3):
         path = tmp_path / f"part-{number}.orc"
         assert same_rows(orc.read_table(path, local_keys(), manifest=manifest), sample_rows(300, number))
         assert orc.verify(path, local_keys(), manifest=manifest).authenticated
     paths = sorted(tmp_path.glob("*.orc"))
-    again, first = (Manifest.open(sealed, local_keys()).entries for sealed in (orc.seal(paths, local_keys(), "other"), manifest))
+    again, first = (
+        IntegrityManifest.open(one, local_keys()).entries for one in (orc.create_integrity_manifest(paths, local_keys(), "other"), manifest)
+    )
     assert again == first
     with pytest.raises(ConfigurationError, match="already"):
         orc.write_table(ROWS, paths[0], encrypt={"pii": ["text"]}, keys=local_keys(), manifest=writer)
@@ -191,8 +193,8 @@ def test_files_are_sealed_while_they_are_written(tmp_path: Path) -> None:
         encrypted(ROWS, {"pii": ["text"]}, manifest=writer)
 
 
-def test_files_that_java_wrote_can_be_sealed() -> None:
-    manifest = orc.seal([vector("flat_zlib")], local_keys(), "other")
+def test_a_manifest_lists_files_that_java_wrote() -> None:
+    manifest = orc.create_integrity_manifest([vector("flat_zlib")], local_keys(), "other")
 
     class Both(orc.LocalKeys):
         def decrypt_local_key(self, master: orc.MasterKeyVersion, encrypted: bytes) -> Any:
@@ -204,12 +206,12 @@ def test_files_that_java_wrote_can_be_sealed() -> None:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_any_ranges_of_a_sealed_file_are_those_of_the_file(data: st.DataObject) -> None:
+def test_any_ranges_of_a_checked_file_are_those_of_the_file(data: st.DataObject) -> None:
     content = bytes(range(251)) * (BLOCK_LENGTH * (CACHED_BLOCKS + 3) // 251)
-    digest = FileDigest()
+    digest = FileHasher()
     digest.update(content[:1000])
     digest.update(content[1000:])
-    source = SealedSource(FileSource(content), digest.entry())
+    source = CheckedSource(FileSource(content), digest.entry())
     for _ in range(5):
         offset = data.draw(st.integers(0, len(content)))
         length = data.draw(st.integers(0, min(len(content) - offset, 3 * BLOCK_LENGTH)))
@@ -222,7 +224,7 @@ def test_any_ranges_of_a_sealed_file_are_those_of_the_file(data: st.DataObject) 
 
 @given(st.lists(st.binary(max_size=3), max_size=20), st.integers(0, 2 * BLOCK_LENGTH))
 def test_the_digest_does_not_depend_on_the_pieces(pieces: list[bytes], zeros: int) -> None:
-    whole, parted = FileDigest(), FileDigest()
+    whole, parted = FileHasher(), FileHasher()
     whole.update(b"".join(pieces) + bytes(zeros))
     for piece in [*pieces, bytes(zeros)]:
         parted.update(piece)

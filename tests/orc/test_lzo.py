@@ -1,4 +1,4 @@
-"""LZO chunks and files: what is read of them, how much room that takes, and that pyarrow's own decoder has no part in it."""
+"""LZO chunks and files: what is read of them, how much memory that takes, and that pyarrow's own decoder has no part in it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tablecrypt import orc
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, MissingExtraError, TablecryptError
 from tablecrypt.orc.column_keys import ColumnKeys
-from tablecrypt.orc.compression import SHORT_CHUNK, Compression, CompressionKind, _LzoInstructions, decompress_lzo
+from tablecrypt.orc.compression import LZO_SHORT_CHUNK, Compression, CompressionKind, _LzoInstructions, decompress_lzo
 from tablecrypt.orc.reader import open_view
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.stream_cipher import crypt_stream
-from tablecrypt.orc.tail import UNENCRYPTED, PlacedStream, place_streams, read_tail
+from tablecrypt.orc.tail import UNENCRYPTED, LocatedStream, locate_streams, read_tail
 from tests.support.orc_files import vector, vector_keys, vector_rows
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ END: Final = b"\x11\x00\x00"
 FILE: Final = vector("mixed_lzo").read_bytes()
 
 
-both_ways = pytest.mark.parametrize("short_chunk", [SHORT_CHUNK, -1], ids=["short", "long"])
+both_ways = pytest.mark.parametrize("short_chunk", [LZO_SHORT_CHUNK, -1], ids=["short", "long"])
 """Chunks that are decompressed at once, and chunks whose instructions are added up beforehand."""
 
 
@@ -173,9 +173,9 @@ def test_pyarrow_is_never_given_a_compressed_chunk(columns: list[str] | None) ->
     tail = read_tail(seen)
     headers = 0
     for stripe in tail.stripes:
-        for placed in place_streams(tail.read_stripe_footer(seen, stripe), stripe, "the view"):
-            assert not placed.stream.is_index
-            raw = seen.read_at(placed.offset, placed.stream.length)
+        for located in locate_streams(tail.read_stripe_footer(seen, stripe), stripe, "the view"):
+            assert not located.stream.is_index
+            raw = seen.read_at(located.offset, located.stream.length)
             while raw:
                 header = int.from_bytes(raw[:3], "little")
                 assert header & 1
@@ -184,24 +184,24 @@ def test_pyarrow_is_never_given_a_compressed_chunk(columns: list[str] | None) ->
     assert headers > 10 if columns is None else headers > 3
 
 
-def streams() -> list[tuple[PlacedStream, bytes, Callable[[bytes], bytes]]]:
+def streams() -> list[tuple[LocatedStream, bytes, Callable[[bytes], bytes]]]:
     """Of each data stream of the file: where it stands, what it is decrypted, and what encrypts it again."""
     source = FileSource(FILE)
     tail = read_tail(source)
     keys = ColumnKeys(tail, vector_keys())
 
-    def cipher(key: Secret, placed: PlacedStream, stripe_id: int) -> Callable[[bytes], bytes]:
-        return lambda data: crypt_stream(key, placed.stream.column, placed.stream.kind, stripe_id, data)
+    def cipher(key: Secret, located: LocatedStream, stripe_id: int) -> Callable[[bytes], bytes]:
+        return lambda data: crypt_stream(key, located.stream.column, located.stream.kind, stripe_id, data)
 
     found = []
     for stripe in tail.stripes:
-        for placed in place_streams(tail.read_stripe_footer(source, stripe), stripe, "the file"):
-            raw = source.read_at(placed.offset, placed.stream.length)
+        for located in locate_streams(tail.read_stripe_footer(source, stripe), stripe, "the file"):
+            raw = source.read_at(located.offset, located.stream.length)
             crypt: Callable[[bytes], bytes] = bytes
-            if placed.group != UNENCRYPTED:
-                crypt = cipher(keys.stripe_key(placed.group, stripe), placed, stripe.encrypt_id)
-            if len(raw) > 3 and not placed.stream.is_index:
-                found.append((placed, crypt(raw), crypt))
+            if located.group != UNENCRYPTED:
+                crypt = cipher(keys.stripe_key(located.group, stripe), located, stripe.encrypt_id)
+            if len(raw) > 3 and not located.stream.is_index:
+                found.append((located, crypt(raw), crypt))
     return found
 
 
@@ -213,14 +213,14 @@ STREAMS: Final = streams()
 @example(0, None)
 def test_changed_chunks_are_refused_or_read(number: int, data: st.DataObject | None) -> None:
     """Changed beneath the encryption, which anybody can do who can write, and decoded by pyarrow to the end."""
-    placed, plain, crypt = STREAMS[number]
+    located, plain, crypt = STREAMS[number]
     edited = bytearray(plain)
     if data is not None:
         at = data.draw(st.integers(0, len(plain) - 1))
         noise = data.draw(st.binary(min_size=1, max_size=12) | st.integers(1, 200).map(bytes))[: len(plain) - at]
         edited[at : at + len(noise)] = noise
     whole = bytearray(FILE)
-    whole[placed.offset : placed.offset + len(plain)] = crypt(bytes(edited))
+    whole[located.offset : located.offset + len(plain)] = crypt(bytes(edited))
     try:
         read = orc.read_table(bytes(whole), vector_keys())
     except TablecryptError as error:

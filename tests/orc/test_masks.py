@@ -221,8 +221,8 @@ def test_a_hash_of_what_has_no_text_is_refused(mask: Any) -> None:
 def test_masks_below_a_column_override_its_own_unless_it_is_nullified() -> None:
     rows = pa.table({"home": [{"zip": "A1", "city": "Bern"}, None]})
     tree = MaskTree(mask_of("redact"))
-    tree.place(["zip"], mask_of("nullify"))
+    tree.add(["zip"], mask_of("nullify"))
     assert mask_table_column(rows["home"], tree, "home").to_pylist() == [{"zip": None, "city": "Xxxx"}, None]
     tree.mask = mask_of("nullify")
-    tree.place(["zip"], mask_of("redact"))
+    tree.add(["zip"], mask_of("redact"))
     assert mask_table_column(rows["home"], tree, "home").to_pylist() == [None, None]

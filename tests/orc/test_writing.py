@@ -17,7 +17,7 @@ from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDen
 from tablecrypt.orc.column_keys import ColumnKeys
 from tablecrypt.orc.messages import BLOOM_FILTER_KINDS, StreamKind
 from tablecrypt.orc.source import FileSource
-from tablecrypt.orc.tail import UNENCRYPTED, Tail, place_streams, read_tail
+from tablecrypt.orc.tail import UNENCRYPTED, Tail, locate_streams, read_tail
 from tests.support.orc_files import CODECS, EPOCH, EVERY_COLUMN, encrypted, local_keys, same_rows, sample_rows, visible_parts
 from tests.support.plaintext import CANARY
 
@@ -34,8 +34,8 @@ def streams_of(data: bytes) -> list[tuple[int, int, int]]:
     """(group, column, kind) of each stream of the first stripe."""
     source = FileSource(data)
     tail = read_tail(source)
-    placed = place_streams(tail.read_stripe_footer(source, tail.stripes[0]), tail.stripes[0], "memory")
-    return [(one.group, one.stream.column, one.stream.kind) for one in placed]
+    located = locate_streams(tail.read_stripe_footer(source, tail.stripes[0]), tail.stripes[0], "memory")
+    return [(one.group, one.stream.column, one.stream.kind) for one in located]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -124,8 +124,8 @@ def test_no_two_streams_of_a_file_share_an_iv_under_one_key() -> None:
     assert tail.encryption is not None
     used: list[tuple[int, int, int, int]] = []
     for stripe in tail.stripes:
-        placed = place_streams(tail.read_stripe_footer(source, stripe), stripe, "memory")
-        used += [(one.group, one.stream.column, one.stream.kind, stripe.encrypt_id) for one in placed if one.group != UNENCRYPTED]
+        located = locate_streams(tail.read_stripe_footer(source, stripe), stripe, "memory")
+        used += [(one.group, one.stream.column, one.stream.kind, stripe.encrypt_id) for one in located if one.group != UNENCRYPTED]
     after = len(tail.stripes) + 1
     for number, variant in enumerate(tail.encryption.variants):
         used += [(number, stream.column, stream.kind, after) for stream in variant.stripe_statistics]
@@ -138,8 +138,8 @@ def test_two_files_of_the_same_rows_share_no_encrypted_stream() -> None:
     def streams(data: bytes) -> set[bytes]:
         source = FileSource(data)
         tail = read_tail(source)
-        placed = place_streams(tail.read_stripe_footer(source, tail.stripes[0]), tail.stripes[0], "memory")
-        return {source.read_at(one.offset, one.stream.length) for one in placed if one.group != UNENCRYPTED and one.stream.length > 3}
+        located = locate_streams(tail.read_stripe_footer(source, tail.stripes[0]), tail.stripes[0], "memory")
+        return {source.read_at(one.offset, one.stream.length) for one in located if one.group != UNENCRYPTED and one.stream.length > 3}
 
     first, second = (encrypted(sample_rows(), {"pii": ["text", "home"]}) for _ in range(2))
     assert streams(first)

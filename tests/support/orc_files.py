@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tablecrypt.orc import LocalKeys, write_table
 from tablecrypt.orc.source import FileSource
-from tablecrypt.orc.tail import UNENCRYPTED, place_streams, read_tail
+from tablecrypt.orc.tail import UNENCRYPTED, locate_streams, read_tail
 from tests.support.plaintext import CANARY
 
 VECTORS: Final = Path(__file__).parents[1] / "vectors" / "orc"
@@ -103,7 +103,7 @@ def visible_parts(data: bytes) -> Iterator[tuple[str, bytes]]:
     for stripe in tail.stripes:
         footer = tail.read_stripe_footer(source, stripe)
         yield "a stripe footer", footer.encode()
-        for placed in place_streams(footer, stripe, "memory"):
-            if placed.group == UNENCRYPTED:
-                raw = source.read_at(placed.offset, placed.stream.length)
-                yield f"stream {placed.stream}", tail.compression.decompress(raw, "a stream")
+        for located in locate_streams(footer, stripe, "memory"):
+            if located.group == UNENCRYPTED:
+                raw = source.read_at(located.offset, located.stream.length)
+                yield f"stream {located.stream}", tail.compression.decompress(raw, "a stream")

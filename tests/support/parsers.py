@@ -42,7 +42,7 @@ from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.manifests.manifest_file import parse_manifest
 from tablecrypt.manifests.manifest_list import parse_manifest_list
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.orc.integrity_manifest import Manifest
+from tablecrypt.orc.integrity_manifest import IntegrityManifest
 from tablecrypt.orc.reader import open_view
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.tail import read_tail
@@ -266,7 +266,9 @@ def _orc(data: bytes) -> None:
 def _orc_manifest_seeds() -> list[bytes]:
     rows = pa.table({"text": ["a", "b"]})
     data = encrypted_orc(rows, {"pii": ["text"]}, repeatable_keys())
-    return [orc.seal(dict.fromkeys(names, data), repeatable_keys(), "other") for names in (["a.orc"], ["a.orc", "b/c.orc"])]
+    return [
+        orc.create_integrity_manifest(dict.fromkeys(names, data), repeatable_keys(), "other") for names in (["a.orc"], ["a.orc", "b/c.orc"])
+    ]
 
 
 # --- What key services and Spark hand over ----------------------------------------------------------------------------------------------
@@ -360,7 +362,7 @@ PARSERS: Final[Sequence[Parser]] = (
     Parser("Parquet", _parquet, lambda: [encrypted(_SMALL_FILE, mode.keys) for mode in MODES[::3]]),
     Parser("Parquet key material", _key_material, _key_material_seeds),
     Parser("ORC", _orc, _orc_seeds),
-    Parser("ORC manifest", lambda data: Manifest.open(data, repeatable_keys()), _orc_manifest_seeds),
+    Parser("ORC manifest", lambda data: IntegrityManifest.open(data, repeatable_keys()), _orc_manifest_seeds),
     Parser("key file", _from_file(read_key_file), _key_file_seeds),
     Parser("wrapped key", lambda data: unwrap_with_master_key(data, _MASTER, "orders"), _sealed_keys),
     Parser("Hadoop KMS key file", _from_file(_hadoop_key_file), _hadoop_key_files),
