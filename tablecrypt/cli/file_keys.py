@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from tablecrypt import _magics as magics
 from tablecrypt.errors import ConfigurationError, FormatError
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def opened_stream(path: Path, key_metadata: StandardKeyMetadata) -> Iterator[Ags
 def begins_as_encrypted_parquet(source: Path) -> bool:
     """Whether a file is Parquet with an encrypted footer, by its first bytes."""
     with source.open("rb") as file:
-        return file.read(4) == b"PARE"
+        return file.read(4) == magics.ENCRYPTED_PARQUET
 
 
 def key_json(keys: EncryptionManager, key_metadata: StandardKeyMetadata) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
+from tablecrypt import _magics as magics
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.cli import file_keys
 from tablecrypt.cli._framework import DocumentedCommand, dry_run_option, json_option
@@ -138,7 +139,7 @@ def _begins_as_parquet(source: Path) -> bool:
     if not source.is_file():
         return False
     with source.open("rb") as file:
-        return file.read(4) == b"PAR1"
+        return file.read(4) == magics.PARQUET
 
 
 def _encrypt_parquet(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> int:

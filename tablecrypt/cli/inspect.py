@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tablecrypt import _magics as magics
 from tablecrypt import parquet
 from tablecrypt.cli import file_keys
 from tablecrypt.cli._framework import DocumentedCommand, json_option
@@ -98,9 +99,6 @@ def _layers_of_file(raw: Any, location: str, key_metadata: StandardKeyMetadata |
     return file_layers(raw, location, key_metadata, keys)
 
 
-_PARQUET_MAGICS: Final = (b"PARE", b"PAR1")
-
-
 def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | None, keys: parquet.FileKeys | None) -> dict[str, Any]:
     """Return the layers of a file, as JSON's types.
 
@@ -122,7 +120,7 @@ def file_layers(raw: Any, location: str, key_metadata: StandardKeyMetadata | Non
     if head.startswith(ags1.MAGIC):
         ags1.check_header(head, location)
         return {**described, **_ags1_layers(length, location)}
-    if head.startswith(_PARQUET_MAGICS):
+    if head.startswith((magics.ENCRYPTED_PARQUET, magics.PARQUET)):
         raw.seek(0)
         return {**described, "format": "Parquet", **_parquet_layers(raw, location, keys)}
     raise FormatError(f"{location}: {looks_like(head)}: it is neither an AGS1 stream nor a Parquet file")

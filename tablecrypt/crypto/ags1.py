@@ -20,10 +20,11 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from tablecrypt import _magics as magics
 from tablecrypt.crypto.aes_gcm import OVERHEAD
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
 
-MAGIC: Final = b"AGS1"
+MAGIC: Final = magics.AGS1
 BLOCK_LENGTH: Final = 1024 * 1024
 ENCRYPTED_BLOCK_LENGTH: Final = BLOCK_LENGTH + OVERHEAD
 HEADER_LENGTH: Final = 8
@@ -33,7 +34,7 @@ MIN_FILE_LENGTH: Final = HEADER_LENGTH + OVERHEAD
 MAX_FILE_LENGTH: Final = HEADER_LENGTH + MAX_BLOCKS * ENCRYPTED_BLOCK_LENGTH
 MAX_PLAINTEXT_LENGTH: Final = MAX_BLOCKS * BLOCK_LENGTH
 
-PLAINTEXT_MAGICS: Final = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"PFA1": "Puffin"}
+PLAINTEXT_MAGICS: Final = {magics.PARQUET: "Parquet", magics.AVRO: "Avro", magics.PUFFIN: "Puffin"}
 
 _BLOCK_INDEX: Final = struct.Struct("<I")
 _HEADER: Final = struct.Struct("<4sI")

@@ -20,6 +20,7 @@ from typing import Final
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
+from tablecrypt import _magics as magics
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
@@ -29,7 +30,7 @@ from tablecrypt.files.deletion import NOTHING
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent, RawOutputFile
 from tablecrypt.files.read_restrictions import ReadRestrictions
 
-_ENCRYPTED_MAGICS: Final = (b"PARE", ags1.MAGIC)
+_ENCRYPTED_MAGICS: Final = (magics.ENCRYPTED_PARQUET, magics.AGS1)
 
 
 class DecryptingInputFile(InputFile):

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from tablecrypt import _magics as magics
+
 HEAD_LENGTH: Final = 8
 """So many bytes are enough to tell."""
 
 _FORMATS: Final = (
-    (b"PARE", "an encrypted Parquet file"),
-    (b"PAR1", "a Parquet file"),
-    (b"AGS1", "an AGS1 file"),
-    (b"ORC", "an ORC file"),
-    (b"Obj\x01", "an Avro file"),
-    (b"PFA1", "a Puffin file"),
+    (magics.ENCRYPTED_PARQUET, "an encrypted Parquet file"),
+    (magics.PARQUET, "a Parquet file"),
+    (magics.AGS1, "an AGS1 file"),
+    (magics.ORC, "an ORC file"),
+    (magics.AVRO, "an Avro file"),
+    (magics.PUFFIN, "a Puffin file"),
     (b"ARROW1", "an Arrow file"),
     (b"PK\x03\x04", "a ZIP file"),
-    (b"\x1f\x8b", "a gzip file"),
+    (magics.GZIP, "a gzip file"),
     (b"{", "a JSON file"),
 )
 

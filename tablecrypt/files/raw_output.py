@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pyiceberg.io import FileIO, InputFile, OutputFile, OutputStream
 
+from tablecrypt import _magics as magics
 from tablecrypt.crypto import ags1
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 
@@ -32,9 +33,7 @@ TABLE_METADATA_SUFFIXES: Final = (".metadata.json", ".metadata.json.gz", ".gz.me
 JOURNAL_KEY_FIELDS: Final = frozenset({"encryption-keys", "key-id"})
 _WRAPPED_KEY_FIELDS: Final = frozenset({"key-id", "encrypted-key-metadata", "encrypted-by-id", "properties"})
 _JOURNAL_FOLDER: Final = "tablecrypt-"
-_PARQUET_MAGIC: Final = b"PARE"
 _SHORTEST_PARQUET: Final = 12
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 _EDGE: Final = 4
 _LONGEST_JOURNAL_PART: Final = 1024 * 1024
 
@@ -187,8 +186,8 @@ class RawOutputStream:
             return "begins otherwise"
         if self._content == RawContent.METADATA_JSON:
             return None
-        if self._first == _PARQUET_MAGIC:
-            return None if self._length >= _SHORTEST_PARQUET and self._last == _PARQUET_MAGIC else "ends otherwise"
+        if self._first == magics.ENCRYPTED_PARQUET:
+            return None if self._length >= _SHORTEST_PARQUET and self._last == magics.ENCRYPTED_PARQUET else "ends otherwise"
         try:
             ags1.plaintext_length(self._length)
         except FormatError as error:
@@ -231,8 +230,8 @@ def _may_be_named(content: RawContent, location: str) -> bool:
 
 def _may_begin(content: RawContent, first: bytes) -> bool:
     if content == RawContent.METADATA_JSON:
-        return first.startswith((b"{", _GZIP_MAGIC))
-    return first in (_PARQUET_MAGIC, ags1.MAGIC)
+        return first.startswith((b"{", magics.GZIP))
+    return first in (magics.ENCRYPTED_PARQUET, ags1.MAGIC)
 
 
 def _is_wrapped_keys(stored: bytearray) -> bool:

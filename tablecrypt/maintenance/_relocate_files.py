@@ -30,6 +30,7 @@ import pyarrow as pa
 from pyiceberg.io import InputFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 
+from tablecrypt import _magics as magics
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import store_of
@@ -103,7 +104,7 @@ def _parts(location: str) -> tuple[str, str]:
 
 
 _CHUNK: Final = 8 * 1024 * 1024
-_MAGIC: Final = {FileFormat.PARQUET.value: b"PARE", FileFormat.AVRO.value: b"AGS1"}
+_MAGIC: Final = {FileFormat.PARQUET.value: magics.ENCRYPTED_PARQUET, FileFormat.AVRO.value: magics.AGS1}
 _ROW_GROUP_ROWS: Final = 1024 * 1024
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tablecrypt import _magics as magics
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.files.foreign_files import HEAD_LENGTH, looks_like
 from tablecrypt.orc.compression import Compression, CompressionKind
@@ -29,7 +30,7 @@ from tablecrypt.orc.schema import Schema
 from tablecrypt.orc.source import Source
 from tablecrypt.orc.stream_cipher import MAX_STRIPE_ID
 
-MAGIC: Final = b"ORC"
+MAGIC: Final = magics.ORC
 _GUESS: Final = 16 * 1024
 _MAX_ROWS: Final = 2**31 - 1
 

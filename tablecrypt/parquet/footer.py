@@ -39,6 +39,7 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 from pyarrow import fs
 
+from tablecrypt import _magics as magics
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.foreign_files import HEAD_LENGTH, looks_like
@@ -57,8 +58,8 @@ from tablecrypt.parquet.thrift import (
     Struct,
 )
 
-PLAIN_MAGIC: Final = b"PAR1"
-ENCRYPTED_MAGIC: Final = b"PARE"
+PLAIN_MAGIC: Final = magics.PARQUET
+ENCRYPTED_MAGIC: Final = magics.ENCRYPTED_PARQUET
 MAGIC_LENGTH: Final = 4
 _MAGICS: Final = (PLAIN_MAGIC, ENCRYPTED_MAGIC)
 TAIL_LENGTH: Final = 8

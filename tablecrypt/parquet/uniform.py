@@ -34,14 +34,14 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 from pyarrow import fs
 
+from tablecrypt import _magics as magics
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.parquet.footer import TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end
 from tablecrypt.parquet.storage import await_release
 
-MAGIC: Final = b"PARE"
-PLAINTEXT_MAGIC: Final = b"PAR1"
+MAGIC: Final = magics.ENCRYPTED_PARQUET
 SMALL_FILE_LENGTH: Final = 1024 * 1024
 """Up to this many bytes a file is fetched whole: one request instead of one each for the head, the footer and the columns."""
 
@@ -206,7 +206,7 @@ class UniformParquetFile:
         if head == MAGIC:
             self._head_is_right = True
             return
-        shown = "the magic of a plaintext Parquet file" if head == PLAINTEXT_MAGIC else f"{head!r}"
+        shown = "the magic of a plaintext Parquet file" if head == magics.PARQUET else f"{head!r}"
         raise TamperedFileError(self.location, f"begins with {shown}, not with {MAGIC!r}, though its footer is encrypted")
 
     @contextmanager

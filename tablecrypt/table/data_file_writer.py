@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,15 +35,13 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, lineage_columns, with_lineage, without_lineage
 from tablecrypt.table.parquet_options import data_file_statistics, dictionary_columns, parquet_writer_options, row_group_limit
 from tablecrypt.table.table_files import DataKeySource, delete_written
-
-FORMAT_VERSION: Final = 3
 
 
 @dataclass

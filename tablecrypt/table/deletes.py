@@ -30,7 +30,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.deletion_vectors import DeletedPositions, read_deletion_vector
@@ -98,7 +98,6 @@ def _comparable(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Arra
 
 
 POSITION_FIELD_ID: Final = 2147483545
-FORMAT_VERSION: Final = 3
 
 T = TypeVar("T")
 

@@ -34,6 +34,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyroaring import BitMap64
 
+from tablecrypt import _magics as magics
 from tablecrypt.errors import FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests.records import EncryptedDataFile
@@ -139,7 +140,6 @@ def _positions(bitmap: bytes, location: str, cardinality: int | None, rows: int 
         raise FormatError(f"{location}: a deletion vector holds a position over 2^63 - 1") from error
 
 
-PUFFIN_MAGIC: Final = b"PFA1"
 BLOB_TYPE: Final = "deletion-vector-v1"
 ROW_POSITION_FIELD_ID: Final = 2147483645
 _FOOTER_END: Final = struct.Struct("<II")
@@ -214,7 +214,7 @@ def write_deletion_vectors(io: TableFileIO, location: str, vectors: Sequence[Del
         location: where the Puffin file goes.
         vectors: at least one; none of them empty, and no two for one data file.
     """
-    content = bytearray(PUFFIN_MAGIC)
+    content = bytearray(magics.PUFFIN)
     places: list[tuple[int, int]] = []
     for vector in vectors:
         blob = encode_deletion_vector(vector.positions)
@@ -245,12 +245,12 @@ def with_other_paths(puffin: bytes, location: str, path: Callable[[str], str]) -
     Raises:
         FormatError: it is no Puffin file, or its footer is compressed or not as specified.
     """
-    end = len(puffin) - len(PUFFIN_MAGIC) - _FOOTER_END.size
-    if end < 2 * len(PUFFIN_MAGIC) or not puffin.startswith(PUFFIN_MAGIC) or not puffin.endswith(PUFFIN_MAGIC):
+    end = len(puffin) - len(magics.PUFFIN) - _FOOTER_END.size
+    if end < 2 * len(magics.PUFFIN) or not puffin.startswith(magics.PUFFIN) or not puffin.endswith(magics.PUFFIN):
         raise FormatError(f"{location}: not a Puffin file")
     size, flags = _FOOTER_END.unpack_from(puffin, end)
-    start = end - size - len(PUFFIN_MAGIC)
-    if flags or start < len(PUFFIN_MAGIC) or not puffin.startswith(PUFFIN_MAGIC, start):
+    start = end - size - len(magics.PUFFIN)
+    if flags or start < len(magics.PUFFIN) or not puffin.startswith(magics.PUFFIN, start):
         raise FormatError(f"{location}: a Puffin footer that is compressed or malformed, so the data files that it names cannot be changed")
     try:
         footer = json.loads(puffin[end - size : end])
@@ -280,7 +280,7 @@ def _footer_of(vectors: Sequence[DeletionVector], places: list[tuple[int, int]])
 
 def _footer(content: Mapping[str, Any]) -> bytes:
     payload = json.dumps(content, separators=(",", ":")).encode()
-    return PUFFIN_MAGIC + payload + _FOOTER_END.pack(len(payload), 0) + PUFFIN_MAGIC
+    return magics.PUFFIN + payload + _FOOTER_END.pack(len(payload), 0) + magics.PUFFIN
 
 
 def _delete_file(vector: DeletionVector, place: tuple[int, int], location: str, file_length: int, key_metadata: bytes) -> EncryptedDataFile:

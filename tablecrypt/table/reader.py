@@ -31,7 +31,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DoubleType, FloatType, ListType, MapType, UUIDType
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table._pyiceberg.arrow import column_projection_values, to_requested_schema
 from tablecrypt.table.data_file_reader import OpenedFile, opened_file
@@ -61,7 +61,6 @@ def may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> boo
     return not isinstance(field_type, UUIDType)
 
 
-FORMAT_VERSION: Final = 3
 _POSITION: Final = "__tablecrypt_position"
 
 

@@ -26,11 +26,11 @@ from typing import Final
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
+from tablecrypt import _magics as magics
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
 from tablecrypt.maintenance.progress import Counted
-from tablecrypt.parquet import uniform
 from tablecrypt.parquet.uniform import check_end
 
 THREADS: Final = 32
@@ -38,7 +38,7 @@ THREADS: Final = 32
 
 _LENGTH: Final = 4
 _CHECKSUMS: Final = b"crc\x00"
-_PLAINTEXT: Final = {**ags1.PLAINTEXT_MAGICS, b"ORC": "ORC"}
+_PLAINTEXT: Final = {**ags1.PLAINTEXT_MAGICS, magics.ORC: "ORC"}
 
 
 class Seal(StrEnum):
@@ -71,9 +71,9 @@ def head_of(data: bytes) -> Head:
     """Return what the first bytes of a file say; none at all for an empty file."""
     if not data:
         return Head(Seal.EMPTY, "is empty")
-    if data.startswith(ags1.MAGIC):
+    if data.startswith(magics.AGS1):
         return Head(Seal.AGS1, "begins as an AGS1 stream")
-    if data.startswith(uniform.MAGIC):
+    if data.startswith(magics.ENCRYPTED_PARQUET):
         return Head(Seal.PARQUET, "begins as an encrypted Parquet file")
     if data.startswith(_CHECKSUMS):
         return Head(Seal.CHECKSUMS, "begins as a file of checksums")

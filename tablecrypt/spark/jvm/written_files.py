@@ -36,13 +36,13 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType
 
+from tablecrypt import _magics as magics
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.parquet_options import data_file_statistics
 
-_MAGIC: Final = b"PAR1"
 _BROKEN: Final = (pa.ArrowException, ConfigurationError, struct.error, KeyError, IndexError, OSError, OverflowError, TypeError, ValueError)
 
 
@@ -83,7 +83,7 @@ class WrittenFile:
         return entry
 
     def _parsed_footer(self) -> pq.FileMetaData:
-        return pq.read_metadata(io.BytesIO(_MAGIC + self.footer + struct.pack("<I", len(self.footer)) + _MAGIC))
+        return pq.read_metadata(io.BytesIO(magics.PARQUET + self.footer + struct.pack("<I", len(self.footer)) + magics.PARQUET))
 
 
 def decode_answer(content: bytes) -> tuple[int, list[WrittenFile]]:
