@@ -37,8 +37,8 @@ from tablecrypt.table.scan import prefetched
 from tablecrypt.table.table_files import FreshKeys, delete_written, key_metadata_of, with_key
 from tablecrypt.table.write import write_data_files
 
-_LANES: Final = 2
-_LANE_DEPTH: Final = 4
+_WORKERS: Final = 2
+_QUEUE_LENGTH: Final = 4
 _READ_AHEAD: Final = 16 * 1024 * 1024
 
 
@@ -91,7 +91,7 @@ def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, ke
     tasks = _with_keys(codec.decode_tasks(work.entries), keys)
     rows = _sorted(_rows(metadata, io, tasks), facts.sort_by)
     rolling = with_target_file_size(metadata, work.roll_size)
-    files = list(write_data_files(rolling, rows, io, FreshKeys(facts.data_key_length), uuid.uuid4()))
+    files = write_data_files(rolling, rows, io, FreshKeys(facts.data_key_length), uuid.uuid4())
     try:
         check_rows([work.living_rows], files, tasks[0].file.file_path)
     except FormatError:
@@ -112,7 +112,7 @@ def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequenc
 
     def batches() -> Iterator[pa.RecordBatch]:
         sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
-        for rows in prefetched(sources, _LANES, _LANE_DEPTH):
+        for rows in prefetched(sources, _WORKERS, _QUEUE_LENGTH):
             yield pa.RecordBatch.from_arrays(
                 [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)], schema=schema
             )

@@ -201,7 +201,7 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
     metadata = EncryptedTableMetadata.model_validate_json(work.metadata_json)
     [old] = FileEntryCodec(metadata).decode_files(work.entry)
     one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
-    files = list(write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), uuid.uuid4()))
+    files = write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), uuid.uuid4())
     if [file.record_count for file in files] != [old.record_count]:
         delete_written(io, [file.file_path for file in files])
         raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")

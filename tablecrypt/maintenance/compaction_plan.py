@@ -23,7 +23,8 @@ from pyiceberg.utils.bin_packing import PackingIterator
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.table.planning import EncryptedFileScanTask, partition_values
+from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table_files import is_deletion_vector
 
 MIN_INPUT_FILES: Final = 5

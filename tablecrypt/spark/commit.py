@@ -46,7 +46,8 @@ from tablecrypt.spark.job_messages import FileNumber
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.deletion_vectors import RowDelta, write_row_delta
 from tablecrypt.table.lineage import ROW_ID
-from tablecrypt.table.planning import EncryptedFileScanTask, partition_values
+from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.snapshots import EncryptedOverwrite
 from tablecrypt.table.table import EncryptedTable

@@ -161,7 +161,7 @@ class WritingTask:
     def write(self, rows: pa.Table | pa.RecordBatchReader) -> list[DataFile]:
         """Write rows as files that no other attempt writes."""
         named = with_attempt_names(self.metadata, self.number, self.attempt)
-        return list(write_data_files(named, rows, self.io, self.keys, uuid.uuid4()))
+        return write_data_files(named, rows, self.io, self.keys, uuid.uuid4())
 
     def sealed_answer(self, files: list[DataFile], marks: FilePositions | None = None) -> bytes:
         """Return the RESULT message; if that fails, the files are deleted."""

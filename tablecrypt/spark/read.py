@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 Path = Literal["jvm", "python"]
 
-_LANES: Final = 2
-_LANE_DEPTH: Final = 2
+_WORKERS: Final = 2
+_QUEUE_LENGTH: Final = 2
 _READ_AHEAD: Final = 16 * 1024 * 1024
 """A task reads this many files at once, of each this many bytes ahead (or one row group), and keeps this many batches of each waiting."""
 
@@ -133,7 +133,7 @@ def read_partitions(
         for number in batch.column(0).to_pylist():
             tasks = codec.decode_tasks(job_key.open(Role.TASK, number, sealed_tasks[number]))
             sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
-            for rows in prefetched(sources, _LANES, _LANE_DEPTH):
+            for rows in prefetched(sources, _WORKERS, _QUEUE_LENGTH):
                 yield batch_for_spark(rows, schema)
 
 

@@ -44,7 +44,7 @@ from tablecrypt.table.parquet_options import data_file_statistics, dictionary_co
 from tablecrypt.table.table_files import DataKeySource, delete_written
 
 
-@dataclass
+@dataclass(kw_only=True)
 class DataFileWriter:
     """Writes the files of one call; it knows what they share, and which locations it has begun to write. Used by many threads."""
 
@@ -77,23 +77,23 @@ class DataFileWriter:
         lineage = lineage_columns(arrow_schema, schema)
         downcast_ns = Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE) or False
         return cls(
-            table_metadata,
-            io,
-            keys,
-            location_provider(table_metadata),
-            pyarrow_to_schema(
+            table_metadata=table_metadata,
+            io=io,
+            keys=keys,
+            locations=location_provider(table_metadata),
+            arrow_file_schema=pyarrow_to_schema(
                 without_lineage(arrow_schema, lineage),
                 name_mapping=schema.name_mapping,
                 downcast_ns_timestamp_to_us=downcast_ns,
                 format_version=FORMAT_VERSION,
             ),
-            _file_schema(schema),
-            lineage,
-            parquet_writer_options(properties),
-            row_group_limit(properties),
-            downcast_ns,
-            write_uuid,
-            counter,
+            file_schema=_file_schema(schema),
+            lineage=lineage,
+            options=parquet_writer_options(properties),
+            row_group_size=row_group_limit(properties),
+            downcast_ns=downcast_ns,
+            write_uuid=write_uuid,
+            counter=counter,
         )
 
     def write(self, number: int, partition_key: PartitionKey | None, batches: Iterable[pa.RecordBatch]) -> DataFile:

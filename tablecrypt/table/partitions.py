@@ -15,7 +15,8 @@ Iceberg table spec, "Partition Transforms", "Partition Values".
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import math
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ _SMALL: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 @dataclass(frozen=True)
 class StoredPartitionKey(PartitionKey):
-    """A partition key whose field values are already what manifests hold."""
+    """A partition key whose field values are already what manifests hold; PyIceberg's own transforms them when it is asked."""
 
     @functools.cached_property
     def partition(self) -> Record:
@@ -67,6 +68,15 @@ def rows_by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> It
             PartitionFieldValue(field, _stored(value, column.type)) for field, value, column in zip(spec.fields, group, values, strict=True)
         ]
         yield StoredPartitionKey(stored, spec, schema), rows.filter(belongs).combine_chunks()
+
+
+def partition_values(partition: Record | None) -> tuple[Hashable, ...]:
+    """Return a partition as a key that, unlike a Record, tells values of different types apart, and in which NaN equals NaN."""
+    return () if not partition else tuple(_comparable(partition[position]) for position in range(len(partition)))
+
+
+def _comparable(value: Any) -> Hashable:
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:

@@ -31,12 +31,11 @@ Iceberg table spec, "Scan Planning", "Deletion Vectors", "Delete Formats" and "M
 
 from __future__ import annotations
 
-import math
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator, residual_evaluator_of
@@ -45,7 +44,7 @@ from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, DataFile, DataFileConten
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties, Record
+from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.properties import property_as_bool
 
@@ -53,6 +52,7 @@ from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
+from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.restrictions.read_restrictions import plannable
 from tablecrypt.table.table_files import is_deletion_vector, refuse_plaintext
 
@@ -192,15 +192,6 @@ def sequence_number_of(entry: ManifestEntry) -> int:
 
 def _partition(file: DataFile) -> _Partition:
     return file.spec_id, partition_values(file.partition)
-
-
-def partition_values(partition: Record | None) -> tuple[Hashable, ...]:
-    """Return a partition as a key that, unlike a Record, tells values of different types apart, and in which NaN equals NaN."""
-    return () if not partition else tuple(_comparable(partition[position]) for position in range(len(partition)))
-
-
-def _comparable(value: Any) -> Hashable:
-    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:

@@ -92,7 +92,7 @@ def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Repl
         kept = delete.remaining(rows)
         if kept.num_rows == rows.num_rows:
             continue
-        new = list(write_data_files(metadata, kept, io, io.manager, write_uuid, counter)) if kept.num_rows else []
+        new = write_data_files(metadata, kept, io, io.manager, write_uuid, counter) if kept.num_rows else []
         replaced.append((task.file, new))
     return replaced
 

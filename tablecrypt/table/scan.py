@@ -27,15 +27,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from threading import Condition, Thread, current_thread
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DataScan, FileScanTask, IncrementalAppendScan
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.utils.concurrent import ExecutorFactory
 
@@ -45,42 +44,43 @@ from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanSeam
 from tablecrypt.table.filters import with_nanoseconds
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
-from tablecrypt.table.planning import ScanPlanner, partition_values
+from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.planning import ScanPlanner
 from tablecrypt.table.reader import MatchingPositions, TaskReader
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted, restrictions_of
 
 T = TypeVar("T")
 
 
-def prefetched(sources: Iterable[Callable[[], Iterator[T]]], lanes: int, depth: int) -> Iterator[T]:
+def prefetched(sources: Iterable[Callable[[], Iterator[T]]], workers: int, depth: int) -> Iterator[T]:
     """Yield all items of all sources, in order.
 
     Args:
         sources: functions that start an iterator.
-        lanes: how many of them are read at once.
+        workers: how many of them are read at once.
         depth: how many items of each wait to be taken, at most.
 
     Raises:
         Whatever a source raises, in the place of its next item. The others are stopped, also when the consumer stops early.
     """
     remaining = iter(sources)
-    running: deque[_Lane[T]] = deque()
+    running: deque[_Worker[T]] = deque()
     try:
         while True:
-            while len(running) < lanes and (source := next(remaining, None)) is not None:
-                running.append(_Lane(source, depth))
+            while len(running) < workers and (source := next(remaining, None)) is not None:
+                running.append(_Worker(source, depth))
             if not running:
                 return
             yield from running[0].items()
             running.popleft()
     finally:
-        for lane in running:
-            lane.stop()
-        for lane in running:
-            lane.join()
+        for worker in running:
+            worker.stop()
+        for worker in running:
+            worker.join()
 
 
-class _Lane(Generic[T]):
+class _Worker(Generic[T]):
     """One source, read by a thread into a bounded queue."""
 
     def __init__(self, source: Callable[[], Iterator[T]], depth: int) -> None:
@@ -141,31 +141,21 @@ class _Lane(Generic[T]):
 
 Scan: TypeAlias = DataScan | IncrementalAppendScan
 
-_LANES: Final = 3
-_LANE_DEPTH: Final = 4
+_WORKERS: Final = 3
+_QUEUE_LENGTH: Final = 4
 _READ_AHEAD: Final = 64 * 1024 * 1024
 """A stream reads this many files at once, of each this many bytes ahead (or one row group), and keeps this many batches of each waiting."""
 
 
-class _FilterOfNanoseconds:
-    """The filter of a scan, given as PyIceberg takes it, compares columns of nanoseconds with nanoseconds when it is used."""
-
-    table_metadata: TableMetadata
-    case_sensitive: bool
-    _row_filter: BooleanExpression
-
-    @property
-    def row_filter(self) -> BooleanExpression:
-        """Which rows the scan is for, unbound."""
-        return with_nanoseconds(self._row_filter, self.table_metadata.schema(), self.case_sensitive)
-
-    @row_filter.setter
-    def row_filter(self, row_filter: BooleanExpression) -> None:
-        self._row_filter = row_filter
-
-
-class EncryptedDataScan(_FilterOfNanoseconds, ScanForOthers, DataScan):
+class EncryptedDataScan(ScanForOthers, DataScan):
     """A scan of one snapshot of an encrypted table."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.row_filter = with_nanoseconds(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
+
+    # `update` makes a scan of the parameters that it finds in the signature.
+    __init__.__wrapped__ = DataScan.__init__  # type: ignore[attr-defined]
 
     def projection(self) -> Schema:
         """Return the selected columns: the table's in the table's order, then selected lineage columns."""
@@ -180,7 +170,7 @@ class EncryptedDataScan(_FilterOfNanoseconds, ScanForOthers, DataScan):
         return super().projection()
 
     def rows_with_lineage(self, task: FileScanTask) -> pa.Table:
-        """Return all living rows of one data file, whether they match the filter or not: the table's columns, then those of lineage.
+        """Return all live rows of one data file, whether they match the filter or not: the table's columns, then those of lineage.
 
         Raises:
             ReadRestrictionError: the table's reader is restricted: these rows are for writing them again.
@@ -230,8 +220,15 @@ class EncryptedDataScan(_FilterOfNanoseconds, ScanForOthers, DataScan):
         return known + sum(counts)
 
 
-class EncryptedIncrementalAppendScan(_FilterOfNanoseconds, ScanForOthers, IncrementalAppendScanSeam):
+class EncryptedIncrementalAppendScan(ScanForOthers, IncrementalAppendScanSeam):
     """A scan of the rows that append snapshots added between two snapshots of an encrypted table."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.row_filter = with_nanoseconds(self.row_filter, self.table_metadata.schema(), self.case_sensitive)
+
+    # `update` makes a scan of the parameters that it finds in the signature.
+    __init__.__wrapped__ = IncrementalAppendScan.__init__  # type: ignore[attr-defined]
 
     def tasks(self) -> Iterable[FileScanTask]:
         """Return a task for each data file that an append in the range added."""
@@ -300,7 +297,7 @@ def _counts_whole(task: FileScanTask, unfiltered: bool) -> bool:
 def _stream(scan: Scan, projected: Schema, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     reader = _reader(scan, projected, dictionary_columns, _READ_AHEAD)
     sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
-    return prefetched(sources, _LANES, _LANE_DEPTH)
+    return prefetched(sources, _WORKERS, _QUEUE_LENGTH)
 
 
 def _table(batches: Iterable[pa.RecordBatch], projected: Schema) -> pa.Table:

@@ -360,7 +360,7 @@ class EncryptedTransaction(TransactionSeam):
         io = self.table_io
         metadata = self.encrypted_metadata
         io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
-        return list(write_data_files(metadata, df, io, io.manager, write_uuid, itertools.count(0)))
+        return write_data_files(metadata, df, io, io.manager, write_uuid, itertools.count(0))
 
 
 class EncryptedCreateTransaction(CreateTransactionSeam, EncryptedTransaction):

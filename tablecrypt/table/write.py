@@ -39,12 +39,89 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.parquet_options import target_file_size
-from tablecrypt.table.partitions import rows_by_partition
-from tablecrypt.table.planning import partition_values
+from tablecrypt.table.partitions import partition_values, rows_by_partition
 from tablecrypt.table.table_files import DataKeySource
 
 ROW_GROUP_BYTES: Final = 24 * 1024 * 1024
 OPEN_FILES: Final = 16
+
+
+ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
+
+_IN_FLIGHT: Final = 32
+"""Files of a table written at once."""
+
+
+def write_data_files(
+    table_metadata: TableMetadata,
+    arrow: ArrowData,
+    io: EncryptingFileIO,
+    keys: DataKeySource,
+    write_uuid: uuid.UUID | None = None,
+    counter: itertools.count[int] | None = None,
+) -> list[DataFile]:
+    """Write Arrow data as encrypted Parquet files of the table and return their manifest entries.
+
+    A RecordBatchReader is read as it is written, with bounded memory. Columns _row_id and _last_updated_sequence_number that are not the
+    table's own are stored under their reserved field ids.
+
+    Args:
+        table_metadata: its current schema, partition spec, location and properties are used.
+        arrow: rows whose columns match the schema by name, or by field id where the Arrow schema has ids.
+        io: writes ciphertext only.
+        keys: gives each file its DEK.
+        write_uuid: part of every file name.
+        counter: numbers the files of one write_uuid.
+
+    Raises:
+        ConfigurationError: a table property that cannot be honoured. Nothing was written.
+    """
+    size = target_file_size(table_metadata.properties)
+    writer = DataFileWriter.of(table_metadata, arrow.schema, io, keys, write_uuid or uuid.uuid4(), counter or itertools.count())
+    try:
+        if isinstance(arrow, pa.RecordBatchReader):
+            return write_stream(writer, arrow, size)
+        return _run_all(_writes(writer, arrow, size))
+    except BaseException:
+        writer.delete_written()
+        raise
+
+
+def _writes(writer: DataFileWriter, table: pa.Table, size: int) -> Iterator[Callable[[], DataFile]]:
+    for partition_key, rows in _partitions_of(writer.table_metadata, table):
+        if rows.num_rows == 0:
+            continue
+        for batches in bin_pack_arrow_table(rows, size) if rows.nbytes else [rows.to_batches()]:
+            yield partial(writer.write, next(writer.counter), partition_key, batches)
+
+
+def _partitions_of(table_metadata: TableMetadata, table: pa.Table) -> Iterator[tuple[PartitionKey | None, pa.Table]]:
+    spec = table_metadata.spec()
+    if spec.is_unpartitioned():
+        yield None, table
+        return
+    yield from rows_by_partition(spec, table_metadata.schema(), table)
+
+
+def _run_all(writes: Iterable[Callable[[], DataFile]]) -> list[DataFile]:
+    """Write on PyIceberg's executor. Writes hold rows, and Executor.map would draw all of them into memory at once."""
+    executor = ExecutorFactory.get_or_create()
+    futures: list[Future[DataFile]] = []
+    running: set[Future[DataFile]] = set()
+    try:
+        for write in writes:
+            if len(running) >= _IN_FLIGHT:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+            future = executor.submit(write)
+            futures.append(future)
+            running.add(future)
+        return [future.result() for future in futures]
+    finally:
+        for future in futures:
+            future.cancel()
+        wait(futures)
 
 
 @dataclass
@@ -225,81 +302,3 @@ class _OneAtATime:
 
 def _key(partition_key: PartitionKey | None) -> Hashable:
     return None if partition_key is None else partition_values(partition_key.partition)
-
-
-ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
-
-_IN_FLIGHT: Final = 32
-"""Files of a table written at once."""
-
-
-def write_data_files(
-    table_metadata: TableMetadata,
-    arrow: ArrowData,
-    io: EncryptingFileIO,
-    manager: DataKeySource,
-    write_uuid: uuid.UUID | None = None,
-    counter: itertools.count[int] | None = None,
-) -> Iterator[DataFile]:
-    """Write Arrow data as encrypted Parquet files of the table and return their manifest entries, all written when this returns.
-
-    A RecordBatchReader is read as it is written, with bounded memory. Columns _row_id and _last_updated_sequence_number that are not the
-    table's own are stored under their reserved field ids.
-
-    Args:
-        table_metadata: its current schema, partition spec, location and properties are used.
-        arrow: rows whose columns match the schema by name, or by field id where the Arrow schema has ids.
-        io: writes ciphertext only.
-        manager: gives each file its DEK.
-        write_uuid: part of every file name.
-        counter: numbers the files of one write_uuid.
-
-    Raises:
-        ConfigurationError: a table property that cannot be honoured. Nothing was written.
-    """
-    size = target_file_size(table_metadata.properties)
-    writer = DataFileWriter.of(table_metadata, arrow.schema, io, manager, write_uuid or uuid.uuid4(), counter or itertools.count())
-    try:
-        if isinstance(arrow, pa.RecordBatchReader):
-            return iter(write_stream(writer, arrow, size))
-        return iter(_run_all(_writes(writer, arrow, size)))
-    except BaseException:
-        writer.delete_written()
-        raise
-
-
-def _writes(writer: DataFileWriter, table: pa.Table, size: int) -> Iterator[Callable[[], DataFile]]:
-    for partition_key, rows in _partitions_of(writer.table_metadata, table):
-        if rows.num_rows == 0:
-            continue
-        for batches in bin_pack_arrow_table(rows, size) if rows.nbytes else [rows.to_batches()]:
-            yield partial(writer.write, next(writer.counter), partition_key, batches)
-
-
-def _partitions_of(table_metadata: TableMetadata, table: pa.Table) -> Iterator[tuple[PartitionKey | None, pa.Table]]:
-    spec = table_metadata.spec()
-    if spec.is_unpartitioned():
-        yield None, table
-        return
-    yield from rows_by_partition(spec, table_metadata.schema(), table)
-
-
-def _run_all(writes: Iterable[Callable[[], DataFile]]) -> list[DataFile]:
-    """Write on PyIceberg's executor. Writes hold rows, and Executor.map would draw all of them into memory at once."""
-    executor = ExecutorFactory.get_or_create()
-    futures: list[Future[DataFile]] = []
-    running: set[Future[DataFile]] = set()
-    try:
-        for write in writes:
-            if len(running) >= _IN_FLIGHT:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    future.result()
-            future = executor.submit(write)
-            futures.append(future)
-            running.add(future)
-        return [future.result() for future in futures]
-    finally:
-        for future in futures:
-            future.cancel()
-        wait(futures)

@@ -18,7 +18,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile
-from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner, partition_values
+from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
 from tests.support.plaintext import CANARY
 from tests.support.table_files import PATH_ID, TableFiles
 

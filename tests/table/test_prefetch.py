@@ -18,9 +18,9 @@ def source(items: list[int]) -> Iterator[int]:
 
 
 @given(st.lists(st.lists(st.integers(), max_size=8), max_size=8), st.integers(1, 4), st.integers(1, 3))
-def test_items_come_in_order(lists: list[list[int]], lanes: int, depth: int) -> None:
+def test_items_come_in_order(lists: list[list[int]], workers: int, depth: int) -> None:
     sources: list[Callable[[], Iterator[int]]] = [partial(source, items) for items in lists]
-    assert list(prefetched(sources, lanes, depth)) == [item for items in lists for item in items]
+    assert list(prefetched(sources, workers, depth)) == [item for items in lists for item in items]
 
 
 def test_an_error_comes_in_the_place_of_the_next_item() -> None:
@@ -31,7 +31,7 @@ def test_an_error_comes_in_the_place_of_the_next_item() -> None:
     seen: list[int] = []
     sources: list[Callable[[], Iterator[int]]] = [partial(source, [1]), broken, partial(source, [3])]
     with pytest.raises(ValueError, match="broken"):
-        for item in prefetched(sources, lanes=3, depth=2):
+        for item in prefetched(sources, workers=3, depth=2):
             seen.append(item)
     assert seen == [1, 2]
 
@@ -47,7 +47,7 @@ def test_no_source_runs_further_ahead_than_its_queue() -> None:
                 taken.set()
             yield each
 
-    reader = prefetched([counted], lanes=1, depth=3)
+    reader = prefetched([counted], workers=1, depth=3)
     assert next(reader) == 0
     # One item was taken, three wait, and the fifth has been made but finds no room.
     assert taken.wait(60)
@@ -63,7 +63,7 @@ def test_no_source_is_started_before_its_lane_is_free() -> None:
         started.append(number)
         yield number
 
-    reader = prefetched([partial(noted, number) for number in range(10)], lanes=2, depth=1)
+    reader = prefetched([partial(noted, number) for number in range(10)], workers=2, depth=1)
     assert started == []
     assert next(reader) == 0
     assert set(started) <= {0, 1}

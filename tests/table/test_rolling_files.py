@@ -54,7 +54,7 @@ def test_a_file_ends_at_the_target_size_in_stored_bytes(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, SCHEMA, properties={"write.target-file-size-bytes": "40000"})
     batches = [batch(list(range(start, start + 100)), [0] * 100) for start in range(0, 20_000, 100)]
 
-    written = list(write_data_files(files.metadata, stream(batches), files.io, Keys()))
+    written = write_data_files(files.metadata, stream(batches), files.io, Keys())
 
     assert ids_of(files, written) == list(range(20_000))
     assert len(written) > 2
@@ -83,7 +83,7 @@ def test_mixed_partitions_fill_one_file_each(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, SCHEMA, BY_PART, {"write.parquet.row-group-limit": "100"})
     batches = [batch(list(range(start, start + 100)), [each % 4 for each in range(100)]) for start in range(0, 1000, 100)]
 
-    written = list(write_data_files(files.metadata, stream(batches), files.io, Keys()))
+    written = write_data_files(files.metadata, stream(batches), files.io, Keys())
 
     assert sorted(ids_of(files, written)) == list(range(1000))
     assert sorted(file.partition[0] for file in written) == [0, 1, 2, 3]
@@ -104,7 +104,7 @@ def test_files_of_many_partitions_are_not_all_open_at_once(tmp_path: Path, monke
     mixed = [batch(list(range(start, start + 50)), [each % 5 for each in range(50)]) for start in range(0, 500, 50)]
     ordered = [batch([500 + part], [10 + part]) for part in range(5)]
 
-    written = list(write_data_files(files.metadata, stream([*mixed, *ordered]), files.io, Keys()))
+    written = write_data_files(files.metadata, stream([*mixed, *ordered]), files.io, Keys())
 
     assert sorted(ids_of(files, written)) == list(range(505))
     assert max(open_at_once) == 2
@@ -124,7 +124,7 @@ def test_rows_that_wait_for_their_partitions_are_bounded(tmp_path: Path, monkeyp
     monkeypatch.setattr(write._Waiting, "add", observed)
     files = TableFiles(tmp_path, SCHEMA, BY_PART)
 
-    written = list(write_data_files(files.metadata, stream([one] * 40), files.io, Keys()))
+    written = write_data_files(files.metadata, stream([one] * 40), files.io, Keys())
 
     assert sorted(ids_of(files, written)) == sorted(list(range(50)) * 40)
     assert max(waiting) <= 4 * one.nbytes
@@ -150,7 +150,7 @@ def test_every_row_is_written_once(
         for start, size in zip(starts, sizes, strict=True)
     ]
 
-    written = list(write_data_files(files.metadata, stream(batches), files.io, Keys()))
+    written = write_data_files(files.metadata, stream(batches), files.io, Keys())
 
     assert sorted(ids_of(files, written)) == list(range(sum(sizes)))
     assert sum(file.record_count for file in written) == sum(sizes)

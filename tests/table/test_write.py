@@ -62,7 +62,7 @@ def rows(ids: range) -> pa.Table:
 
 
 def written(files: TableFiles, arrow: pa.Table | pa.RecordBatchReader) -> list[DataFile]:
-    return list(write_data_files(files.metadata, arrow, files.io, Keys()))
+    return write_data_files(files.metadata, arrow, files.io, Keys())
 
 
 def footer_of(files: TableFiles, file: DataFile) -> pq.FileMetaData:
@@ -247,7 +247,7 @@ def test_a_stream_is_not_drawn_far_ahead_of_writing(tmp_path: Path) -> None:
 
     files = TableFiles(tmp_path, SCHEMA, properties={"write.target-file-size-bytes": "1"})
     reader = pa.RecordBatchReader.from_batches(ARROW, batches(40, drawn))
-    data_files = list(write_data_files(files.metadata, reader, files.io, Observed()))
+    data_files = write_data_files(files.metadata, reader, files.io, Observed())
     assert len(data_files) == 40
     assert all(ahead <= begun + 3 for begun, ahead in enumerate(at_first_write))
 
