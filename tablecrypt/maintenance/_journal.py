@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import logging
-import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from typing import Final, TypeVar
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
+from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import is_journal_name
 from tablecrypt.files.raw_output import RawContent
@@ -41,7 +41,6 @@ from tablecrypt.table.table_files import TableFileIO, with_key
 
 logger = logging.getLogger(__name__)
 
-_LENGTH: Final = struct.Struct("<Q")
 _FILES_PER_PART: Final = 32
 _BYTES_PER_PART: Final = 256 * 1024 * 1024
 _ENTRIES_SUFFIX: Final = ".entries"
@@ -106,7 +105,7 @@ class Journal:
         locations = json.dumps(list(finished)).encode()
         output = self._io.new_encrypted_output(part + _ENTRIES_SUFFIX)
         with output.create() as stream:
-            stream.write(_LENGTH.pack(len(locations)) + locations + self._codec.encode_files(finished.values()))
+            stream.write(frame(locations) + self._codec.encode_files(finished.values()))
         sealed = self._io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, KeyRing(self._keys), self._key_id)
         chain = KeyRing([*self._keys, *sealed.added]).chain(sealed.key_id)
         self._keys, self._key_id = [chain.kek, chain.manifest_list_key], sealed.key_id
@@ -138,10 +137,10 @@ class Journal:
         with self._io.decrypting_input(entries, key_metadata).open() as stream:
             plaintext = stream.read()
         try:
-            (length,) = _LENGTH.unpack_from(plaintext)
-            locations = json.loads(plaintext[_LENGTH.size : _LENGTH.size + length])
-            return list(zip(locations, self._codec.decode_files(plaintext[_LENGTH.size + length :]), strict=True))
-        except (struct.error, ValueError) as error:
+            reader = ByteReader(plaintext, entries)
+            locations = json.loads(reader.frame())
+            return list(zip(locations, self._codec.decode_files(reader.rest()), strict=True))
+        except ValueError as error:
             raise FormatError(f"{entries}: not the entries of a journal: {error}") from error
 
 

@@ -14,7 +14,6 @@ driver     RESULT messages: the new files
 from __future__ import annotations
 
 import pickle
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
@@ -29,6 +28,7 @@ from pyiceberg.table import ALWAYS_TRUE, TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyroaring import BitMap64
 
+from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.commit import RowChange, is_merge_on_read, numbered, split_whole_files, stage_row_change
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, delete_files, opened_results
@@ -47,7 +47,6 @@ from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LENGTH: Final = struct.Struct("<Q")
 _READ_AHEAD: Final = 16 * 1024 * 1024
 
 
@@ -66,8 +65,8 @@ def rewrite_without(spark: SparkSession, located: LocatedTable, marked: Sequence
     sealed_access = job_key.seal(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
     sealed_tasks = []
     for number, tasks in enumerate(partitions):
-        encoded = encode_positions({(number, index): by_path[task.file.file_path] for index, task in enumerate(tasks)})
-        content = _LENGTH.pack(len(encoded)) + encoded + codec.encode_tasks(tasks)
+        positions = {(number, index): by_path[task.file.file_path] for index, task in enumerate(tasks)}
+        content = frame(encode_positions(positions)) + codec.encode_tasks(tasks)
         sealed_tasks.append(job_key.seal(Role.TASK, number, content))
 
     def rewrite_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -87,9 +86,9 @@ def rewrite_partitions(
     job = WritingTask.open(ticket, sealed_access)
     for number in asked:
         content = job.job_key.open(Role.TASK, number, sealed_tasks[number])
-        (length,) = _LENGTH.unpack_from(content)
-        marks = decode_positions(content[_LENGTH.size : _LENGTH.size + length])
-        tasks = FileEntryCodec(job.metadata).decode_tasks(content[_LENGTH.size + length :])
+        reader = ByteReader(content, "the work of a task")
+        marks = decode_positions(reader.frame())
+        tasks = FileEntryCodec(job.metadata).decode_tasks(reader.rest())
         files: list[DataFile] = []
         try:
             for index, task in enumerate(tasks):

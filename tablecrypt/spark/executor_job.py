@@ -31,7 +31,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import struct
 import sys
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +46,8 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.typedef import Properties
 
-from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
+from tablecrypt._bytes import ByteReader, frame
+from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.job_keys import JobKey, JobTicket, Role
 from tablecrypt.spark.job_messages import FilePositions, decode_positions, encode_positions
@@ -120,7 +120,6 @@ def _forget_finders() -> None:
 
 RESULT_SCHEMA: Final = "task long, sealed binary"
 _ARROW_RESULT_SCHEMA: Final = pa.schema([("task", pa.int64()), ("sealed", pa.binary())])
-_LENGTH: Final = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
@@ -166,8 +165,7 @@ class WritingTask:
     def sealed_answer(self, files: list[DataFile], marks: FilePositions | None = None) -> bytes:
         """Return the RESULT message; if that fails, the files are deleted."""
         try:
-            encoded = encode_positions(marks or {})
-            content = _LENGTH.pack(len(encoded)) + encoded + FileEntryCodec(self.metadata).encode_files(files)
+            content = frame(encode_positions(marks or {})) + FileEntryCodec(self.metadata).encode_files(files)
             return self.job_key.seal(Role.RESULT, self.number, content)
         except BaseException:
             delete_files(self.io, files)
@@ -210,10 +208,6 @@ def removing_on_error(io: EncryptingFileIO, files: Sequence[DataFile]) -> Iterat
 
 
 def _answer(codec: FileEntryCodec, content: bytes) -> TaskAnswer:
-    if len(content) < _LENGTH.size:
-        raise FormatError(f"a task's answer has {len(content)} bytes")
-    (length,) = _LENGTH.unpack_from(content)
-    marks, entries = content[_LENGTH.size : _LENGTH.size + length], content[_LENGTH.size + length :]
-    if len(marks) != length:
-        raise FormatError("a task's answer ends inside its marks")
-    return TaskAnswer(codec.decode_files(entries), decode_positions(marks))
+    reader = ByteReader(content, "a task's answer")
+    marks = decode_positions(reader.frame())
+    return TaskAnswer(codec.decode_files(reader.rest()), marks)

@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, TablecryptError
 
@@ -43,8 +44,8 @@ FileNumber: TypeAlias = tuple[int, int]
 """The scan task list, and the index in it."""
 FilePositions: TypeAlias = Mapping[FileNumber, BitMap64]
 
-_POSITIONS_COUNT: Final = struct.Struct("<I")
-_ENTRY: Final = struct.Struct("<QIQ")
+_COUNT: Final = struct.Struct("<I")
+_FILE_NUMBER: Final = struct.Struct("<QI")
 
 
 def bitmap_of(positions: Iterable[pa.Array]) -> BitMap64:
@@ -77,34 +78,29 @@ def merge_positions(into: dict[FileNumber, BitMap64], others: FilePositions) -> 
 
 def encode_positions(positions: FilePositions) -> bytes:
     """Encode positions."""
-    content = bytearray(_POSITIONS_COUNT.pack(len(positions)))
+    content = bytearray(_COUNT.pack(len(positions)))
     for (task, index), bitmap in positions.items():
-        encoded = bitmap.serialize()
-        content += _ENTRY.pack(task, index, len(encoded)) + encoded
+        content += _FILE_NUMBER.pack(task, index) + frame(bitmap.serialize())
     return bytes(content)
 
 
 def decode_positions(content: bytes) -> dict[FileNumber, BitMap64]:
     """Decode positions."""
-    try:
-        (count,) = _POSITIONS_COUNT.unpack_from(content)
-        offset = _POSITIONS_COUNT.size
-        positions: dict[FileNumber, BitMap64] = {}
-        for _ in range(count):
-            task, index, length = _ENTRY.unpack_from(content, offset)
-            offset += _ENTRY.size
-            positions[task, index] = BitMap64.deserialize(content[offset : offset + length])
-            offset += length
-    except (struct.error, ValueError, IndexError, OverflowError) as error:
-        raise FormatError(f"row positions cannot be decoded: {type(error).__name__}") from error
-    if offset != len(content):
-        raise FormatError(f"{len(content)} bytes of row positions end at byte {offset}")
+    reader = ByteReader(content, "a list of row positions")
+    positions: dict[FileNumber, BitMap64] = {}
+    (count,) = reader.unpack(_COUNT)
+    for _ in range(count):
+        task, index = reader.unpack(_FILE_NUMBER)
+        try:
+            positions[task, index] = BitMap64.deserialize(reader.frame())
+        except (ValueError, IndexError, OverflowError) as error:
+            raise FormatError(f"row positions cannot be decoded: {type(error).__name__}") from error
+    reader.check_exhausted()
     return positions
 
 
-_ITEM_COUNT: Final = struct.Struct("<I")
-_ITEM: Final = struct.Struct("<QBQ")
-_LENGTH: Final = struct.Struct("<I")
+_ITEM: Final = struct.Struct("<QB")
+_KEY_LENGTH_SIZE: Final = 4
 _VALUE: Final = 0
 _ERROR: Final = 1
 _REMEMBERING: Final = ("PUT", "BINPUT", "LONG_BINPUT")
@@ -132,13 +128,11 @@ class WorkItem:
 def encode_items(items: Iterable[WorkItem]) -> bytes:
     """Encode works or results."""
     listed = list(items)
-    content = bytearray(_ITEM_COUNT.pack(len(listed)))
+    content = bytearray(_COUNT.pack(len(listed)))
     for item in listed:
-        pickled = pickle.dumps(item.value)
-        content += _ITEM.pack(item.index, _ERROR if item.failed else _VALUE, len(pickled)) + pickled + _ITEM_COUNT.pack(len(item.keys))
+        content += _ITEM.pack(item.index, _ERROR if item.failed else _VALUE) + frame(pickle.dumps(item.value)) + _COUNT.pack(len(item.keys))
         for key in item.keys:
-            encoded = key.encode()
-            content += _LENGTH.pack(len(encoded)) + encoded
+            content += frame(key.encode(), _KEY_LENGTH_SIZE)
     return bytes(content)
 
 
@@ -152,7 +146,6 @@ def decode_items(content: bytes, packages: frozenset[str] | None) -> list[WorkIt
     try:
         return _decode(content, packages)
     except (
-        struct.error,
         pickle.UnpicklingError,
         ArithmeticError,
         AttributeError,
@@ -166,30 +159,21 @@ def decode_items(content: bytes, packages: frozenset[str] | None) -> list[WorkIt
 
 
 def _decode(content: bytes, packages: frozenset[str] | None) -> list[WorkItem]:
-    (count,) = _ITEM_COUNT.unpack_from(content)
-    offset = _ITEM_COUNT.size
+    reader = ByteReader(content, "a list of work items")
+    (count,) = reader.unpack(_COUNT)
     items: list[WorkItem] = []
     for _ in range(count):
-        index, kind, length = _ITEM.unpack_from(content, offset)
-        offset += _ITEM.size
-        pickled = content[offset : offset + length]
+        index, kind = reader.unpack(_ITEM)
+        pickled = reader.frame()
         if packages is not None:
             _refuse_claims(pickled)
         value = _ValueUnpickler(pickled, packages).load()
         if (kind == _ERROR) != isinstance(value, TablecryptError):
             raise FormatError(f"work item {index} says kind {kind} of a {type(value).__name__}")
-        offset += length
-        (key_count,) = _ITEM_COUNT.unpack_from(content, offset)
-        offset += _ITEM_COUNT.size
-        keys: list[StandardKeyMetadata] = []
-        for _ in range(key_count):
-            (length,) = _LENGTH.unpack_from(content, offset)
-            offset += _LENGTH.size
-            keys.append(StandardKeyMetadata.decode(content[offset : offset + length]))
-            offset += length
-        items.append(WorkItem(index, value, tuple(keys)))
-    if offset != len(content):
-        raise FormatError(f"{len(content)} bytes of work items end at byte {offset}")
+        (key_count,) = reader.unpack(_COUNT)
+        keys = tuple(StandardKeyMetadata.decode(reader.frame(_KEY_LENGTH_SIZE)) for _ in range(key_count))
+        items.append(WorkItem(index, value, keys))
+    reader.check_exhausted()
     return items
 
 

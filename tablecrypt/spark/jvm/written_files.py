@@ -37,6 +37,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType
 
 from tablecrypt import _magics as magics
+from tablecrypt._bytes import ByteReader
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
@@ -88,67 +89,51 @@ class WrittenFile:
 
 def decode_answer(content: bytes) -> tuple[int, list[WrittenFile]]:
     """Return the attempt that answered, and its files."""
-    parts = _Parts(content)
+    parts = _Parts(content, "a task's answer")
     try:
-        attempt, count = parts.number(8), parts.number(4)
+        attempt, count = parts.count(8), parts.count(4)
         files = [_decoded(parts) for _ in range(count)]
     except _BROKEN as error:
         raise FormatError(f"a task's answer cannot be understood: {type(error).__name__}") from error
-    if parts.left:
-        raise FormatError(f"a task's answer has {parts.left} bytes too many")
+    parts.check_exhausted()
     return attempt, files
 
 
 def partition_record(content: bytes, spec: PartitionSpec, schema: Schema) -> Record:
     """Return partition values, as a manifest entry holds them, from the form drawn above. FormatError for other bytes."""
-    parts = _Parts(content)
+    parts = _Parts(content, "the partition values of a file")
     values: list[Any] = []
     try:
         for field in spec.fields:
-            is_null = isinstance(field.transform, VoidTransform) or not parts.number(1)
+            is_null = isinstance(field.transform, VoidTransform) or not parts.count(1)
             values.append(None if is_null else _value(field.transform.result_type(schema.find_type(field.source_id)), parts.sized()))
     except _BROKEN as error:
         raise FormatError(f"partition values cannot be understood: {type(error).__name__}") from error
-    if parts.left:
-        raise FormatError(f"partition values have {parts.left} bytes too many")
+    parts.check_exhausted()
     return Record(*values)
 
 
 def split_answers(content: bytes) -> list[bytes]:
     """Return sealed answers, each of which comes with its length in 4 bytes."""
-    parts = _Parts(content)
+    parts = _Parts(content, "the answers of a task")
     answers = []
     while parts.left:
         answers.append(parts.sized())
     return answers
 
 
-class _Parts:
-    """Bytes, read from front to back. FormatError where there are too few."""
+class _Parts(ByteReader):
+    """What Java writes: numbers in big endian, and bytes behind their length in 4 bytes."""
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._at = 0
-
-    @property
-    def left(self) -> int:
-        return len(self._content) - self._at
-
-    def number(self, size: int) -> int:
-        return int.from_bytes(self._taken(size), "big")
+    def count(self, size: int) -> int:
+        return self.number(size, "big")
 
     def sized(self) -> bytes:
-        return self._taken(self.number(4))
-
-    def _taken(self, size: int) -> bytes:
-        if size > self.left:
-            raise FormatError(f"what a task tells of its files ends early: {size} bytes are needed, {self.left} are left")
-        self._at += size
-        return self._content[self._at - size : self._at]
+        return self.frame(4, "big")
 
 
 def _decoded(parts: _Parts) -> WrittenFile:
-    location, length = parts.sized().decode(), parts.number(8)
+    location, length = parts.sized().decode(), parts.count(8)
     key_metadata = StandardKeyMetadata(Secret(parts.sized()), parts.sized(), length)
     partition = parts.sized()
     nan_counts = dict(_nan_counts(parts))
@@ -156,8 +141,8 @@ def _decoded(parts: _Parts) -> WrittenFile:
 
 
 def _nan_counts(parts: _Parts) -> Iterator[tuple[int, int]]:
-    for _ in range(parts.number(4)):
-        yield parts.number(4), parts.number(8)
+    for _ in range(parts.count(4)):
+        yield parts.count(4), parts.count(8)
 
 
 def _value(iceberg: IcebergType, content: bytes) -> Any:
