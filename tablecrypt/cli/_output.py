@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
-import json
 import logging
 import os
 import re
@@ -64,6 +63,8 @@ def show(result: Any, as_json: bool) -> None:
     """Print a command's result: a dataclass, as `name: value` lines or as JSON."""
     values = json_form(result)
     if as_json:
+        import json  # here, as --help needs none of it
+
         click.echo(json.dumps(values, indent=2))
         return
     width = max((len(name) for name in values), default=0)
@@ -262,6 +263,8 @@ def _write_csv(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
 
 
 def _write_json(rows: pa.RecordBatchReader, sink: BinaryIO) -> None:
+    import json
+
     for batch in rows:
         for row in batch.to_pylist(maps_as_pydicts=None):
             sink.write(json_printable(json.dumps(row, default=_cell_as_json, ensure_ascii=False)).encode() + b"\n")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import click
 
@@ -27,49 +27,7 @@ if TYPE_CHECKING:
 
     from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 
-
-def check_target(source: Path, target: Path) -> None:
-    """Refuse a target that is no file of its own.
-
-    Raises:
-        ConfigurationError: it is -, the source itself, or in a folder that is not there.
-    """
-    if str(target) == "-":
-        raise ConfigurationError("- is no file: name one, since the key of an encrypted file is kept beside it")
-    if not target.absolute().parent.is_dir():
-        raise ConfigurationError(f"{target}: there is no folder {target.parent}")
-    if target.exists() and target.samefile(source):
-        raise ConfigurationError(f"{target} is the source, which stays as it is: name another file")
-
-
-@contextmanager
-def stdout_sink() -> Iterator[BinaryIO]:
-    """Yield stdout for the bytes of a file.
-
-    Raises:
-        ConfigurationError: it is a terminal, which would obey what is in the file.
-    """
-    if sys.stdout.isatty():
-        raise ConfigurationError("stdout is a terminal: send it to a file or a program")
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()
-
-
-@contextmanager
-def new_file(path: Path, replace: bool) -> Iterator[BinaryIO]:
-    """Yield an open file that its owner alone can read, and that gets its name when it is whole.
-
-    Raises:
-        ConfigurationError: there is one of that name, and `replace` is not set.
-    """
-    try:
-        with atomic_file(path, replace=replace) as file:
-            yield file
-    except FileExistsError as error:
-        raise ConfigurationError(f"{path} is there already: name another file, or say --force") from error
-
-
-_COPIED = 4 * 1024 * 1024
+_COPIED: Final = 4 * 1024 * 1024
 
 
 @click.command(
@@ -113,7 +71,7 @@ def encrypt_file(
     master key: keep both. SOURCE stays as it is.
     """
     source = Path("/dev/stdin") if str(source) == "-" else source
-    check_target(source, target)
+    _check_target(source, target)
     if file_format == "parquet" and not source.is_file():
         raise ConfigurationError(f"{source} is a pipe, which a Parquet file cannot be read from: leave out --format parquet")
     as_parquet = file_format == "parquet" or (file_format == "auto" and _begins_as_parquet(source))
@@ -128,32 +86,10 @@ def encrypt_file(
         show({**described, "bytes": source.stat().st_size}, as_json)
         return
     key_metadata = keys.new_key_metadata()
-    with new_file(file_keys.key_path(target), force) as key_sink, new_file(target, force) as sink:
+    with _new_file(file_keys.key_path(target), force) as key_sink, _new_file(target, force) as sink:
         length = (_encrypt_parquet if as_parquet else _encrypt_stream)(source, sink, key_metadata)
         key_sink.write(file_keys.key_json(keys, key_metadata.with_file_length(length)).encode())
     show({**described, "bytes": length}, as_json)
-
-
-def _begins_as_parquet(source: Path) -> bool:
-    # Of a pipe the first bytes can be read once only: they are the stream's.
-    if not source.is_file():
-        return False
-    with source.open("rb") as file:
-        return file.read(4) == magics.PARQUET
-
-
-def _encrypt_parquet(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> int:
-    from tablecrypt import parquet
-
-    return parquet.encrypt(str(source), sink, parquet.FileKeys.of_table_file(key_metadata), location=str(source))
-
-
-def _encrypt_stream(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> int:
-    from tablecrypt.files.ags1_writer import Ags1OutputStream
-
-    with source.open("rb") as plaintext, Ags1OutputStream(cast("OutputStream", sink), key_metadata) as stream:
-        shutil.copyfileobj(plaintext, stream, _COPIED)
-    return stream.file_length
 
 
 @click.command(
@@ -183,20 +119,42 @@ def decrypt_file(
     """
     to_stdout = str(target) == "-"
     if not to_stdout:
-        check_target(source, target)
+        _check_target(source, target)
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(source))
     described = {"source": str(source), "target": str(target)}
     if dry_run:
         show({**described, "bytes": source.stat().st_size}, as_json)
         return
-    with stdout_sink() if to_stdout else new_file(target, force) as sink:
-        decrypt_to(source, sink, key_metadata)
+    with _stdout() if to_stdout else _new_file(target, force) as sink:
+        _decrypt(source, sink, key_metadata)
     if to_stdout:
         return
     show({**described, "bytes": target.stat().st_size}, as_json)
 
 
-def decrypt_to(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> None:
+def _begins_as_parquet(source: Path) -> bool:
+    # Of a pipe the first bytes can be read once only: they are the stream's.
+    if not source.is_file():
+        return False
+    with source.open("rb") as file:
+        return file.read(4) == magics.PARQUET
+
+
+def _encrypt_parquet(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> int:
+    from tablecrypt import parquet
+
+    return parquet.encrypt(str(source), sink, parquet.FileKeys.of_table_file(key_metadata), location=str(source))
+
+
+def _encrypt_stream(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> int:
+    from tablecrypt.files.ags1_writer import Ags1OutputStream
+
+    with source.open("rb") as plaintext, Ags1OutputStream(cast("OutputStream", sink), key_metadata) as stream:
+        shutil.copyfileobj(plaintext, stream, _COPIED)
+    return stream.file_length
+
+
+def _decrypt(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> None:
     """Write the plaintext of an encrypted file, Parquet or AGS1.
 
     Raises:
@@ -211,3 +169,44 @@ def decrypt_to(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) 
         return
     with file_keys.opened_stream(source, key_metadata) as stream:
         shutil.copyfileobj(stream, sink, _COPIED)
+
+
+def _check_target(source: Path, target: Path) -> None:
+    """Refuse a target that is no file of its own.
+
+    Raises:
+        ConfigurationError: it is -, the source itself, or in a folder that is not there.
+    """
+    if str(target) == "-":
+        raise ConfigurationError("- is no file: name one, since the key of an encrypted file is kept beside it")
+    if not target.absolute().parent.is_dir():
+        raise ConfigurationError(f"{target}: there is no folder {target.parent}")
+    if target.exists() and target.samefile(source):
+        raise ConfigurationError(f"{target} is the source, which stays as it is: name another file")
+
+
+@contextmanager
+def _stdout() -> Iterator[BinaryIO]:
+    """Yield stdout for the bytes of a file.
+
+    Raises:
+        ConfigurationError: it is a terminal, which would obey what is in the file.
+    """
+    if sys.stdout.isatty():
+        raise ConfigurationError("stdout is a terminal: send it to a file or a program")
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _new_file(path: Path, replace: bool) -> Iterator[BinaryIO]:
+    """Yield an open file that its owner alone can read, and that gets its name when it is whole.
+
+    Raises:
+        ConfigurationError: there is one of that name, and `replace` is not set.
+    """
+    try:
+        with atomic_file(path, replace=replace) as file:
+            yield file
+    except FileExistsError as error:
+        raise ConfigurationError(f"{path} is there already: name another file, or say --force") from error
