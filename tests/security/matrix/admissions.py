@@ -119,21 +119,27 @@ def _is_field(case: Case, *names: str) -> bool:
 ADMISSIONS: Final = (
     Admission(
         "rollback",
-        "roll the table back**: put an older metadata.json, or the current one with another current snapshot, in place.",
+        "roll the table back**: restore an older metadata.json, or select another current snapshot in the current one.",
         _is_rollback,
     ),
     Admission("another table", "point a table's name at another table under a master key that the reader may use.", _is_another_table),
-    Admission("forged under a known KEK", "seal rows of his own under that KEK and name it in metadata.json", _is_forged_under_a_known_kek),
+    Admission(
+        "forged under a known KEK", "encrypt new rows under that KEK and name the KEK in metadata.json", _is_forged_under_a_known_kek
+    ),
     Admission("plain table", "make the table a plain one**: remove *every* trace of encryption.", _is_plain),
-    Admission("hidden from view", "drop snapshots, branches and tags from view, or delete files, if they may.", _is_hidden),
+    Admission(
+        "hidden from view",
+        "drop snapshots, branches and tags** from view, or delete files, if the attacker has the permission.",
+        _is_hidden,
+    ),
     Admission(
         "beside the data",
-        "change what it says beside the data: properties, summaries, sort order, and a *new* schema.",
+        "change what it says beside the data**: properties, summaries, sort order, and a *new* schema.",
         _is_beside_the_data,
     ),
     Admission(
         "another schema",
-        "an older schema of the table, made the current one, hides columns that came later; a schema under an id that no compared manifest "
+        "An older schema of the table, made current, hides columns that were added later. A schema under an id that no compared manifest "
         "has, made current, looks like a schema evolution.",
         _is_other_schema,
     ),
