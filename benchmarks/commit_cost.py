@@ -19,8 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.io import InputFile
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.table import Table
 
 from tablecrypt import load_catalog
@@ -36,7 +35,7 @@ class CountingFileIO(PyArrowFileIO):
 
     metadata_reads = 0
 
-    def new_input(self, location: str) -> InputFile:
+    def new_input(self, location: str) -> PyArrowFile:
         if location.endswith(".metadata.json"):
             CountingFileIO.metadata_reads += 1
         return super().new_input(location)

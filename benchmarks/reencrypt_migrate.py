@@ -102,7 +102,7 @@ def _rewrite(catalog: Catalog) -> None:
     copy = catalog.create_table("db.copy", plain.schema())
     rows = plain.scan().count()
     for first in range(0, rows, ROWS_PER_FILE):
-        portion = And(GreaterThanOrEqual("id", first), LessThan("id", first + ROWS_PER_FILE))
+        portion = And(GreaterThanOrEqual(term="id", value=first), LessThan(term="id", value=first + ROWS_PER_FILE))
         copy.append(plain.scan(row_filter=portion).to_arrow())
 
 

@@ -16,10 +16,8 @@ def decode(data: bytes) -> None:
     assert StandardKeyMetadata.decode(decoded.encode()) == decoded
 
 
-SEEDS = [
-    StandardKeyMetadata(Secret(bytes(length)), prefix, file_length).encode()
-    for length, prefix, file_length in ((16, bytes(16), 4096), (24, b"", None), (32, None, 2**40))
-]
+KINDS: tuple[tuple[int, bytes, int | None], ...] = ((16, bytes(16), 4096), (24, b"", None), (32, b"", 2**40))
+SEEDS = [StandardKeyMetadata(Secret(bytes(length)), prefix, file_length).encode() for length, prefix, file_length in KINDS]
 
 if __name__ == "__main__":
     fuzz(decode, SEEDS)

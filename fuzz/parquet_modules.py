@@ -14,9 +14,9 @@ from harness import fuzz
 with atheris.instrument_imports(include=["tablecrypt"]):
     from tablecrypt.crypto.secret import Secret
     from tablecrypt.parquet import inspect, verify
-    from tablecrypt.parquet.footer import FOOTER_SUFFIX, read_footer
+    from tablecrypt.parquet.footer import read_footer
     from tablecrypt.parquet.layout import FileCiphers
-    from tablecrypt.parquet.modules import ModuleCipher
+    from tablecrypt.parquet.modules import FOOTER_SUFFIX, ModuleCipher
     from tablecrypt.parquet.storage import source_of
     from tests.support.modular_files import FOOTER_KEY, MODES, encrypted, plain_file, sample_table
 
@@ -43,7 +43,7 @@ def _with_footer(number: int, metadata: bytes) -> bytes:
     whole, keys = FILES[number], MODES[number].keys
     footer = read_footer(source_of(whole))
     assert footer.algorithm is not None
-    aad = footer.algorithm.aad_base(keys, footer.location)
+    aad = footer.algorithm.admit(keys, footer.location)
     cipher = ModuleCipher(Secret(FOOTER_KEY), "the footer key", aad, footer.algorithm.ctr, footer.location, bytes)
     encrypted = bytes(cipher.encrypt(FOOTER_SUFFIX, metadata)) if footer.is_encrypted else metadata + cipher.sign(metadata)
     end = whole[footer.start : footer.module_start] + encrypted

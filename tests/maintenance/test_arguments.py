@@ -47,7 +47,7 @@ def nothing_changes(table: Table) -> Any:
         ("id ==== 3", "is no filter"),
         ("nobody = 3", "Could not find field"),
         ("id = 'north'", "Could not convert"),
-        (EqualTo("nobody", 3), "Could not find field"),
+        (EqualTo(term="nobody", value=3), "Could not find field"),
         (3, "must be a filter"),
     ],
 )
@@ -79,7 +79,7 @@ def test_what_is_no_snapshot_id_is_not_taken_for_a_shredded_one(table: Table, sn
 
 
 def test_snapshot_ids_of_numpy_are_ids(table: Table) -> None:
-    first = np.int64(table.snapshots()[1].snapshot_id)
+    first: Any = np.int64(table.snapshots()[1].snapshot_id)
 
     assert m.shred(table, [first], dry_run=True).snapshots == (int(first),)
 

@@ -33,6 +33,7 @@ from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tests.support import denying_kms, unlistable_io
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.key_tables import keks as keks_of
 from tests.support.maintained_table import SCHEMA, flip, folder_of, maintained_table, path_of, put_back, rows
 from tests.support.plaintext_scan import unwatch
 
@@ -476,7 +477,7 @@ def table_of_three_keks(folder: Path) -> tuple[Table, list[bytes]]:
     )
     catalog.create_namespace("db")
     table = maintained_table(catalog, properties={"encryption.kek-lifespan-ms": "1"})
-    return table, [kek.wrapped_bytes() for kek in table.metadata.key_ring.keks]  # type: ignore[attr-defined]
+    return table, [kek.wrapped_bytes() for kek in keks_of(table)]
 
 
 def test_a_kek_that_the_key_service_refuses_is_told_and_the_rest_is_walked(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -587,7 +588,7 @@ def test_a_migrated_table_is_clean_only_when_its_plaintext_is_gone(aws: AwsServe
     plain.append(rows(100))
     assert kinds(audit(catalog.load_table("db.plain"))) == {FindingKind.PLAIN_TABLE}
 
-    migrate(catalog.load_table("db.plain"), MASTER_KEY, delete_plaintext=deleted)
+    migrate(catalog.load_table("db.plain"), MASTER_KEY, keep_plaintext=not deleted)
     found = audit(catalog.load_table("db.plain"))
 
     assert found.has_plaintext == (not deleted)

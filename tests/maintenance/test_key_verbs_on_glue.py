@@ -38,7 +38,7 @@ def table(aws: AwsServer) -> Table:
 def test_each_verb_leaves_a_table_that_its_entry_pins(table: Table) -> None:
     before, (old,) = state(table), keks(table)
     for verb in (rotate_kek, rewrap, prune_keys, rescue):
-        verb(table)  # type: ignore[operator]
+        verb(table)
         assert_is_pinned(table)
         assert state(table) == before
     assert old not in keks(table)

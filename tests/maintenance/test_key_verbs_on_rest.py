@@ -148,7 +148,7 @@ def test_shred_takes_the_keys_out_of_what_the_server_wrote(table: Table) -> None
     assert state(table) == {each: found for each, found in before.items() if each in heads}
     assert len(result.rewritten) >= 4
     assert not [text for text in metadata_texts(table) for key in dead if key in text]
-    whole = shred(table, confirm=".".join(table.name()), delete_below=[table.location()])
+    whole = shred(table, whole_table=".".join(table.name()), delete_below=[table.location()])
     assert len(whole.snapshots) == 4
     assert not [text for text in metadata_texts(table) if "encryption-keys" in text and "encrypted-key-metadata" in text]
     table.append(rows(0))

@@ -212,7 +212,7 @@ def test_checksums_that_hadoop_kept_of_plaintext_go_with_it(catalog: Catalog) ->
 def test_plaintext_can_be_kept_for_a_while_and_deleted_later(unwatched_warehouse: Path, aws: AwsServer) -> None:
     catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
     plain = plain_table(catalog)
-    first = migrate(plain, MASTER_KEY, delete_plaintext=False)
+    first = migrate(plain, MASTER_KEY, keep_plaintext=True)
     assert first.deleted == 0 and len(first.left) > 10
     table = catalog.load_table("db.rows")
     second = migrate(table, MASTER_KEY)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import remove_orphan_files
-from tablecrypt.maintenance._storage import canonical
+from tablecrypt.maintenance._storage import canonical, stored_files
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.plaintext import CANARY
@@ -111,9 +111,9 @@ def test_files_of_a_commit_made_while_files_are_listed_stay(aws: AwsServer, tmp_
     from tablecrypt.maintenance import _orphan_files
 
     table = busy_table(f"file://{tmp_path}/warehouse", tmp_path, aws, "pyiceberg.io.pyarrow.PyArrowFileIO")
-    original: Callable[..., object] = _orphan_files.stored_files
+    original = stored_files
 
-    def listed_after_a_commit(*arguments: object) -> object:
+    def listed_after_a_commit(*arguments: Any) -> object:
         table.catalog.load_table("db.rows").append(rows(900))
         return original(*arguments)
 

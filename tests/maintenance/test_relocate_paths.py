@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._relocate_files import PathMap
 
-SEGMENTS = st.text(st.characters(exclude_characters="/", exclude_categories=("Cs",)), min_size=1, max_size=8)
+SEGMENTS = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1, max_size=8)
 BELOW = st.lists(SEGMENTS, min_size=1, max_size=4).map("/".join)
 
 

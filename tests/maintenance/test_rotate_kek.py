@@ -144,12 +144,13 @@ def planned_rotation(fresh: Any) -> Rotation:
 @pytest.mark.parametrize("branch", ["main", "side", "new"])
 def test_a_snapshot_that_comes_in_while_the_rotation_is_planned_is_part_of_it(table: Table, branch: str) -> None:
     other = table.catalog.load_table("db.t")
-    came_in: list[object] = []
+    came_in: list[str] = []
 
     def plan_then_be_overtaken(fresh: object) -> object:
         planned = planned_rotation(fresh)
         if not came_in:
-            came_in.append(other.append(rows(500), branch=branch))
+            other.append(rows(500), branch=branch)
+            came_in.append(branch)
         return planned
 
     commit_keys(table, plan_then_be_overtaken, sleep=lambda seconds: None)  # type: ignore[type-var]
@@ -161,7 +162,8 @@ def test_a_snapshot_that_comes_in_while_the_rotation_is_planned_is_part_of_it(ta
 
 
 def test_a_rotation_that_others_always_overtake_gives_up_and_changes_nothing(table: Table) -> None:
-    other, waits = table.catalog.load_table("db.t"), []
+    other = table.catalog.load_table("db.t")
+    waits: list[float] = []
 
     def plan_then_be_overtaken(fresh: object) -> object:
         planned = planned_rotation(fresh)

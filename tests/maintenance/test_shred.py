@@ -24,7 +24,7 @@ from tablecrypt.maintenance._shred_find import look_at_older
 from tablecrypt.maintenance._storage import older_metadata
 from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
+from tests.support.key_tables import SCHEMA, encrypted_table, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 
 pytestmark = pytest.mark.slow
 
@@ -200,7 +200,7 @@ def test_what_comes_into_a_table_that_was_shredded_whole_stays(table: Table) -> 
         if step.verb == "shred: metadata files" and step.done == 0:
             other.refresh().append(rows(300))
 
-    shred(table, confirm="db.t", progress=overtake)
+    shred(table, whole_table="db.t", progress=overtake)
 
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(300, 320))
     assert len(table.snapshots()) == 1
@@ -449,15 +449,14 @@ def test_a_commit_that_lands_meanwhile_is_kept_and_its_keys_are_rotated_too(tabl
     assert table.scan("id >= 950").count() == 20
     assert len(keks(table)) == 1
     known = {key.encrypted_key_metadata for key in metadata_of(table).encryption_keys}
-    held = {
-        key.encrypted_key_metadata for file in older_metadata(table) for key in (file.metadata.encryption_keys if file.metadata else [])
-    }  # type: ignore[arg-type]
+    older = [file.metadata for file in older_metadata(encrypted_table(table)) if file.metadata]
+    held = {key.encrypted_key_metadata for metadata in older for key in metadata.encryption_keys}
     assert held <= known
 
 
 def test_a_plain_table_is_refused(table: Table) -> None:
     with pytest.raises(ConfigurationError, match="is not an encrypted table"):
-        shred(table.catalog.create_table("db.plain", table.schema()), confirm="db.plain")
+        shred(table.catalog.create_table("db.plain", table.schema()), whole_table="db.plain")
 
 
 @pytest.mark.parametrize("is_versioned", [False, True])
@@ -521,12 +520,13 @@ def test_memory_does_not_grow_with_the_older_metadata_files(table: Table) -> Non
 
 
 def test_a_kek_that_others_made_and_retired_meanwhile_is_in_no_file_afterwards(table: Table) -> None:
-    doomed, other, made = old_snapshots(table), table.catalog.load_table("db.t"), []
+    doomed, other = old_snapshots(table), table.catalog.load_table("db.t")
+    made: list[str] = []
 
     def overtake(step: Progress) -> None:
         if step.verb == "shred: snapshots" and step.done == step.total:
             for _ in range(2):
-                made.append(rotate_kek(other).new_kek)
+                made.append(str(rotate_kek(other).new_kek))
 
     result = shred(table, doomed, progress=overtake)
 

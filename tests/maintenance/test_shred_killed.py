@@ -67,7 +67,7 @@ def check_finished(scene: Scene, whole: bool, writes: bool = True) -> None:
 @pytest.mark.parametrize("whole", [False, True])
 def test_killed_at_every_step_the_next_run_finishes(scene: Scene, whole: bool) -> None:
     def run(table: Table) -> object:
-        return shred(table, confirm="db.t") if whole else shred(table, scene.doomed)
+        return shred(table, whole_table="db.t") if whole else shred(table, scene.doomed)
 
     with dying_at(None) as life:
         run(scene.restored())

@@ -16,7 +16,7 @@ from tablecrypt.maintenance import Progress, ProgressListener
 from tablecrypt.maintenance.progress import Counted, unheard
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
-from tests.support.key_tables import SCHEMA, rows, table_with_history
+from tests.support.key_tables import SCHEMA, metadata_of, rows, table_with_history
 
 Verb = Callable[[Table, bool, ProgressListener], Any]
 
@@ -65,7 +65,7 @@ def test_progress_grows_to_the_whole_and_the_result_is_json_without_a_key(table:
         assert steps[-1].done == steps[-1].total
     assert json.loads(json.dumps(result.to_json()))["dry_run"] is False
     assert pickle.loads(pickle.dumps(result)) == result
-    wrapped = [key.encrypted_key_metadata for key in table.metadata.encryption_keys]  # type: ignore[attr-defined]
+    wrapped = [key.encrypted_key_metadata for key in metadata_of(table).encryption_keys]
     assert not any(each in repr(result) or each in json.dumps(result.to_json()) for each in wrapped)
 
 

@@ -23,6 +23,7 @@ from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.command import ROOT
+from tests.support.key_tables import metadata_of
 from tests.support.maintained_table import SCHEMA, flip, folder_of, maintained_table, path_of, put_back, rows
 from tests.support.plaintext_scan import unwatch
 
@@ -132,13 +133,16 @@ def test_a_quick_look_reads_no_whole_file(table: Table) -> None:
     target = a_file(table, FileKind.DELETION_VECTOR)
     flip(path_of(target.location), -20)
 
-    assert verify(table, full=False).is_good
+    assert verify(table, quick=True).is_good
     assert not verify(table).is_good
 
 
 def test_a_snapshot_whose_key_does_not_open_is_named_and_the_others_are_verified(table: Table) -> None:
-    first = table.metadata.snapshots[0]
-    entries = [key.model_copy(update={"encrypted_key_metadata": "AAAA"}) if key.key_id == first.key_id else key for key in keys_of(table)]
+    first = metadata_of(table).snapshots[0]
+    entries = [
+        key.model_copy(update={"encrypted_key_metadata": "AAAA"}) if key.key_id == first.key_id else key
+        for key in metadata_of(table).encryption_keys
+    ]
     table.metadata = type(table.metadata).model_validate({**dumped(table), "encryption-keys": [entry.model_dump() for entry in entries]})
 
     result = verify(table)
@@ -156,10 +160,6 @@ def test_a_header_that_contradicts_the_metadata_is_found(table: Table) -> None:
 
     assert file.kind == FileKind.MANIFEST_LIST
     assert "sequence-number" in file.problems[0].message
-
-
-def keys_of(table: Table) -> list:  # type: ignore[type-arg]
-    return table.metadata.encryption_keys  # type: ignore[attr-defined, no-any-return]
 
 
 def dumped(table: Table) -> dict:  # type: ignore[type-arg]

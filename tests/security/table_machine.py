@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, TruncateTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
@@ -400,8 +400,8 @@ class TableMachine(RuleBasedStateMachine):
     def encrypt_anew(self, branch: str, condition: Condition | None) -> None:
         branch = self._there(branch)
         self._step("reencrypt")
-        where = {} if condition is None else {"where": condition.expression(names_of(self.model.columns))}
-        reencrypt(self.table, branch=branch, **where)
+        where = ALWAYS_TRUE if condition is None else condition.expression(names_of(self.model.columns))
+        reencrypt(self.table, where=where, branch=branch)
         self._unchanged(branch)
 
     @rule(branch=BRANCH, everything=st.booleans(), by_id=st.booleans())

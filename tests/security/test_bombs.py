@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -155,10 +156,7 @@ SLACK: Final = 12 * MIB
 ZEROS: Final = bytes(64 * MIB)
 
 BOMBS: Final = [
-    *(
-        Bomb(f"manifest, a block of {codec}", lambda codec=codec: manifest(codec, ZEROS, 1), of_manifest, times(4, 80 * MIB))
-        for codec in CODECS
-    ),
+    *(Bomb(f"manifest, a block of {codec}", partial(manifest, codec, ZEROS, 1), of_manifest, times(4, 80 * MIB)) for codec in CODECS),
     Bomb("manifest, many blocks of deflate", lambda: manifest("deflate", bytes(4 * MIB), 1, 500), of_manifest, times(4, 80 * MIB)),
     Bomb("manifest, more records than bytes", lambda: manifest("deflate", bytes(4 * MIB), 4 * MIB), of_manifest, flat(SLACK)),
     Bomb(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def rows(count: int) -> pa.Table:
 
 
 def forked(count: int, run: Any) -> None:
-    children = [fork_to(lambda number=number: run(number), SECONDS) for number in range(count)]
+    children = [fork_to(partial(run, number), SECONDS) for number in range(count)]
     assert [wait_for(each) for each in children] == [0] * count
 
 

@@ -130,4 +130,4 @@ def test_the_bill_of_materials_lists_every_locked_package_with_its_hashes(tmp_pa
     }
     for name, versions in _locked("runtime.txt").items():
         for version, hashes in versions:
-            assert listed[name, version] == {each.removeprefix("sha256:") for each in hashes}
+            assert listed[canonicalize_name(name), version] == {each.removeprefix("sha256:") for each in hashes}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +61,19 @@ class Crowd:
         for number in range(count):
             journal = self.journal(f"writer-{number}")
             self.journals.append((number, journal))
-            self.start(lambda number=number, journal=journal: Writer(number, self.client(), journal).run(operations))
+            self.start(partial(self._write, number, journal, operations))
+
+    def _write(self, number: int, journal: Journal, operations: int) -> bool:
+        return Writer(number, self.client(), journal).run(operations)
 
     def journal(self, name: str) -> Journal:
         return Journal(self._folder / name)
 
     def start(self, run: Callable[[], bool]) -> None:
         self._processes.append(fork_to(run, PROCESS_SECONDS))
+
+    def read(self, reader: Journal) -> bool:
+        return read_until_writers_end(self.client(), self.journals, reader)
 
     def wait(self) -> None:
         assert [wait_for(each) for each in self._processes] == [0] * len(self._processes)
@@ -119,7 +126,7 @@ def test_a_table_in_use_stays_whole_while_it_is_kept_in_order(
     readers = [crowd.journal(f"reader-{number}") for number in range(2)]
     keeper = crowd.journal("keeper")
     for reader in readers:
-        crowd.start(lambda reader=reader: read_until_writers_end(crowd.client(), crowd.journals, reader))
+        crowd.start(partial(crowd.read, reader))
     crowd.start(lambda: keep_until_writers_end(crowd.client(), crowd.journals, keeper, rounds=4))
     crowd.wait()
     known = crowd.check()

@@ -38,7 +38,7 @@ def lie(request: pytest.FixtureRequest) -> Callable[[], None]:
     """Called, it has the service lie from then on."""
 
     def begin() -> None:
-        LyingKeyManagementClient.lie = staticmethod(LIES[request.param])  # type: ignore[assignment]
+        LyingKeyManagementClient.lie = staticmethod(LIES[request.param])
 
     return begin
 

@@ -151,7 +151,7 @@ class Writer:
     def _upsert(self, numbers: list[int]) -> None:
         version = self._random.randrange(1, 1 << 30)
         source = rows(self._number, numbers, version)
-        done = And(self._these(numbers), EqualTo("version", version))
+        done = And(self._these(numbers), EqualTo(term="version", value=version))
         self._until_done(
             lambda: self._table.upsert(source, ["writer", "number"]), lambda: self._table.scan(row_filter=done).count() == len(numbers)
         )
@@ -183,7 +183,7 @@ class Writer:
         return self._table.scan(row_filter=self._these(numbers)).count()
 
     def _these(self, numbers: list[int]) -> Any:
-        return And(EqualTo("writer", self._number), In("number", numbers))
+        return And(EqualTo(term="writer", value=self._number), In(term="number", literals=numbers))
 
 
 def read_until_writers_end(catalog: EncryptedSqlCatalog, journals: list[tuple[int, Journal]], own: Journal) -> bool:
@@ -192,7 +192,7 @@ def read_until_writers_end(catalog: EncryptedSqlCatalog, journals: list[tuple[in
     for turn in itertools.count():
         before = Known.of(journals)
         table = _again_if_busy(lambda: catalog.load_table("db.t")) if turn % 2 else _again_if_busy(table.refresh)
-        scan = table.scan(row_filter=EqualTo("writer", turn % len(journals))) if turn % 5 == 4 else table.scan()
+        scan = table.scan(row_filter=EqualTo(term="writer", value=turn % len(journals))) if turn % 5 == 4 else table.scan()
         read = scan.to_arrow_batch_reader().read_all() if turn % 3 == 0 else scan.to_arrow()
         assert scan.count() == read.num_rows
         after = Known.of(journals)

@@ -32,7 +32,7 @@ class SparkRun:
 
     def events(self) -> dict[str, bytes]:
         """The event log's files, with all that has happened so far: Spark writes it in a thread of its own."""
-        self.session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(300_000)  # type: ignore[union-attr]
+        self.session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(300_000)
         return {str(path): path.read_bytes() for path in self.event_log.rglob("*") if path.is_file()}
 
 

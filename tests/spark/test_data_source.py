@@ -14,6 +14,7 @@ from pyiceberg.types import DateType, DecimalType, DoubleType, LongType, NestedF
 
 import tablecrypt.spark as tcs
 from tests.spark.conftest import Lake, SparkRun
+from tests.support.key_tables import current_snapshot, summary_of
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def test_what_is_written_is_read_and_is_what_the_table_holds(spark_with_source: 
     spark = spark_with_source
     save(rows(spark, 0, 100), **{"snapshot-property.job": "nightly"})
 
-    assert table.refresh().current_snapshot().summary["job"] == "nightly"
+    assert summary_of(table.refresh())["job"] == "nightly"
     direct = tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
     through = reader(spark)
     assert through.schema == direct.schema
@@ -99,7 +100,7 @@ def test_an_overwrite_replaces_all_rows_or_the_partitions_that_occur(spark_with_
 def test_columns_filters_snapshots_tags_and_branches_are_options(spark_with_source: SparkSession, table: Table) -> None:
     spark = spark_with_source
     save(rows(spark, 0, 10))
-    first = table.refresh().current_snapshot().snapshot_id
+    first = current_snapshot(table.refresh()).snapshot_id
     table.manage_snapshots().create_tag(first, "v1").create_branch(first, "audit").commit()
     save(rows(spark, 10, 10))
     save(rows(spark, 90, 1), branch="audit")

@@ -13,6 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
+from tablecrypt.spark.executor_job import opened_results
 from tests.spark.conftest import Lake
 from tests.support.driver_only_kms import for_this_process
 from tests.support.plaintext import CANARY
@@ -93,7 +94,7 @@ def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
 ) -> None:
     from tablecrypt.spark import write
 
-    original = write.opened_results
+    original = opened_results
 
     def change_meanwhile(*arguments: Any) -> Any:
         with lake.catalog.load_table("db.rows").update_schema() as change:

@@ -49,6 +49,7 @@ from tests.spark.conftest import CATALOG, Lake, SparkRun
 from tests.spark.test_no_key_leaves_sealed_tasks import file_keys, found
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
+from tests.support.key_tables import encrypted_table
 from tests.support.plaintext import CANARY
 from tests.support.vectors import GOLDEN, JAVA, VectorTable, load
 
@@ -125,7 +126,7 @@ def assert_paths_agree(spark: SparkSession, lake: Lake, name: str, *arguments: A
     assert jvm.columns == python.columns
     rows = python.toArrow()
     assert_same_rows(jvm.toArrow(), rows)
-    return rows.num_rows
+    return int(rows.num_rows)
 
 
 @pytest.fixture(scope="module")
@@ -525,7 +526,7 @@ def test_no_key_is_in_plan_event_log_task_or_debug_log(spark_run: SparkRun, valu
     plan = "".join(execution.explainString(execution_mode) for execution_mode in _explain_modes(spark))
     haystacks = {
         "plan": plan.encode(),
-        "tasks": bytes(spark.sparkContext._jvm.org.apache.spark.util.Utils.serialize(execution.toRdd())),
+        "tasks": bytes(_jvm(spark).org.apache.spark.util.Utils.serialize(execution.toRdd())),
         "py4j's log": caplog.text.encode(),
     }
     haystacks |= spark_run.events()
@@ -559,7 +560,7 @@ def test_executors_of_a_cluster_get_their_keys_and_one_that_is_killed_is_replace
     for first in range(0, 4000, 500):
         table.append(pa.table({"id": pa.array(range(first, first + 500), pa.int64()), "note": [CANARY] * 500}))
     table.delete("id in (0, 1, 3999)")
-    keys = [key.hex() for key in file_keys(table)]
+    keys = [key.hex() for key in file_keys(encrypted_table(table))]
 
     job = Path(__file__).parents[1] / "support" / "spark_cluster_job.py"
     arguments = json.dumps({"table": lake.identifier("db.many"), "properties": lake.properties, "folder": str(lake.warehouse.parent)})
@@ -620,8 +621,12 @@ def _rename(table: Table, *names: tuple[str, str]) -> None:
             change.rename_column(old, new)
 
 
+def _jvm(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm
+
+
 def _explain_modes(spark: SparkSession) -> list[Any]:
-    modes: Any = spark.sparkContext._jvm.org.apache.spark.sql.execution.ExplainMode
+    modes = _jvm(spark).org.apache.spark.sql.execution.ExplainMode
     return [modes.fromString(mode) for mode in ("extended", "formatted", "codegen", "cost")]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pytest
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import (
@@ -52,6 +52,7 @@ from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
+from tests.support.key_tables import summary_of
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -113,8 +114,7 @@ def frame(spark: SparkSession, count: int = 60, partitions: int = 2) -> DataFram
 
 
 def create(lake: Lake, name: str, schema: Schema = VALUES, spec: PartitionSpec | None = None, **properties: str) -> Table:
-    more = {"partition_spec": spec} if spec is not None else {}
-    return lake.catalog.create_table(name, schema, properties={**KEY, **properties}, **more)
+    return lake.catalog.create_table(name, schema, partition_spec=spec or UNPARTITIONED_PARTITION_SPEC, properties={**KEY, **properties})
 
 
 def write(df: DataFrame, lake: Lake, name: str, mode: Any = "append", path: Any = "jvm", **arguments: Any) -> None:
@@ -198,7 +198,7 @@ def test_every_mode_replaces_the_rows_that_it_names(spark: SparkSession, lake: L
         return found[0]
 
     write(rows(0, 9), lake, "db.modes", snapshot_properties={"job": "first"})
-    assert table.refresh().current_snapshot().summary["job"] == "first"
+    assert summary_of(table.refresh())["job"] == "first"
     write(rows(9, 3), lake, "db.modes", path=None)
     assert ids() == list(range(12))
     write(rows(100, 2).where("region = 'r1'"), lake, "db.modes", "overwrite_partitions")
@@ -283,7 +283,7 @@ TRANSFORMS: Final[list[tuple[str, Transform[Any, Any]]]] = [
     *((source, BucketTransform(3)) for source in SOURCES if source != "flag"),
     *((source, TruncateTransform(10)) for source in ("whole", "long")),
     *((source, TruncateTransform(2)) for source in ("text", "raw")),
-    *((source, transform) for source in ("day", "local", "instant") for transform in (YearTransform(), MonthTransform(), DayTransform())),
+    *((source, unit()) for source in ("day", "local", "instant") for unit in (YearTransform, MonthTransform, DayTransform)),
     *((source, HourTransform()) for source in ("local", "instant")),
 ]
 
@@ -308,7 +308,7 @@ def test_partition_values_are_those_of_the_rows(spark: SparkSession, lake: Lake)
         seen = 0
         for file in data_files(table):
             for row_id in parquet(table, file).read(["id"])["id"].to_pylist():
-                assert list(file.partition) == [
+                assert [file.partition[at] for at in range(len(transforms))] == [
                     transform.transform(SOURCES[source][0])(internal(values[row_id][source])) for source, transform in transforms
                 ]
                 seen += 1
@@ -325,7 +325,13 @@ def internal(value: Any) -> Any:
 def test_partitions_and_their_folders_are_those_of_the_portable_path(spark: SparkSession, lake: Lake) -> None:
     names = ["text", "long", "day", "raw", "flag"]
     schema = Schema(*(NestedField(number, name, SOURCES[name][0]) for number, name in enumerate(names, 1)))
-    transforms = [IdentityTransform(), BucketTransform(3), MonthTransform(), IdentityTransform(), IdentityTransform()]
+    transforms: list[Transform[Any, Any]] = [
+        IdentityTransform(),
+        BucketTransform(3),
+        MonthTransform(),
+        IdentityTransform(),
+        IdentityTransform(),
+    ]
     spec = PartitionSpec(*(PartitionField(at, 999 + at, transform, f"part {at}") for at, transform in enumerate(transforms, 1)))
     rows = spark.range(0, 24, 1, 1).selectExpr(*(f"{SOURCES[name][1]} as {name}" for name in names))
     found = {}
@@ -352,7 +358,7 @@ def unique_sources(transforms: list[tuple[str, Transform[Any, Any]]]) -> list[li
 
 
 def spark_name(iceberg: IcebergType) -> str:
-    names = {LongType(): "bigint", TimestampType(): "timestamp_ntz", TimestamptzType(): "timestamp"}
+    names: dict[IcebergType, str] = {LongType(): "bigint", TimestampType(): "timestamp_ntz", TimestamptzType(): "timestamp"}
     return names.get(iceberg, str(iceberg))
 
 
@@ -456,7 +462,7 @@ def test_table_properties_shape_the_files(spark: SparkSession, lake: Lake) -> No
         "write.object-storage.enabled": "true",
         "encryption.data-key-length": "32",
     }
-    table = create(lake, "db.shaped", schema, **shape)
+    table = create(lake, "db.shaped", schema, None, **shape)
     write(spark.range(0, 20_000, 1, 1).selectExpr("id", f"concat('{CANARY}', cast(rand(1) as string)) as note"), lake, "db.shaped")
 
     files = data_files(table)
@@ -485,7 +491,7 @@ def test_table_properties_shape_the_files(spark: SparkSession, lake: Lake) -> No
 def test_what_cannot_be_served_is_refused_with_the_reason_and_written_portably(
     spark: SparkSession, lake: Lake, fields: list[NestedField], columns: tuple[str, ...], properties: dict[str, str], told: str
 ) -> None:
-    table = create(lake, "db.odd", Schema(NestedField(1, "id", LongType()), *fields), **{"format-version": "3", **properties})
+    table = create(lake, "db.odd", Schema(NestedField(1, "id", LongType()), *fields), None, **{"format-version": "3", **properties})
     rows = spark.range(0, 3, 1, 1).selectExpr("id", *columns)
 
     with pytest.raises(ConfigurationError, match=told):
@@ -519,7 +525,7 @@ def test_a_path_that_does_not_fit_the_mode_is_refused(spark: SparkSession, lake:
 
 def test_a_compression_level_that_the_codec_lacks_is_refused(spark: SparkSession, lake: Lake) -> None:
     level = {"write.parquet.compression-codec": "gzip", "write.parquet.compression-level": "11"}
-    create(lake, "db.pressed", Schema(NestedField(1, "id", LongType())), **level)
+    create(lake, "db.pressed", Schema(NestedField(1, "id", LongType())), None, **level)
 
     with pytest.raises(ConfigurationError, match="does not have the codec gzip of level 11"):
         write(spark.range(3), lake, "db.pressed")

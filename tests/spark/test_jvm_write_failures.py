@@ -20,6 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.spark.jvm import writer
+from tablecrypt.spark.jvm.written_files import split_answers
 from tests.spark.conftest import Lake
 from tests.spark.test_failing_tasks import failing
 from tests.spark.test_jvm_path import lake_in
@@ -114,7 +115,7 @@ def test_a_job_that_is_cancelled_leaves_nothing(spark: SparkSession, lake: Lake,
 def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
     spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = writer.split_answers
+    original = split_answers
 
     def change_meanwhile(content: bytes) -> Any:
         with lake.catalog.load_table("db.rows").update_schema() as change:
@@ -135,7 +136,7 @@ def test_answers_that_are_not_of_this_write_and_task_are_refused(
     spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch, attack: str
 ) -> None:
     earlier: list[bytes] = []
-    original = writer.split_answers
+    original = split_answers
 
     def attacked(content: bytes) -> list[bytes]:
         first, second = original(content)

@@ -34,7 +34,7 @@ def oracle(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def test_java_reads_every_mode_and_its_own_files_have_the_same_schema(spark: SparkSession, lake: Lake, oracle: JavaOracle) -> None:
-    table = create(lake, "db.written", VALUES, **{"format-version": "3"})
+    table = create(lake, "db.written", VALUES, None, **{"format-version": "3"})
     write(frame(spark, 60), lake, "db.written")
     write(frame(spark, 40), lake, "db.written", "overwrite")
     write(frame(spark, 5), lake, "db.written", "overwrite", overwrite_filter="id < 10")

@@ -53,7 +53,7 @@ def footer() -> bytes:
     sink = pa.BufferOutputStream()
     columns = {"id": [1, 2], "ratio": [0.5, float("nan")], "day": pa.array([-1, -1], pa.date32()), "text": ["a", None]}
     pq.write_table(pa.table(columns), sink)
-    content = sink.getvalue().to_pybytes()
+    content = bytes(sink.getvalue())
     return content[-8 - struct.unpack("<I", content[-8:-4])[0] : -8]
 
 

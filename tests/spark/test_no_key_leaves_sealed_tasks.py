@@ -64,7 +64,7 @@ def closures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, JobTicket]]:
 
     def recording(self: DataFrame, function: Any, *arguments: Any, **named: Any) -> DataFrame:
         ticket = next(cell.cell_contents for cell in function.__closure__ if isinstance(cell.cell_contents, JobTicket))
-        recorded.append((cloudpickle.dumps(function), ticket))
+        recorded.append((cloudpickle.dumps(function), ticket))  # type: ignore[no-untyped-call]
         return original(self, function, *arguments, **named)
 
     monkeypatch.setattr(ClassicDataFrame, "mapInArrow", recording)

@@ -60,7 +60,7 @@ def ids(table: Table) -> list[int]:
 
 def markers(table: Table) -> list[tuple[str, str]]:
     summaries = [snapshot.summary for snapshot in table.refresh().snapshots()]
-    return [(summary[QUERY_ID], summary[BATCH_ID]) for summary in summaries if summary is not None]
+    return [(str(summary[QUERY_ID]), str(summary[BATCH_ID])) for summary in summaries if summary is not None]
 
 
 def test_a_stream_gives_appended_rows_in_limited_batches_and_goes_on_after_a_restart(

@@ -16,7 +16,9 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.delete import settle
 from tests.spark.conftest import Lake
+from tests.support.key_tables import current_snapshot, summary_of
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def test_an_overwrite_by_filter_replaces_matching_rows_alone_in_one_snapshot(
     kept = [each for each in range(100) if each < 50 or each % 3 != 1]
     assert rows_of(table) == dict.fromkeys(kept, CANARY) | dict.fromkeys(range(200, 205), "new")
     assert len(table.snapshots()) == 2
-    assert table.current_snapshot().summary["job"] == "fix"
+    assert summary_of(table)["job"] == "fix"
     after = row_ids(table)
     assert {each: after[each] for each in kept} == {each: before[each] for each in kept}
     assert bool(list(lake.warehouse.rglob("*.puffin"))) == (mode == "merge-on-read")
@@ -199,7 +201,7 @@ def test_a_merge_beside_another_that_changed_its_rows_commits_nothing(
 
     table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
     write(frame(spark, 0, 20))
-    original = module.settle
+    original = settle
 
     def after_another(*arguments: Any) -> None:
         lake.catalog.load_table("db.rows").delete("id = 5")
@@ -254,7 +256,7 @@ def test_a_branch_gets_its_rows_alone_and_must_exist(spark: SparkSession, lake: 
     with pytest.raises(ConfigurationError, match="has no branch 'audit'"):
         write(frame(spark, 10, 10), branch="audit")
     table.refresh()
-    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "audit").commit()
+    table.manage_snapshots().create_branch(current_snapshot(table).snapshot_id, "audit").commit()
 
     write(frame(spark, 10, 10), branch="audit")
     write(frame(spark, 0, 2, "new"), "merge", keys=["id"], branch="audit")

@@ -63,8 +63,8 @@ def run(*arguments: str) -> Done:
             main(list(arguments))
         except SystemExit as ended:
             code = int(ended.code or 0)
-    raw = stdout.buffer.getvalue()  # type: ignore[attr-defined]
-    return Done(code, raw.decode(errors="replace"), stderr.buffer.getvalue().decode(), raw)  # type: ignore[attr-defined]
+    raw = stdout.buffer.getvalue()
+    return Done(code, raw.decode(errors="replace"), stderr.buffer.getvalue().decode(), raw)
 
 
 def run_process(*arguments: str) -> Done:

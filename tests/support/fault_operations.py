@@ -137,6 +137,8 @@ class Operation:
     plaintext: bool = False
 
 
+_ENCRYPTED: Final = {"encryption.key-id": MASTER_KEY}
+
 OPERATIONS: Final = (
     Operation("create", lambda scene: _discard(scene.catalog().create_table("db.new", SCHEMA, properties=_ENCRYPTED)), again=False),
     Operation("append", _on_table(lambda table: table.append(rows(500))), again=False),
@@ -157,8 +159,6 @@ OPERATIONS: Final = (
     Operation("shred", _shred),
     Operation("purge", _purge, readable=False),
 )
-
-_ENCRYPTED: Final = {"encryption.key-id": MASTER_KEY}
 
 
 def _discard(made: object) -> None:

@@ -21,7 +21,7 @@ _JARS: Final = "hadoop-s3-3.4.2"
 def s3a(spark: SparkSession, aws: AwsServer) -> Iterator[None]:
     """Give the session's Hadoop the file system s3a."""
     gateway: Any = spark.sparkContext._gateway
-    configuration = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
     before = configuration.getClassLoader()
     configuration.setClassLoader(_loader(gateway, before))
     settings = {

@@ -6,6 +6,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Summary
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.keys.key_ring import EncryptedKey
@@ -54,6 +55,13 @@ def current_snapshot(table: Table) -> EncryptedSnapshot:
     snapshot = metadata_of(table).current_snapshot()
     assert isinstance(snapshot, EncryptedSnapshot)
     return snapshot
+
+
+def summary_of(table: Table) -> Summary:
+    """What the snapshot that a table has says of itself."""
+    summary = current_snapshot(table).summary
+    assert summary is not None
+    return summary
 
 
 def keks(table: Table) -> list[EncryptedKey]:

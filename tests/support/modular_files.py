@@ -53,7 +53,7 @@ class Mode:
         return f"{self.algorithm[4:-3]}, {footer}, {keys}"
 
 
-COLUMN_KEYS = ({}, {"id": ID_KEY}, {"id": ID_KEY, "name": NAME_KEY})
+COLUMN_KEYS: tuple[dict[str, bytes], ...] = ({}, {"id": ID_KEY}, {"id": ID_KEY, "name": NAME_KEY})
 MODES = [
     Mode(algorithm, plaintext_footer, column_keys)
     for algorithm, plaintext_footer, column_keys in product(("AES_GCM_V1", "AES_GCM_CTR_V1"), (False, True), COLUMN_KEYS)

@@ -12,7 +12,7 @@ Both users share `mutated`. It asks for every decision by `choose(low, high)`, b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from hypothesis import strategies as st
 
@@ -23,6 +23,7 @@ _MOST_CHANGES: Final = 4
 _LONGEST: Final = 64
 _ENDS: Final = 48
 """Headers, footers and their lengths stand this near to an end of a file."""
+_ORDERS: Final[tuple[Literal["little", "big"], ...]] = ("little", "big")
 _NUMBERS: Final = (0, 1, 2, 0x7F, 0x80, 0xFF, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
 
 
@@ -122,11 +123,11 @@ def _number(data: bytes, old: int, choose: Choose) -> int:
 
 def _set_a_fixed_number(data: bytes, _: Sequence[bytes], choose: Choose) -> bytes:
     width = (1, 2, 4, 8)[choose(0, 3)]
-    order = ("little", "big")[choose(0, 1)]
+    order = _ORDERS[choose(0, 1)]
     at = max(0, min(_place(len(data), choose), len(data) - width))
-    old = int.from_bytes(data[at : at + width], order)  # type: ignore[arg-type]
-    new = _number(data, old, choose) % 256**width
-    return data[:at] + new.to_bytes(width, order) + data[at + width :]  # type: ignore[arg-type]
+    old = int.from_bytes(data[at : at + width], order)
+    new = _number(data, old, choose) % (1 << 8 * width)
+    return data[:at] + new.to_bytes(width, order) + data[at + width :]
 
 
 def _set_a_varint(data: bytes, _: Sequence[bytes], choose: Choose) -> bytes:

@@ -90,7 +90,7 @@ def encrypted(rows: pa.Table, encrypt: dict[str, list[str]], keys: Any = None, *
 
 def same_rows(left: pa.Table, right: pa.Table) -> bool:
     """Whether names and values are the same; ORC names neither the elements of lists nor the entries of maps."""
-    return left.cast(right.schema).replace_schema_metadata(None).equals(right.replace_schema_metadata(None))
+    return bool(left.cast(right.schema).replace_schema_metadata(None).equals(right.replace_schema_metadata(None)))
 
 
 def visible_parts(data: bytes) -> Iterator[tuple[str, bytes]]:

@@ -91,7 +91,12 @@ class Parser:
 
 
 def _key_metadata_seeds() -> list[bytes]:
-    kinds = ((16, bytes(16), 4096), (24, b"", None), (32, None, 2**40), (16, bytes(range(16)), None))
+    kinds: tuple[tuple[int, bytes, int | None], ...] = (
+        (16, bytes(16), 4096),
+        (24, b"", None),
+        (32, b"", 2**40),
+        (16, bytes(range(16)), None),
+    )
     return [StandardKeyMetadata(Secret(bytes(range(length))), prefix, size).encode() for length, prefix, size in kinds]
 
 

@@ -156,7 +156,8 @@ def _name_of(owner: type, name: str) -> str:
 
 def _described(name: str) -> str:
     """Return what the installed release has under a dotted name: a signature, a kind, or `gone`."""
-    owner, thing = None, None
+    owner: Any = None
+    thing: Any = None
     parts = name.split(".")
     for cut in range(len(parts) - 1, 0, -1):
         try:
@@ -196,7 +197,7 @@ def _parameters(thing: Callable[..., Any]) -> str:
 
 
 def _parameter(each: inspect.Parameter) -> str:
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(each.kind, "")
+    stars = "*" if each.kind is inspect.Parameter.VAR_POSITIONAL else "**" if each.kind is inspect.Parameter.VAR_KEYWORD else ""
     if each.default is inspect.Parameter.empty:
         return stars + each.name
     plain = each.default is None or isinstance(each.default, (bool, int, str))

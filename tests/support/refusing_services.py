@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pyiceberg.io import InputFile, OutputFile
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from tablecrypt.errors import KmsAccessDeniedError
 from tablecrypt.kms.local_file import LocalFileKeyManagementClient
@@ -37,11 +37,11 @@ class RefusingKms(LocalFileKeyManagementClient):
 class RefusingIO(PyArrowFileIO):
     """Local files."""
 
-    def new_input(self, location: str) -> InputFile:
+    def new_input(self, location: str) -> PyArrowFile:
         _ask("read", PermissionError)
         return super().new_input(location)
 
-    def new_output(self, location: str) -> OutputFile:
+    def new_output(self, location: str) -> PyArrowFile:
         _ask("write", PermissionError)
         return super().new_output(location)
 

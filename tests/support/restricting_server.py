@@ -10,7 +10,7 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Self, cast
 from urllib.parse import unquote, urlsplit
 
 from pydantic import TypeAdapter
@@ -18,11 +18,12 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedRestCatalog
 
-_OWN_UPDATES = {
+_OWN_UPDATES: dict[str, type[IcebergBaseModel]] = {
     "add-encryption-key": AddEncryptionKeyUpdate,
     "remove-encryption-key": RemoveEncryptionKeyUpdate,
     "add-snapshot": AddEncryptedSnapshotUpdate,
@@ -90,7 +91,7 @@ class RestrictingServer:
         self._server.server_close()
         self._thread.join()
 
-    def __enter__(self) -> RestrictingServer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -113,4 +114,5 @@ def _update(content: dict[str, Any]) -> TableUpdate:
     own = _OWN_UPDATES.get(content["action"])
     if own is not None:
         return cast("TableUpdate", own.model_validate(content))
-    return cast("TableUpdate", TypeAdapter(TableUpdate).validate_python(content))
+    update: TableUpdate = TypeAdapter(TableUpdate).validate_python(content)
+    return update

@@ -23,7 +23,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
@@ -50,9 +50,9 @@ def remember_keys_in(path: Path) -> None:
     """Write down each key of 32 bytes that this process makes. Call it before tablecrypt is imported."""
     original = secrets.token_bytes
 
-    def remembering(length: int | None = None) -> bytes:
-        made = original(length)
-        if length == JOB_KEY_LENGTH:
+    def remembering(nbytes: int | None = None) -> bytes:
+        made = original(nbytes)
+        if nbytes == JOB_KEY_LENGTH:
             with path.open("a") as stream:
                 stream.write(made.hex() + "\n")
         return made
@@ -131,7 +131,12 @@ def main() -> None:
 
     # Without keys from Spark its executors could not do what they do.
     brought = for_this_process(job["properties"]) | {"tablecrypt.spark.executor-keys": "spark"}
-    for number, (path_to_write, properties) in enumerate((("python", job["properties"]), ("jvm", job["properties"]), ("python", brought))):
+    writes: tuple[tuple[Literal["python", "jvm"], dict[str, str]], ...] = (
+        ("python", job["properties"]),
+        ("jvm", job["properties"]),
+        ("python", brought),
+    )
+    for number, (path_to_write, properties) in enumerate(writes):
         tcs.write_table(rows(1000 * number), job["table"], path=path_to_write, catalog_properties=properties)
         for path in ("python", "jvm"):
             table = tcs.read_table(spark, job["table"], row_filter="id >= 10", path=path, catalog_properties=properties)

@@ -44,7 +44,15 @@ class ConnectServer:
             "spark.local.dir": f"{folder}/spark-local",
         }
         options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-        command = [home / "bin" / "spark-submit", "--master", "local[2]", "--class", _SERVER_CLASS, *options, "spark-internal"]
+        command: list[str | Path] = [
+            home / "bin" / "spark-submit",
+            "--master",
+            "local[2]",
+            "--class",
+            _SERVER_CLASS,
+            *options,
+            "spark-internal",
+        ]
         environment = _environment() | {"SPARK_HOME": str(home)}
         self._server = ServerProcess("Spark Connect server", command, folder / "connect-server.log", self._listens, environment)
 

@@ -18,7 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
     from pyspark.sql import DataFrame, SparkSession
+
+    from tablecrypt.spark.write import WriteOptions
+    from tablecrypt.table.table import EncryptedTable
 
 
 def dying_commits(mark: Path, point: str) -> None:
@@ -31,10 +35,10 @@ def dying_commits(mark: Path, point: str) -> None:
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def commit(*arguments: Any) -> None:
+    def commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions) -> None:
         if point == "before" and not mark.exists():
             die()
-        original(*arguments)
+        original(table, files, options)
         if point == "after" and not mark.exists():
             die()
 
@@ -92,7 +96,11 @@ def main() -> None:
 
     job = json.load(sys.stdin)
     spark = SparkSession.builder.remote(job["remote"]).getOrCreate()
-    failures = append(spark, job) if job["what"] == "batch" else stream(spark, job)
+    failures = None
+    if job["what"] == "batch":
+        append(spark, job)
+    else:
+        failures = stream(spark, job)
     spark.stop()
     sys.stdout.write("\n" + json.dumps({"failures": failures}) + "\n")
 

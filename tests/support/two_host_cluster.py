@@ -64,7 +64,7 @@ def two_host_session(folder: Path, more: Mapping[str, str] | None = None) -> Spa
     conf = SparkConf()
     for name, value in {**settings(folder), **(more or {})}.items():
         conf = conf.set(name, value)
-    SparkContext._ensure_initialized(conf=conf)  # type: ignore[attr-defined]
+    SparkContext._ensure_initialized(conf=conf)
     conf = conf.setMaster(_started(folder, conf)).setAppName("two hosts")
     return SparkSession(SparkContext(conf=conf))
 

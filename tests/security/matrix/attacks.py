@@ -17,6 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
@@ -106,7 +107,7 @@ def document_attacks(scene: Scene) -> Iterator[Attack]:
         flipped = _flipped(content, number * len(content) // 200)
         yield Attack("storage", METADATA, "a byte changed", str(number), _writes(scene.pointer, flipped))
     for number, snapshot in enumerate(scene.metadata["snapshots"]):
-        yield Attack("storage", METADATA, "rolled back", str(number), _edits(lambda each, to=snapshot: _set_head(each, to["snapshot-id"])))
+        yield Attack("storage", METADATA, "rolled back", str(number), _edits(partial(_set_head, snapshot_id=snapshot["snapshot-id"])))
     yield Attack("storage", METADATA, "deleted", "", _removes(scene.pointer))
     yield Attack("storage", METADATA, "made that of a plain table", "", _make_plain)
 
@@ -120,11 +121,11 @@ def field_attacks(scene: Scene, attacker: str = "storage") -> Iterator[Attack]:
         def attack(how: str, edit: Callable[[dict[str, Any]], object], target: str = target, which: str = which) -> Attack:
             return Attack(attacker, target, how, which, _edits(edit))
 
-        yield attack("dropped", lambda each, path=path: _drop(each, path))
+        yield attack("dropped", partial(_drop, path=path))
         for how, other in _changed(value):
-            yield attack(how, lambda each, path=path, other=other: _put(each, path, other))
+            yield attack(how, partial(_put, path=path, value=other))
         for how, sibling in _siblings(metadata, path, value):
-            yield attack(how, lambda each, path=path, sibling=sibling: _exchange(each, path, sibling))
+            yield attack(how, partial(_exchange, one=path, other=sibling))
 
 
 def catalog_attacks(scene: Scene) -> Iterator[Attack]:

@@ -34,6 +34,7 @@ from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.key_tables import metadata_of
 from tests.support.maintained_table import SCHEMA, TEAMS, maintained_table, path_of
 from tests.support.plaintext import CANARY
 
@@ -214,7 +215,7 @@ def _with_history(table: Table, default: str | None) -> tuple[Table, bytes]:
         order.asc("id", IdentityTransform())
     mapping = {"schema.name-mapping.default": create_mapping_from_schema(table.schema()).model_dump_json()} if default else {}
     table.transaction().set_properties({"comment": "orders", **mapping}).commit_transaction()
-    (kek,) = [key for key in table.metadata.encryption_keys if key.is_kek]  # type: ignore[attr-defined]
+    (kek,) = [key for key in metadata_of(table).encryption_keys if key.is_kek]
     retired = table.io.manager.kms.unwrap_key(kek.wrapped_bytes(), MASTER_KEY)  # type: ignore[attr-defined]
     rotate_kek(table)
     table = table.refresh()
