@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -62,7 +63,7 @@ def test_frames_follow_one_another(contents: list[bytes], size: int, order: str)
 @given(data=st.binary(max_size=40), calls=st.lists(st.sampled_from(["take", "negative", "frame", "varint", "number", "unpack", "long"])))
 def test_no_bytes_are_read_past_the_end(data: bytes, calls: list[str]) -> None:
     reader = ByteReader(data, "it")
-    steps = {
+    steps: dict[str, Callable[[], object]] = {
         "take": lambda: reader.take(3),
         "negative": lambda: reader.take(-1),
         "frame": lambda: reader.frame(1),

@@ -9,7 +9,9 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import FormatError
 from tablecrypt.maintenance import relocate, rotate_kek
+from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
+from tablecrypt.table.deletion_vectors import with_other_paths
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
@@ -73,11 +75,9 @@ def test_position_deletes_are_about_the_copied_files(java_storage: AwsServer, wa
 
 
 def test_a_puffin_footer_that_cannot_be_changed_is_an_error_that_names_the_file() -> None:
-    from tablecrypt.maintenance._relocate_files import PathMap, RewriteWork, _with_mapped_footer
-
-    work = RewriteWork("s3://b/v.puffin", "PUFFIN", PathMap("s3://b/t", "s3://c/t"), 16)
+    location, paths = "s3://b/v.puffin", PathMap("s3://b/t", "s3://c/t")
     whole = b"PFA1" + b"blob" + b"PFA1" + b'{"blobs":[]}' + (12).to_bytes(4, "little") + bytes(4) + b"PFA1"
-    assert _with_mapped_footer(whole, work) == whole
+    assert with_other_paths(whole, location, paths) == whole
     compressed = whole[:-8] + b"\x01\x00\x00\x00PFA1"
     long = whole[:-12] + (100).to_bytes(4, "little") + bytes(4) + b"PFA1"
     for content in (
@@ -91,4 +91,4 @@ def test_a_puffin_footer_that_cannot_be_changed_is_an_error_that_names_the_file(
         whole[:13] + whole[14:],
     ):
         with pytest.raises(FormatError, match=r"s3://b/v\.puffin"):
-            _with_mapped_footer(content, work)
+            with_other_paths(content, location, paths)
