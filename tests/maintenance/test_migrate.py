@@ -17,7 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
-from tablecrypt.maintenance import Migrated, Progress, migrate
+from tablecrypt.maintenance import FindingKind, Migrated, Progress, audit, migrate
 from tablecrypt.maintenance._journal import Journal
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
@@ -237,6 +237,7 @@ def test_nothing_plain_is_deleted_while_what_names_it_cannot_be_read(
     catalog = encrypted_sql_catalog(unwatched_warehouse, aws)
     plain = plain_table(catalog)
     oldest = plain.snapshots()[0]
+    plain_files = {task.file.file_path for task in plain.scan().plan_files()}
     location = oldest.manifest_list if kind == "manifest list" else oldest.manifests(plain.io)[0].manifest_path
     migrate(plain, MASTER_KEY, keep_plaintext=True)
     table = catalog.load_table("db.rows")
@@ -246,6 +247,7 @@ def test_nothing_plain_is_deleted_while_what_names_it_cannot_be_read(
     with pytest.raises((FormatError, OSError), match=f"{path.name}: the plain table's {kind} cannot be read"):
         migrate(table, MASTER_KEY)
     path.unlink()
+    assert {finding.where for finding in audit(table).findings if finding.kind == FindingKind.PLAINTEXT_ORPHAN} >= plain_files
     path.write_bytes(content)
     assert stored(table) == before
     assert migrate(table, MASTER_KEY).deleted > 10
