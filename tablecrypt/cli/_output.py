@@ -162,9 +162,9 @@ def progress_shown(settings: Settings, clock: Callable[[], float] = time.monoton
     elif settings.progress:
         yield _Lines(clock).hear
     else:
-        from tablecrypt.maintenance.progress import unheard
+        from tablecrypt.maintenance.progress import no_progress
 
-        yield unheard
+        yield no_progress
 
 
 @contextmanager
@@ -203,11 +203,11 @@ def _bars() -> Iterator[ProgressListener]:
         started: dict[str, float] = {}
 
         def hear(step: Progress) -> None:
-            if step.verb not in tasks:
-                tasks[step.verb] = bars.add_task(step.verb, total=step.total, shown="")
-                started[step.verb] = time.monotonic()
-            shown = _amounts(step, time.monotonic() - started[step.verb])
-            bars.update(tasks[step.verb], completed=step.done, total=step.total, shown=shown)
+            if step.operation not in tasks:
+                tasks[step.operation] = bars.add_task(step.operation, total=step.total, shown="")
+                started[step.operation] = time.monotonic()
+            shown = _amounts(step, time.monotonic() - started[step.operation])
+            bars.update(tasks[step.operation], completed=step.done, total=step.total, shown=shown)
 
         yield hear
 
@@ -219,12 +219,12 @@ class _Lines:
         self._tenth: dict[str, int] = {}
 
     def hear(self, step: Progress) -> None:
-        started = self._started.setdefault(step.verb, self._clock())
+        started = self._started.setdefault(step.operation, self._clock())
         tenth = _TENTHS if step.total == 0 else step.done * _TENTHS // step.total
-        if tenth <= self._tenth.get(step.verb, -1):
+        if tenth <= self._tenth.get(step.operation, -1):
             return
-        self._tenth[step.verb] = tenth
-        say(f"{step.verb}: {_amounts(step, self._clock() - started)}", err=True)
+        self._tenth[step.operation] = tenth
+        say(f"{step.operation}: {_amounts(step, self._clock() - started)}", err=True)
 
 
 def _amounts(step: Progress, seconds: float) -> str:

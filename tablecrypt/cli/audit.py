@@ -104,7 +104,7 @@ def _print_audit(found: Audit) -> None:
 
 
 def _print_table(table: TableAudit) -> None:
-    kinds = sorted(Counter(file.seal.value for file in table.files).items())
+    kinds = sorted(Counter(file.signature.value for file in table.files).items())
     described = ", ".join(f"{number:,} {kind}" for kind, number in kinds) or "no files"
     layers = f"{counted(len(table.keks), 'KEK', 'KEKs')}, {counted(table.snapshots, 'snapshot', 'snapshots')}"
     say(f"{table.table}: master key {table.key_id or 'none'}, {layers}, {described}")

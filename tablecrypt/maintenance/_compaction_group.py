@@ -84,7 +84,7 @@ def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, ke
     """Rewrite a group; the result is the entries of the new files, without keys.
 
     Raises:
-        FormatError: the files do not hold as many living rows as their manifests say.
+        FormatError: the files do not hold as many live rows as their manifests say.
     """
     metadata = EncryptedTableMetadata.model_validate_json(facts.metadata_json)
     codec = FileEntryCodec(metadata)

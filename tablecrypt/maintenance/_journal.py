@@ -1,12 +1,12 @@
 """Work on many files that a killed run does not lose: new files take the place of old ones, made one by one on a runner, and a journal
 beside the table says which are done.
 
-    <location>/metadata/tablecrypt-<verb>/
+    <location>/metadata/tablecrypt-<operation>/
         <part>.entries    AGS1 stream: length of the JSON, 8 bytes LE | JSON list of old locations | entries of the new files, in that order
         <part>.json       {"encryption-keys": [KEK, key of the stream], "key-id": …}, as metadata.json would hold them
 
 Part after part is added and none is ever changed. The JSON of a part is written last: entries without it, or with half of it, are of a run
-that was killed meanwhile, and count as not done. The new files' DEKs are in the stream, whose own key is sealed under the table's KEK.
+that was killed meanwhile, and count as not done. The new files' DEKs are in the stream, whose own key is wrapped under the table's KEK.
 
 What a journal says is believed only as far as its key opens it, and a caller checks that an old location is (still) the table's. The files
 that the old and new locations name are never written again, so a part that is brought back later says nothing that is not true.
@@ -50,22 +50,22 @@ _KEY_ID: Final = "key-id"
 
 
 class Journal:
-    """The journal of one verb on one table.
+    """The journal of one operation on one table.
 
     Args:
-        io: the table's, with the manager that seals the journal's keys.
+        io: the table's, with the manager that wraps the journal's keys.
         metadata: gives the table's location and the partition specs of its files.
         keys: the table's encryption keys.
-        key_id: that of a snapshot: parts are sealed under its KEK. None for a new KEK.
-        verb: names the folder.
+        key_id: that of a snapshot: parts' keys are wrapped under its KEK. None for a new KEK.
+        operation: names the folder.
     """
 
-    def __init__(self, io: TableFileIO, metadata: TableMetadata, keys: Iterable[EncryptedKey], key_id: str | None, verb: str) -> None:
+    def __init__(self, io: TableFileIO, metadata: TableMetadata, keys: Iterable[EncryptedKey], key_id: str | None, operation: str) -> None:
         self._io = io
         self._codec = FileEntryCodec(metadata)
         self._keys = list(keys)
         self._key_id = key_id
-        self._folder = f"{metadata.location.rstrip('/')}/metadata/tablecrypt-{verb}"
+        self._folder = f"{metadata.location.rstrip('/')}/metadata/tablecrypt-{operation}"
 
     def load(self) -> dict[str, EncryptedDataFile]:
         """Return what is done: for each old location the file that takes its place, as far as that is still stored."""
@@ -165,7 +165,7 @@ def make_new_files(
     work_of: Callable[[DataFile], FileWork[W]],
     entry_of: Callable[[DataFile, FileDone[R]], EncryptedDataFile],
     journal: Journal,
-    verb: str,
+    operation: str,
     progress: ProgressListener,
 ) -> None:
     """Make what is missing in `done`.
@@ -179,23 +179,23 @@ def make_new_files(
         work_of: the function's work on one old file.
         entry_of: the new file, from the old one and what came of the work.
         journal: keeps what is done.
-        verb, progress: who is told of how many bytes of old files are done.
+        operation, progress: the operation's name, and a listener that hears how many bytes of old files are done.
     """
     if not files:
         return
     total = sum(file.file_size_in_bytes for file in files.values())
     size_done = sum(file.file_size_in_bytes for location, file in files.items() if location in done)
     remaining = [file for location, file in files.items() if location not in done]
-    progress(Progress(verb, size_done, total, "bytes"))
+    progress(Progress(operation, size_done, total, "bytes"))
     with journal.keeping(done) as keep:
         for index, each in runner.run(table, function, [work_of(file) for file in remaining]):
             old = remaining[index]
             keep(old.file_path, entry_of(old, each))
             size_done += old.file_size_in_bytes
-            progress(Progress(verb, size_done, total, "bytes"))
+            progress(Progress(operation, size_done, total, "bytes"))
 
 
-def in_place_of(file: DataFile, done: FileDone[str]) -> EncryptedDataFile:
+def replacement_entry(file: DataFile, done: FileDone[str]) -> EncryptedDataFile:
     """Return the entry of a file that holds what another one holds, at another location and under another key, which knows its length."""
     (key_metadata,) = done.keys
     new = with_key(file, key_metadata)

@@ -1,12 +1,12 @@
-"""Commits that change a table's keys and nothing else, beside whoever else commits.
+"""Commits that change a table's keys and nothing else, while others commit too.
 
     load the table ─▶ plan ─▶ nothing to do? done
          ▲              │ updates
          │              ▼
          └─ refused ── commit, if branches, tags and keys are still those that the plan was made for
 
-A writer under way seals its snapshot's key under the KEK of the metadata that it began with. Were that KEK removed meanwhile, its snapshot
-could never be read. Who notices:
+A writer under way wraps its snapshot's key under the KEK of the metadata that it began with. Were that KEK removed meanwhile, its snapshot
+could never be read. What notices that:
 
     catalogs that commit in this process (SQL, Hive, Glue)   the requirement `AssertKeysUnchanged` here, and the rules of every commit there
     a REST server                                            every branch and tag is required to be as planned; a snapshot that none points
@@ -14,7 +14,7 @@ could never be read. Who notices:
                                                              server's answer has a snapshot that needs it
 
 Raises CommitFailedException when others were faster as often as `commit.retry.num-retries` allows, and CommitStateUnknownException when the
-catalog did not say whether the commit landed: calling the verb again tells, and does nothing twice.
+catalog did not say whether the commit landed: calling the operation again shows, and does nothing twice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _RANDOM: Final = secrets.SystemRandom()
 
 
 class HasUpdates(Protocol):
-    """A plan: what it would commit, and whatever its verb reports of it."""
+    """A plan: what it would commit, and whatever its operation reports of it."""
 
     @property
     def updates(self) -> tuple[TableUpdate, ...]:
@@ -60,7 +60,7 @@ P = TypeVar("P", bound=HasUpdates)
 
 
 @dataclass(frozen=True)
-class Landed(Generic[P]):
+class CommitOutcome(Generic[P]):
     """A plan, the table that it was made for, and whether it was committed."""
 
     plan: P
@@ -106,7 +106,7 @@ def commit_keys(
     plan: Callable[[EncryptedTable], P],
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = _RANDOM.random,
-) -> Landed[P]:
+) -> CommitOutcome[P]:
     """Plan on the table as it is now and commit the plan, again and again until it lands or there is nothing to do.
 
     Args:
@@ -121,7 +121,7 @@ def commit_keys(
         planned = plan(base)
         if not planned.updates:
             table.refresh()
-            return Landed(planned, base, committed=False)
+            return CommitOutcome(planned, base, committed=False)
         try:
             _commit(base, planned.updates)
         except CommitFailedException as error:
@@ -130,7 +130,7 @@ def commit_keys(
             logger.info("%s: others have committed meanwhile, planning again: %s", name_of(table), error)
         else:
             table.refresh()
-            return Landed(planned, base, committed=True)
+            return CommitOutcome(planned, base, committed=True)
         attempts_left -= 1
         sleep(wait_ms * (1 + jitter()) / 1000)
         wait_ms = min(2 * wait_ms, _LONGEST_WAIT_MS)

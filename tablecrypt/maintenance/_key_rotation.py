@@ -44,7 +44,7 @@ from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.new_blobs import unwrap_key
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, table_io
-from tablecrypt.maintenance.progress import Counted, Progress, ProgressListener, VerbResult, unheard
+from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -52,13 +52,13 @@ from tablecrypt.table.updates import check_snapshots_have_keys
 
 
 @dataclass(frozen=True)
-class RotatedKek(VerbResult):
+class RotatedKek(OperationResult):
     """What `rotate_kek` did.
 
     Attributes:
         new_kek: key-id of the new KEK; None in a dry run, and for a table without snapshots, whose next commit makes one.
         old_keks: key-ids of the KEKs that are gone from the metadata.
-        manifest_list_keys: how many manifest-list keys were sealed anew.
+        manifest_list_keys: how many manifest-list keys were wrapped again.
         pruned: how many manifest-list keys went because no snapshot needs them.
     """
 
@@ -74,7 +74,7 @@ class Rotation:
 
     old_keks: tuple[str, ...] = ()
     pruned: tuple[str, ...] = ()
-    resealed: tuple[EncryptedKey, ...] = ()
+    rewrapped: tuple[EncryptedKey, ...] = ()
     new_kek: EncryptedKey | None = None
     updates: tuple[TableUpdate, ...] = field(default=(), repr=False)
 
@@ -110,27 +110,27 @@ def plan_rotation(
         return Rotation(retired, pruned, updates=removed_keys((*pruned, *retired)))
     new = new_kek()
     retired = tuple(kek.key_id for kek in ring.keks if kek != new)
-    resealed = tuple(manager.reencrypt_manifest_list_key_metadata(ring.chain(key_id), new) for key_id in counted.over(needed))
-    replaced = (update for entry in resealed for update in replaced_key(entry))
-    return Rotation(retired, pruned, resealed, new, (*added_keys([new]), *replaced, *removed_keys((*pruned, *retired))))
+    rewrapped = tuple(manager.reencrypt_manifest_list_key_metadata(ring.chain(key_id), new) for key_id in counted.track(needed))
+    replaced = (update for entry in rewrapped for update in replaced_key(entry))
+    return Rotation(retired, pruned, rewrapped, new, (*added_keys([new]), *replaced, *removed_keys((*pruned, *retired))))
 
 
 @checked_arguments()
-def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener = unheard) -> RotatedKek:
+def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener = no_progress) -> RotatedKek:
     """Give an encrypted table a new KEK now, and let go of the old ones.
 
     For when a KEK may have become known, when a policy wants KEKs younger than 730 days, or when its length is to follow a changed
-    `encryption.data-key-length`. It does NOT change a DEK: who has opened a manifest with an old KEK keeps the keys of the files it lists
-    (`reencrypt` changes those). It does NOT take the old KEK out of older metadata files, where it goes on opening what it sealed (`shred`
-    does), and it does NOT touch the master key (rotate that in the KMS, then `rewrap`).
+    `encryption.data-key-length`. It does NOT change a DEK: somebody who has opened a manifest with an old KEK keeps the keys of the files
+    that it lists (`reencrypt` changes those). It does NOT take the old KEK out of older metadata files, where it still opens what it
+    wrapped (`shred` does), and it does NOT touch the master key (rotate that in the KMS, then `rewrap`).
 
     Commits of others go on meanwhile: a snapshot that comes in is part of the rotation. Killed at any moment, either all of it is done or
     nothing. Calling it again rotates again.
 
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
-        dry_run: only say what would be sealed anew and what would go; the KMS is not asked.
-        progress: hears of the manifest-list keys that are sealed anew.
+        dry_run: only say what would be wrapped again and what would go; the KMS is not asked.
+        progress: hears of the manifest-list keys that are wrapped again.
 
     Raises:
         ConfigurationError: the table is not encrypted.
@@ -149,7 +149,7 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
     new_kek, counted = cache(table_io(reload(table)).manager.new_kek), Counted("rotate_kek", "keys", progress)
     plan = commit_keys(table, lambda base: plan_rotation(base, new_kek, counted)).plan
     new = None if plan.new_kek is None else plan.new_kek.key_id
-    return RotatedKek(name_of(table), False, new, plan.old_keks, len(plan.resealed), len(plan.pruned))
+    return RotatedKek(name_of(table), False, new, plan.old_keks, len(plan.rewrapped), len(plan.pruned))
 
 
 def _key_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[str]:
@@ -161,7 +161,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Rewrapped(VerbResult):
+class Rewrapped(OperationResult):
     """What `rewrap` did.
 
     Attributes:
@@ -183,8 +183,8 @@ class _RewrapPlan:
 
 
 @checked_arguments()
-def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, progress: ProgressListener = unheard) -> Rewrapped:
-    """Wrap every KEK of an encrypted table anew under the newest version of its master key.
+def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, progress: ProgressListener = no_progress) -> Rewrapped:
+    """Wrap every KEK of an encrypted table again under the newest version of its master key.
 
     For before an old version of the master key is disabled or destroyed, and after an alias was moved to another key. It does NOT make new
     KEKs (`rotate_kek` does) and it does NOT change what `encryption.key-id` says, which never changes (`relocate` copies a table under
@@ -216,8 +216,8 @@ def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, 
         chains, unneeded = _chains(encrypted_metadata_of(loaded))
         return Rewrapped(name_of(table), True, table_io(loaded).manager.table_key_id, tuple(chains), unneeded)
     rewrapper = _Rewrapper(from_key_id, Counted("rewrap", "keys", progress))
-    landed = commit_keys(table, rewrapper.plan)
-    return Rewrapped(name_of(table), False, table_io(landed.base).manager.table_key_id, landed.plan.keks, landed.plan.unneeded)
+    outcome = commit_keys(table, rewrapper.plan)
+    return Rewrapped(name_of(table), False, table_io(outcome.base).manager.table_key_id, outcome.plan.keks, outcome.plan.unneeded)
 
 
 class _Rewrapper:
@@ -231,7 +231,7 @@ class _Rewrapper:
     def plan(self, table: EncryptedTable) -> _RewrapPlan:
         """Return the exchange of every KEK of the table."""
         chains, unneeded = _chains(encrypted_metadata_of(table))
-        keks = [self._rewrapped(table, chain) for chain in self._counted.over(list(chains.values()))]
+        keks = [self._rewrapped(table, chain) for chain in self._counted.track(list(chains.values()))]
         updates = tuple(update for kek in keks for update in replaced_key(kek))
         return _RewrapPlan(tuple(kek.key_id for kek in keks), unneeded, updates)
 
@@ -318,7 +318,7 @@ def _chains(metadata: EncryptedTableMetadata) -> tuple[dict[str, KeyChain], tupl
 
 
 @dataclass(frozen=True)
-class PrunedKeys(VerbResult):
+class PrunedKeys(OperationResult):
     """What `prune_keys` did.
 
     Attributes:
@@ -341,14 +341,14 @@ class _PrunePlan:
 
 
 @checked_arguments()
-def prune_keys(table: Table, dry_run: bool = False, progress: ProgressListener = unheard) -> PrunedKeys:
+def prune_keys(table: Table, dry_run: bool = False, progress: ProgressListener = no_progress) -> PrunedKeys:
     """Remove the entries of an encrypted table's encryption-keys that no snapshot needs.
 
     For tables that Iceberg Java expires snapshots of; expiry through this package prunes by itself. It does NOT make what the keys opened
     unreadable: older metadata files still hold them (`shred` takes them out there too). The KMS is not asked.
 
     Commits of others go on meanwhile, and none loses its key: keys are removed only from the very state that was looked at, and a commit
-    that is still under way seals its own anew. Killed at any moment, either all went or none. Calling it again finds nothing more.
+    that is still under way wraps its own key again. Killed at any moment, either all went or none. Calling it again finds nothing more.
 
     Args:
         table: an encrypted table. Its state in memory is brought up to date.

@@ -30,7 +30,7 @@ from tablecrypt.files.deletion import DeletionScope, Place
 from tablecrypt.maintenance._migration import Migration, migration_journal
 from tablecrypt.maintenance._plaintext_left import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
 from tablecrypt.maintenance._tables import check_new_name, name_of, require_encrypted, table_io
-from tablecrypt.maintenance.progress import ProgressListener, VerbResult, unheard
+from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO
@@ -48,7 +48,7 @@ class EncryptingCatalog(Protocol):
 
 
 @dataclass(frozen=True)
-class Migrated(VerbResult):
+class Migrated(OperationResult):
     """What `migrate` did. The table is the plain one, also where a new one was made of it.
 
     Attributes:
@@ -84,14 +84,14 @@ def migrate(
     keep_plaintext: bool = False,
     delete_below: Sequence[str] = (),
     dry_run: bool = False,
-    progress: ProgressListener = unheard,
+    progress: ProgressListener = no_progress,
     runner: Runner | None = None,
     workers: int | None = None,
 ) -> Migrated:
     """Encrypt a plain table, in place or into a new one.
 
     Args:
-        table: a table of a catalog of tablecrypt_catalog. Load it anew after a migration in place: it is an encrypted one then.
+        table: a table of a catalog of tablecrypt_catalog. Load it again after a migration in place: it is an encrypted one then.
         key_id: the master key in the KMS, the table's encryption.key-id from now on.
         into: name of a new table of the same catalog; None to encrypt in place. The plain table stays as it is then.
         location: of the new table; by default a folder of its name beside the plain table's.

@@ -61,7 +61,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.maintenance._journal import Journal, in_place_of, make_new_files
+from tablecrypt.maintenance._journal import Journal, make_new_files, replacement_entry
 from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.progress import ProgressListener
@@ -209,7 +209,7 @@ def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[Sta
     return FileDone(FileEntryCodec(one_file).encode_files([with_key(written, None)]), (key_metadata_of(written),))
 
 
-def rewritten_in_place_of(metadata: EncryptedTableMetadata, file: DataFile, done: FileDone[bytes]) -> EncryptedDataFile:
+def rewritten_entry(metadata: EncryptedTableMetadata, file: DataFile, done: FileDone[bytes]) -> EncryptedDataFile:
     """Return the new file's entry, in the partition of the old one."""
     [decoded] = FileEntryCodec(_unpartitioned(metadata)).decode_files(done.result)
     new = with_key(decoded, done.keys[0])
@@ -235,7 +235,7 @@ def _unpartitioned(metadata: EncryptedTableMetadata) -> EncryptedTableMetadata:
     return metadata.model_copy(update={"partition_specs": [spec], "default_spec_id": spec.spec_id})
 
 
-VERB: Final = "migrate"
+OPERATION: Final = "migrate"
 _ANY_NAME: Final = "file.parquet"
 _NAMESPACE: Final = uuid.UUID("0d1c6f57-8a43-5b0e-9c72-4f2ab6e1d935")
 
@@ -290,9 +290,9 @@ class Migration:
 
         orc = {location: file for location, file in self.files.items() if file.file_format == FileFormat.ORC}
         others = {location: file for location, file in self.files.items() if location not in orc}
-        make_new_files(self.table, others, encrypted, runner, migrate_file, copied, in_place_of, journal, VERB, progress)
-        from_orc = partial(rewritten_in_place_of, self._metadata)
-        make_new_files(self.table, orc, encrypted, runner, rewrite_orc_file, rewritten, from_orc, journal, f"{VERB}: ORC", progress)
+        make_new_files(self.table, others, encrypted, runner, migrate_file, copied, replacement_entry, journal, OPERATION, progress)
+        from_orc = partial(rewritten_entry, self._metadata)
+        make_new_files(self.table, orc, encrypted, runner, rewrite_orc_file, rewritten, from_orc, journal, f"{OPERATION}: ORC", progress)
         return resumed, encrypted
 
     def commit_in_place(self, encrypted: Mapping[str, EncryptedDataFile]) -> int | None:
@@ -362,7 +362,7 @@ class Migration:
 
 def migration_journal(table: EncryptedTable) -> Journal:
     """Return what says which files of a migration to this table are done."""
-    return Journal(table_io(table), table.metadata, (), None, VERB)
+    return Journal(table_io(table), table.metadata, (), None, OPERATION)
 
 
 def _beginning_at(metadata: EncryptedTableMetadata, location: str, table_uuid: uuid.UUID) -> EncryptedTableMetadata:

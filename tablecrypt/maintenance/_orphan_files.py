@@ -30,7 +30,7 @@ from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
-from tablecrypt.maintenance.progress import VerbResult
+from tablecrypt.maintenance.progress import OperationResult
 from tablecrypt.table.metadata_file import read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_io
@@ -41,7 +41,7 @@ SAFE_AGE: Final = dt.timedelta(days=3)
 
 
 @dataclass(frozen=True)
-class OrphanFiles(VerbResult):
+class OrphanFiles(OperationResult):
     """What was found, and what was done about it.
 
     Attributes:
@@ -69,7 +69,7 @@ def remove_orphan_files(
     """Find the files under an encrypted table's location that nothing in the table names, and delete them if asked to.
 
     Args:
-        table: an encrypted table; its current state is loaded anew.
+        table: an encrypted table; its current state is loaded again.
         older_than: only files last written before this moment, which has a time zone; by default three days ago. It must be longer ago
             than the longest write takes.
         dry_run: whether to find only.

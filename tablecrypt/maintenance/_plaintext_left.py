@@ -24,7 +24,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt import properties as names
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.files.deletion import DeletionScope
-from tablecrypt.maintenance._audit.file_signatures import Seal, read_heads
+from tablecrypt.maintenance._audit.file_signatures import Signature, read_file_starts
 from tablecrypt.maintenance._orphan_files import known_locations
 from tablecrypt.maintenance._storage import canonical, delete_checksums, object_versions, stored_files
 from tablecrypt.maintenance._tables import table_io
@@ -128,10 +128,10 @@ def plaintext_left(table: EncryptedTable, refused: Mapping[str, str]) -> Iterato
             yield PlaintextLeft(file.location, file.size, "metadata of the time before it was encrypted")
         elif canonical(file.location) not in known:
             unknown.append(file)
-    heads = read_heads(io, (file.location for file in unknown))
+    starts = read_file_starts(io, (file.location for file in unknown))
     for file in unknown:
-        seal = heads[file.location].seal
-        if not seal.is_ciphertext and seal != Seal.EMPTY:
+        signature = starts[file.location].signature
+        if not signature.is_ciphertext and signature != Signature.EMPTY:
             yield PlaintextLeft(file.location, file.size, "a file that the table does not name")
     try:
         for version in object_versions(io, location):

@@ -5,7 +5,7 @@
     commit    one snapshot of operation "replace" (see table/replace_files.py), tried again on what others commit meanwhile
 
 A run that was killed is continued by calling again: what its journal holds is not done again. Sequence numbers, row ids, statistics and the
-order of rows stay; deletion vectors are written anew, about the new files.
+order of rows stay; deletion vectors are written again, about the new files.
 
 What it does not do: older snapshots go on naming the old files under the old DEKs until they are expired; KEKs and master keys are for
 `rotate_kek` and `rewrap`.
@@ -43,9 +43,9 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.maintenance._journal import Journal, in_place_of, make_new_files
+from tablecrypt.maintenance._journal import Journal, make_new_files, replacement_entry
 from tablecrypt.maintenance._tables import check_branch, checked_filter, checked_moment, encrypted_metadata_of, name_of, table_io
-from tablecrypt.maintenance.progress import ProgressListener, VerbResult, unheard
+from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.keys import FileKeys
@@ -110,11 +110,11 @@ def _copy_avro(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, targ
     return len(output)
 
 
-VERB: Final = "reencrypt"
+OPERATION: Final = "reencrypt"
 
 
 @dataclass(frozen=True)
-class Reencrypted(VerbResult):
+class Reencrypted(OperationResult):
     """What `reencrypt` did.
 
     Attributes:
@@ -149,11 +149,11 @@ def reencrypt(
     data_key_length: int | None = None,
     branch: str = MAIN_BRANCH,
     dry_run: bool = False,
-    progress: ProgressListener = unheard,
+    progress: ProgressListener = no_progress,
     runner: Runner | None = None,
     workers: int | None = None,
 ) -> Reencrypted:
-    """Encrypt a table's data anew under fresh DEKs.
+    """Encrypt a table's data again under fresh DEKs.
 
     Args:
         table: an encrypted table. It is refreshed.
@@ -185,12 +185,12 @@ def reencrypt(
         return found
     io, metadata = table_io(table), encrypted_metadata_of(table)
     key_length = data_key_length or io.manager.data_key_length
-    journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(branch), VERB)
+    journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(branch), OPERATION)
     earlier = _earlier(journal, plan, key_length)
     swaps = dict(earlier.swaps)
     folder = table.location_provider().new_data_location("any").rpartition("/")[0]
     work_of = partial(reencrypt_work, data_key_length=key_length, own_folders=io.own_folders, data_folder=folder)
-    make_new_files(table, plan.files, swaps, runner, reencrypt_file, work_of, in_place_of, journal, VERB, progress)
+    make_new_files(table, plan.files, swaps, runner, reencrypt_file, work_of, replacement_entry, journal, OPERATION, progress)
     swapped, snapshot_id = _commit(table, swaps, branch)
     journal.remove()
     gone = sorted(swaps.keys() - swapped)

@@ -1,8 +1,8 @@
 """Copying an encrypted table to another location, where Iceberg Java reads it too, under the same master key or another one.
 
     1  find       every file that the kept snapshots lead to; all of it must be encrypted
-    2  files      data files byte for byte, delete files that name data files anew; on threads or executors
-    3  manifests  manifests and manifest lists anew, under fresh DEKs, sealed under a KEK of the copy's own
+    2  files      data files byte for byte, delete files that name data files are rewritten; on threads or executors
+    3  manifests  manifests and manifest lists rewritten under fresh DEKs, whose keys a KEK of the copy's own wraps
     4  metadata   metadata.json last: before it is there, there is no copy
     5  register   the copy in the table's catalog, where asked for
 
@@ -39,7 +39,7 @@ from tablecrypt.maintenance._relocate_metadata import (
 )
 from tablecrypt.maintenance._storage import canonical, stored_files
 from tablecrypt.maintenance._tables import check_new_name, encrypted_metadata_of, name_of, reload, table_io
-from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResult, unheard
+from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
@@ -53,7 +53,7 @@ _REWRITTEN: Final = (FileKind.POSITION_DELETES, FileKind.DELETION_VECTOR)
 
 
 @dataclass(frozen=True)
-class Relocated(VerbResult):
+class Relocated(OperationResult):
     """What `relocate` did.
 
     Attributes:
@@ -91,16 +91,16 @@ def relocate(
     current_only: bool = False,
     trust_lengths: bool = False,
     dry_run: bool = False,
-    progress: ProgressListener = unheard,
+    progress: ProgressListener = no_progress,
     runner: Runner | None = None,
     workers: int | None = None,
 ) -> Relocated:
     """Copy an encrypted table to another location, optionally under another master key.
 
     The copy is a table of its own, with another table-uuid. It does NOT remove the original, nor follow what is committed to it later:
-    calling again copies the newer state, and then the files that are there are not copied again. Data files keep their DEKs, so who has
-    opened a manifest of the original can read the same files of the copy (`reencrypt` the copy to end that). Older metadata files and
-    statistics files stay behind. What the copy's FileIO needs to reach the new place has to be in the catalog's properties.
+    calling again copies the newer state, and then the files that are there are not copied again. Data files keep their DEKs, so somebody
+    who has opened a manifest of the original can read the same files of the copy (`reencrypt` the copy to end that). Older metadata files
+    and statistics files stay behind. What the copy's FileIO needs to reach the new place has to be in the catalog's properties.
 
     Args:
         table: an encrypted table; its newest state is copied.
@@ -208,7 +208,7 @@ class _Copying:
         return skipped
 
     def rewrite_deletes(self, files: list[ReachableFile], runner: Runner, progress: ProgressListener) -> dict[str, NewDeletes]:
-        """Write the delete files anew that name data files; return them by old location."""
+        """Rewrite the delete files that name data files; return them by old location."""
         old = [file for file in files if file.kind in _REWRITTEN]
         length = self.target.manager.data_key_length
         works = [

@@ -7,10 +7,10 @@
 Spellings of one place count as the same: s3a: and s3:, file:/a and file:///a and /a.
 
     data files, equality deletes    byte for byte, under the DEK and AAD prefix that they have: neither depends on the place
-    deletion vectors                the Puffin file's footer names data files: it is written anew, under a fresh DEK; the blobs stay
-    position deletes                rows name data files: they are written anew, under a fresh DEK
+    deletion vectors                the Puffin file's footer names data files: it is rewritten under a fresh DEK; the blobs stay
+    position deletes                rows name data files: they are rewritten under a fresh DEK
 
-A byte copy has the old file's name. What is written anew has a name of its own in every run.
+A byte copy has the old file's name. What is rewritten has a name of its own in every run.
 
 Raises PlaintextRefusedError for a file that does not begin as an encrypted one does, TamperedFileError for one of another length than its
 manifest says or whose blocks do not authenticate, FormatError for a footer or rows that cannot be read.
@@ -127,7 +127,7 @@ class CopyWork:
 
 @dataclass(frozen=True)
 class RewriteWork:
-    """A delete file to write anew because it names data files.
+    """A delete file to rewrite because it names data files.
 
     Attributes:
         file_format: PUFFIN, PARQUET or AVRO.
@@ -142,7 +142,7 @@ class RewriteWork:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A delete file that was written anew.
+    """A delete file that was rewritten.
 
     Attributes:
         first_path, last_path: the bounds of the data files that its rows name; None for a Puffin file.
@@ -167,7 +167,7 @@ def copy_file(io: EncryptingFileIO, work: CopyWork, keys: tuple[StandardKeyMetad
 
 
 def rewrite_deletes(io: EncryptingFileIO, work: RewriteWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[Rewritten]:
-    """Write a delete file anew under a fresh DEK; the key metadata knows its length."""
+    """Rewrite a delete file under a fresh DEK; the key metadata knows its length."""
     folder, _, name = work.paths(work.source).rpartition("/")
     target = f"{folder}/{uuid.uuid4()}-{name}"
     key = StandardKeyMetadata.generate(work.data_key_length, secrets.token_bytes)

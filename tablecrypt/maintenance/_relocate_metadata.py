@@ -3,7 +3,7 @@
 Manifests and manifest lists hold the same entries and rows as the table's, with other locations:
 
     entry   file_path, referenced_data_file                 mapped
-            file_path, size, key_metadata, path bounds      those of the new file, where a delete file was written anew
+            file_path, size, key_metadata, path bounds      those of the new file, where a delete file was rewritten
             status, snapshot id, sequence numbers, row ids, statistics, partition, key_metadata of data files     as they were
     row     manifest_path, manifest_length, key_metadata    the new manifest's; all else as it was
     list    header and rows                                 as they were
@@ -58,7 +58,7 @@ from tablecrypt.table.table_files import TableFileIO
 
 @dataclass(frozen=True)
 class NewDeletes:
-    """A delete file that was written anew, with its key metadata, which knows its length."""
+    """A delete file that was rewritten, with its key metadata, which knows its length."""
 
     file: Rewritten
     key_metadata: StandardKeyMetadata
@@ -70,7 +70,7 @@ class ManifestCopier:
     Args:
         source, target: the table's FileIO, and that of the copy, whose manager makes the new DEKs.
         paths: from old to new locations.
-        new_deletes: the delete files that were written anew, by old location.
+        new_deletes: the delete files that were rewritten, by old location.
         prefix: how the new manifests' locations begin; a number and .avro follow.
         properties: of the table, for the Avro codec.
     """

@@ -26,7 +26,7 @@ from tablecrypt.keys.key_ring import EncryptedKey, KeyChain, KeyRing
 from tablecrypt.maintenance._key_commit import added_keys, commit_keys, replaced_key
 from tablecrypt.maintenance._storage import OlderMetadata, older_metadata, read_older
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, table_io
-from tablecrypt.maintenance.progress import Counted, ProgressListener, VerbResult, unheard
+from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 
@@ -34,7 +34,7 @@ _DOES_NOT_OPEN = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFou
 
 
 @dataclass(frozen=True)
-class Rescued(VerbResult):
+class Rescued(OperationResult):
     """What `rescue` did.
 
     Attributes:
@@ -73,7 +73,7 @@ def rescue(
     metadata: Sequence[str] | None = None,
     expire_lost: bool = False,
     dry_run: bool = False,
-    progress: ProgressListener = unheard,
+    progress: ProgressListener = no_progress,
 ) -> Rescued:
     """Put back the keys that an encrypted table's metadata has lost.
 
@@ -165,7 +165,7 @@ class _Opener:
         ring = metadata.key_ring
         snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.key_id is not None]
         read = ExecutorFactory.get_or_create().map(lambda snapshot: self.reads(snapshot, ring), snapshots)
-        return [snapshot for snapshot, is_read in zip(counted.over(snapshots), read, strict=True) if not is_read]
+        return [snapshot for snapshot, is_read in zip(counted.track(snapshots), read, strict=True) if not is_read]
 
     def reads(self, snapshot: EncryptedSnapshot, ring: KeyRing) -> bool:
         """Whether a snapshot's manifest list opens with these keys, and is this snapshot's."""

@@ -2,9 +2,9 @@
 
     1  find       which files go out of reach, and which stay because live snapshots share them
        (heads     where asked for: heads of branches whose manifests hold DEKs of such files get successors that do not, and go as well)
-    2  commit     the doomed snapshots leave the metadata; the live ones' keys are sealed under a new KEK; the old KEKs go
-    3  scrub      every older metadata file that can still be read is written over without the dead KEKs, or deleted
-    4  look       again at what is there; until nothing holds a dead KEK
+    2  commit     the selected snapshots leave the metadata; the live ones' keys are wrapped under a new KEK; the old KEKs go
+    3  scrub      every older metadata file that can still be read is written over without the retired KEKs, or deleted
+    4  look       again at what is there; until nothing holds a retired KEK
 
 Before 2, nothing has changed. After it, the table is as it will be, and each run finds and scrubs what still holds a KEK that the table has
 no more: a run that was killed is finished by the next one, called the same way.
@@ -42,7 +42,7 @@ from tablecrypt.maintenance._shred_find import Plan, Wanted, find, kek_ids, look
 from tablecrypt.maintenance._shred_scrub import Scrubbed, after_scrub, forget_in_log, holders, scrub
 from tablecrypt.maintenance._storage import object_versions
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, require_encrypted, table_io
-from tablecrypt.maintenance.progress import Counted, ProgressListener, VerbResult, unheard
+from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.table.snapshots import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
@@ -83,17 +83,17 @@ _ROUNDS: Final = 5
 
 
 @dataclass(frozen=True)
-class Shredded(VerbResult):
+class Shredded(OperationResult):
     """What `shred` did, and what it could not do.
 
     Attributes:
         snapshots: ids of the snapshots that were to be shredded.
         expired_before: ids of other snapshots that were no longer in the table, whose keys older metadata files had and that went too.
         dead_keks: key-ids of the KEKs that are gone.
-        rewritten: metadata files that were written over without dead keys.
-        deleted: files with dead keys that were deleted.
-        left: files that still hold dead keys because the store let them be neither rewritten nor deleted, with what it said.
-        refused: files that hold, or may hold, dead keys and were not touched, because they need not be the table's; with the reason.
+        rewritten: metadata files that were written over without retired keys.
+        deleted: files with retired keys that were deleted.
+        left: files that still hold retired keys because the store let them be neither rewritten nor deleted, with what it said.
+        refused: files that hold, or may hold, retired keys and were not touched, because they need not be the table's; with the reason.
         not_found: ids of snapshots that neither the table nor any metadata file that it left behind knows.
         shredded_files: data and delete files that nothing in the table opens any more. They are still stored, as noise:
             `remove_orphan_files` deletes them.
@@ -140,7 +140,7 @@ def shred(
     whole_table: str = "",
     replace_heads: bool = False,
     dry_run: bool = False,
-    progress: ProgressListener = unheard,
+    progress: ProgressListener = no_progress,
     delete_below: Sequence[str] = (),
 ) -> Shredded:
     """Put snapshots of an encrypted table, or all of it, out of reach for good.
@@ -258,22 +258,22 @@ def _key_change(table: EncryptedTable, plan: Plan, new_kek: Callable[[], Encrypt
     removed = (*ended, cast("TableUpdate", RemoveSnapshotsUpdate(snapshot_ids=list(expired)))) if expired else ()
     if not live:
         return _KeyChange((*removed, *removed_keys(key.key_id for key in current.encryption_keys)), expired, keks)
-    rotation = plan_rotation(table, new_kek, Counted("shred: keys", "keys", unheard), live)
+    rotation = plan_rotation(table, new_kek, Counted("shred: keys", "keys", no_progress), live)
     # Of others' KEKs too, that were made since the search.
     return _KeyChange((*removed, *rotation.updates), expired, frozenset(rotation.old_keks))
 
 
 def _foretell(table: EncryptedTable, plan: Plan, delete_below: Sequence[str]) -> Shredded:
-    """Return what a run would do, as far as that can be told before."""
-    scope, told = table_io(table).deletable.and_below(delete_below), Scrubbed()
+    """Return what a run would do, as far as that is known before it."""
+    scope, expected = table_io(table).deletable.and_below(delete_below), Scrubbed()
     for file in holders(table, plan.older, plan.retired):
         if (reason := scope.reason_against(file.location)) is not None:
-            told.refused[file.location] = reason
+            expected.refused[file.location] = reason
         else:
-            told.rewritten.append(file.location)
+            expected.rewritten.append(file.location)
     if plan.retired & kek_ids(encrypted_metadata_of(table)):
-        told.rewritten.append(table.metadata_location)
-    return _result(table, plan, told, dry_run=True)
+        expected.rewritten.append(table.metadata_location)
+    return _result(table, plan, expected, dry_run=True)
 
 
 def _result(table: EncryptedTable, plan: Plan, scrubbed: Scrubbed, dry_run: bool) -> Shredded:
@@ -300,7 +300,7 @@ def _outside(table: EncryptedTable) -> tuple[str, ...]:
     """Say what may still open shredded snapshots, which nothing in the table can tell or change."""
     master_key = table_io(table).manager.table_key_id
     return (
-        f"A copy of an older metadata file (backup, replica, file system snapshot) opens what it opened for whoever may use {master_key}. "
+        f"A copy of an older metadata file (backup, replica, file system snapshot) still opens what it did for anybody with {master_key}. "
         "Destroying that key ends it: relocate the table under another key first.",
         _versions(table),
         "A process that has read the snapshots may hold their keys in memory, KEKs for encryption.kms.cache-ttl-ms; "
@@ -320,7 +320,5 @@ def _versions(table: EncryptedTable) -> str:
     except (MissingExtraError, OSError) as error:
         return f"Whether the bucket keeps older versions of {folder} is not known: {error}"
     if found:
-        return (
-            f"The bucket keeps {len(found)} older versions of metadata files below {folder}, which hold dead keys: delete those versions."
-        )
+        return f"The bucket keeps {len(found)} older versions of metadata files below {folder}, with retired keys: delete those versions."
     return f"The bucket keeps no older version of the metadata files below {folder}, as far as it tells; replicas of it are not known here."

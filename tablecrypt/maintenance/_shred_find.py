@@ -359,7 +359,7 @@ def _take_inventory(
 ) -> Inventory:
     taker = _InventoryTaker(io)
     live_ids = {snapshot.snapshot_id for snapshot in live}
-    for snapshot in counted.over([*live, *selected]):
+    for snapshot in counted.track([*live, *selected]):
         if snapshot.snapshot_id in live_ids:
             taker.add_live(snapshot)
         else:

@@ -105,7 +105,7 @@ def scrub(table: EncryptedTable, older: OlderFiles, retired: frozenset[str], io:
         counted: hears of the files.
     """
     current, done = encrypted_metadata_of(table), Scrubbed()
-    for file in counted.over(list(holders(table, older, retired - kek_ids(current)))):
+    for file in counted.track(list(holders(table, older, retired - kek_ids(current)))):
         if (reason := io.deletable.reason_against(file.location)) is not None:
             done.refused[file.location] = reason
         elif not file.is_readable:

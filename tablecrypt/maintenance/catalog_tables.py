@@ -126,10 +126,10 @@ def identifiers_of(catalog: Catalog, include: Sequence[str] = (), exclude: Seque
 
 
 def named(progress: ProgressListener, table: str) -> ProgressListener:
-    """Return a listener that tells another one which table it is told of."""
+    """Return a listener that passes each step on, with the name of the table that it is about."""
 
     def hear(step: Progress) -> None:
-        progress(replace(step, verb=f"{step.verb} {table}"))
+        progress(replace(step, operation=f"{step.operation} {table}"))
 
     return hear
 

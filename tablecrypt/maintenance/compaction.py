@@ -9,7 +9,7 @@ deleted rows of, is a conflict: nothing of that commit lands, and its new files 
 
 Time travel to earlier snapshots reads the old files until those snapshots expire.
 
-What rewrites groups hands their new files to `take`, and calls `finish` at the end, or `abandon` when rewriting failed.
+What rewrites groups hands their new files to `add`, and calls `finish` at the end, or `abandon` when rewriting failed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._compaction_group import RewriteFacts, group_work, new_files, rewrite_group
 from tablecrypt.maintenance._tables import check_branch, checked_filter, encrypted_metadata_of, reload, require_encrypted, table_io
-from tablecrypt.maintenance.compaction_plan import DELETE_RATIO, MIN_INPUT_FILES, CompactionRules, FileGroup, plan_groups, spent_deletes
-from tablecrypt.maintenance.progress import Progress, ProgressListener, VerbResult, unheard
+from tablecrypt.maintenance.compaction_plan import DELETE_RATIO, MIN_INPUT_FILES, CompactionRules, FileGroup, dangling_deletes, plan_groups
+from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.parquet_options import target_file_size as target_file_size_of
@@ -41,13 +41,13 @@ from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, delete_written
 
-VERB: Final = "compact"
+OPERATION: Final = "compact"
 _NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
 """What a commit raises when it is certain that nothing was committed."""
 
 
 @dataclass(frozen=True)
-class Compacted(VerbResult):
+class Compacted(OperationResult):
     """What a compaction did, or with dry_run would do.
 
     Attributes:
@@ -120,7 +120,7 @@ class Compaction:
         sort_by: Sequence[str] = (),
         groups_per_commit: int | None = None,
     ) -> Compaction:
-        """Load the table anew and plan; arguments and errors are those of `compact`."""
+        """Load the table again and plan; arguments and errors are those of `compact`."""
         require_encrypted(table)
         if groups_per_commit is not None and groups_per_commit < 1:
             raise ConfigurationError(f"partial_progress is {groups_per_commit}; it must be 1 or more groups")
@@ -147,16 +147,16 @@ class Compaction:
         done, total = 0, sum(len(group.tasks) for group in self.groups)
         try:
             for index, written in runner.run(self.table, partial(rewrite_group, facts), works):
-                self.take([self.groups[index]], new_files(codec, written))
+                self.add([self.groups[index]], new_files(codec, written))
                 done += len(self.groups[index].tasks)
-                progress(Progress(VERB, done, total, "files"))
+                progress(Progress(OPERATION, done, total, "files"))
         except BaseException:
             self.abandon()
             raise
         return self.finish()
 
-    def take(self, groups: Sequence[FileGroup], files: Sequence[DataFile]) -> None:
-        """Take over the new files that hold the rows of some groups, and commit where it is time."""
+    def add(self, groups: Sequence[FileGroup], files: Sequence[DataFile]) -> None:
+        """Add the new files that hold the rows of some groups, and commit where it is time."""
         self._pending.add(Rewritten(list(groups), list(files)))
         if self.groups_per_commit is not None and len(self._pending.groups) >= self.groups_per_commit:
             self._commit()
@@ -169,7 +169,7 @@ class Compaction:
 
     def abandon(self) -> None:
         """Delete new files that were not committed."""
-        self._delete(self._taken())
+        self._delete(self._take_pending())
 
     def result(self, dry_run: bool) -> Compacted:
         """Return what was done so far, or what is planned."""
@@ -182,7 +182,7 @@ class Compaction:
             rewritten_bytes=sum(group.size for group in rewritten.groups),
             added_files=len(rewritten.files),
             added_bytes=sum(int(file.file_size_in_bytes) for file in rewritten.files),
-            removed_delete_files=len(spent_deletes(self.tasks, rewritten.replaced)),
+            removed_delete_files=len(dangling_deletes(self.tasks, rewritten.replaced)),
             snapshot_ids=tuple(self._snapshot_ids),
             conflicts=tuple(self._conflicts),
         )
@@ -191,18 +191,18 @@ class Compaction:
     def _io(self) -> TableFileIO:
         return table_io(self.table)
 
-    def _taken(self) -> Rewritten:
-        taken, self._pending = self._pending, Rewritten()
-        return taken
+    def _take_pending(self) -> Rewritten:
+        pending, self._pending = self._pending, Rewritten()
+        return pending
 
     def _delete(self, rewritten: Rewritten) -> None:
         delete_written(self._io, [file.file_path for file in rewritten.files])
 
     def _commit(self) -> None:
         """Commit what is pending. Its files are deleted only where it is certain that nothing was committed."""
-        rewritten = self._taken()
+        rewritten = self._take_pending()
         try:
-            self._snapshot_ids.append(self._landed(rewritten))
+            self._snapshot_ids.append(self._commit_files(rewritten))
         except _NOT_COMMITTED as error:
             self._delete(rewritten)
             if self.groups_per_commit is None:
@@ -212,12 +212,12 @@ class Compaction:
         else:
             self._committed.add(rewritten)
 
-    def _landed(self, rewritten: Rewritten) -> int:
+    def _commit_files(self, rewritten: Rewritten) -> int:
         snapshot = cast("Snapshot", self.snapshot)
         change = RewrittenFiles(
             rewritten.replaced,
             rewritten.files,
-            spent_deletes(self.tasks, [*self._committed.replaced, *rewritten.replaced]),
+            dangling_deletes(self.tasks, [*self._committed.replaced, *rewritten.replaced]),
             cast("int", snapshot.sequence_number),
             snapshot.snapshot_id,
         )
@@ -259,7 +259,7 @@ def compact(
     sort_by: Sequence[str] = (),
     partial_progress: int | None = None,
     branch: str = MAIN_BRANCH,
-    progress: ProgressListener = unheard,
+    progress: ProgressListener = no_progress,
     dry_run: bool = False,
     runner: Runner | None = None,
     workers: int | None = None,
@@ -267,7 +267,7 @@ def compact(
     """Rewrite an encrypted table's short files, and those with many deletes, into files of the right size.
 
     Args:
-        table: an encrypted table; its current state is loaded anew.
+        table: an encrypted table; its current state is loaded again.
         where: only files that may hold matching rows are looked at; by default all.
         target_file_size: stored bytes of a new file; by default write.target-file-size-bytes.
         min_input_files: how many files of a partition are worth rewriting because they are short.

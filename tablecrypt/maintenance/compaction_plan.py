@@ -116,7 +116,7 @@ def plan_groups(tasks: Iterable[EncryptedFileScanTask], rules: CompactionRules) 
     return [group for candidates in by_partition.values() for group in _groups(candidates, rules)]
 
 
-def spent_deletes(every: Iterable[EncryptedFileScanTask], replaced: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:
+def dangling_deletes(every: Iterable[EncryptedFileScanTask], replaced: Iterable[EncryptedFileScanTask]) -> frozenset[DataFile]:
     """Return the delete files that apply to replaced files and to no other file of the snapshot.
 
     Args:

@@ -10,12 +10,12 @@ from tablecrypt.printable import json_fields
 
 
 @dataclass(frozen=True)
-class VerbResult:
-    """What every verb's result says.
+class OperationResult:
+    """What every operation's result says.
 
     Attributes:
         table: the table's name.
-        dry_run: whether the verb only looked: then the rest says what it would have done.
+        dry_run: whether the operation only looked: then the rest says what it would have done.
     """
 
     table: str
@@ -33,41 +33,41 @@ Unit = Literal["files", "bytes", "keys", "snapshots"]
 
 @dataclass(frozen=True)
 class Progress:
-    """A step of a verb that is done.
+    """A step of an operation that is done.
 
     Attributes:
-        verb: name of the verb and, where it has several, of its phase: "verify", "migrate: files".
+        operation: name of the operation and, where it has several, of its phase: "verify", "migrate: files".
         done: how much is done, in `unit`. Only grows within a phase.
         total: how much there is, in `unit`.
     """
 
-    verb: str
+    operation: str
     done: int
     total: int
     unit: Unit
 
 
 ProgressListener = Callable[[Progress], None]
-"""Is called with each step. What it raises stops the verb, as a kill does."""
+"""A function that is called with each step. What it raises stops the operation, as a kill does."""
 
 
 class Counted:
     """Tells a listener of a phase's steps, one by one.
 
-    A phase that is gone through again, since others committed meanwhile, is told of where it comes further than before.
+    A phase that starts again because others committed meanwhile is told only once it comes further than before.
 
     Args:
-        verb, unit: as in `Progress`.
-        listener: hears of the steps.
+        operation, unit: as in `Progress`.
+        listener: is called with each step.
     """
 
-    def __init__(self, verb: str, unit: Unit, listener: ProgressListener) -> None:
-        self._verb = verb
+    def __init__(self, operation: str, unit: Unit, listener: ProgressListener) -> None:
+        self._operation = operation
         self._unit: Unit = unit
         self._listener = listener
         self._furthest = -1
 
-    def over(self, items: Collection[T]) -> Iterator[T]:
+    def track(self, items: Collection[T]) -> Iterator[T]:
         """Yield each item; it counts as done when the next one is asked for."""
         self._tell(0, len(items))
         for done, item in enumerate(items, start=1):
@@ -77,8 +77,8 @@ class Counted:
     def _tell(self, done: int, total: int) -> None:
         if done > self._furthest:
             self._furthest = done
-            self._listener(Progress(self._verb, done, total, self._unit))
+            self._listener(Progress(self._operation, done, total, self._unit))
 
 
-def unheard(progress: Progress) -> None:
-    """Listen to nothing."""
+def no_progress(progress: Progress) -> None:
+    """Ignore progress."""

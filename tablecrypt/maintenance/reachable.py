@@ -314,7 +314,7 @@ def inspect(table: Table) -> dict[str, Any]:
     """
     metadata = encrypted_metadata_of(require_encrypted(table))
     found = reachable_files(metadata, table.io)
-    sealed_under = Counter(kek for kek in found.keks_of_snapshots.values() if kek is not None)
+    snapshots_under = Counter(kek for kek in found.keks_of_snapshots.values() if kek is not None)
     kinds = Counter(file.kind for file in found.files.values())
     sizes: Counter[FileKind] = Counter()
     for file in found.files.values():
@@ -329,7 +329,7 @@ def inspect(table: Table) -> dict[str, Any]:
                 "key_id": kek.key_id,
                 "wrapped_by": kek.encrypted_by_id,
                 "timestamp_ms": kek.timestamp,
-                "snapshots": sealed_under[kek.key_id],
+                "snapshots": snapshots_under[kek.key_id],
             }
             for kek in metadata.key_ring.keks
         ],

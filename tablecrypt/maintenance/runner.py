@@ -6,7 +6,7 @@
        │
     FileDone   what came of it (no key in it)          │ keys that it made
 
-Work and keys travel apart, so that a runner which crosses a network seals the keys and never pickles one.
+Work and keys travel apart, so that a runner which crosses a network encrypts the keys and never pickles one.
 
     LocalRunner                       threads of this process
     tablecrypt.spark's SparkRunner    executors of a Spark cluster

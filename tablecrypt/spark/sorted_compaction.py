@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.maintenance import Compacted, Progress, ProgressListener
-from tablecrypt.maintenance.compaction import VERB, Compaction
+from tablecrypt.maintenance.compaction import OPERATION, Compaction
 from tablecrypt.maintenance.compaction_plan import check_rows
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table
 from tablecrypt.spark.executor_job import (
@@ -83,8 +83,8 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
     files = [file for answer in opened_results(job_key, codec, answers) for file in answer.files]
     with removing_on_error(cast("TableFileIO", planned.table.io), files):
         check_rows([group.living_rows for group in compaction.groups], files, tasks[0].file.file_path)
-    compaction.take(compaction.groups, files)
-    progress(Progress(VERB, len(tasks), len(tasks), "files"))
+    compaction.add(compaction.groups, files)
+    progress(Progress(OPERATION, len(tasks), len(tasks), "files"))
     return compaction.finish()
 
 

@@ -60,14 +60,14 @@ class RewrittenFiles:
     Attributes:
         replaced: scan tasks of the old files, as they were planned.
         written: the new files.
-        spent_deletes: delete files that apply to no other data file than the old ones.
+        dangling_deletes: delete files that apply to no other data file than the old ones.
         sequence_number: of the snapshot that was planned on.
         snapshot_id: of the same snapshot.
     """
 
     replaced: Sequence[EncryptedFileScanTask]
     written: Sequence[DataFile]
-    spent_deletes: frozenset[DataFile]
+    dangling_deletes: frozenset[DataFile]
     sequence_number: int
     snapshot_id: int
 
@@ -98,7 +98,7 @@ class EncryptedRewrite(EncryptedOverwrite):
 
     def obsolete_deletes(self) -> ObsoleteDeletes:
         """Return which delete files go: those about old files alone."""
-        return replace(super().obsolete_deletes(), files=self._rewritten.spent_deletes)
+        return replace(super().obsolete_deletes(), files=self._rewritten.dangling_deletes)
 
     @property
     def added_data_files(self) -> list[DataFile]:

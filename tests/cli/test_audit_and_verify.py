@@ -82,7 +82,7 @@ def test_json_of_audit_is_for_programs(command: Command, table: Table) -> None:
     assert found["plaintext"] is True
     assert found["findings"]["critical"] == 1
     assert found["tables"][0]["findings"][0]["kind"] == "plaintext-orphan"
-    assert {file["seal"] for file in found["tables"][0]["files"]} == {"AGS1", "PARE"}
+    assert {file["signature"] for file in found["tables"][0]["files"]} == {"AGS1", "PARE"}
 
 
 @pytest.mark.parametrize(("level", "code"), [("critical", 0), ("error", 0), ("warning", 0), ("info", 1)])

@@ -1,4 +1,4 @@
-"""Arguments that a verb cannot use are refused before any work, with an error that says what is allowed."""
+"""Arguments that an operation cannot use are refused before any work, with an error that says what is allowed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nothing_changes(table: Table) -> Any:
     assert table.refresh().metadata_location == location
 
 
-@pytest.mark.parametrize("verb", [m.reencrypt, m.compact])
+@pytest.mark.parametrize("operation", [m.reencrypt, m.compact])
 @pytest.mark.parametrize(
     ("where", "said"),
     [
@@ -51,25 +51,25 @@ def nothing_changes(table: Table) -> Any:
         (3, "must be a filter"),
     ],
 )
-def test_a_filter_that_does_not_fit_the_table(table: Table, verb: Callable[..., Any], where: Any, said: str) -> None:
+def test_a_filter_that_does_not_fit_the_table(table: Table, operation: Callable[..., Any], where: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        verb(table, where=where)
+        operation(table, where=where)
 
 
 @pytest.mark.parametrize("moment", [dt.datetime(2024, 1, 1), dt.date(2024, 1, 1), dt.timedelta(days=730), "2024-01-01"])
 def test_a_moment_that_is_none_or_has_no_time_zone(table: Table, moment: Any) -> None:
-    for verb in (m.reencrypt, m.remove_orphan_files):
+    for operation in (m.reencrypt, m.remove_orphan_files):
         with pytest.raises(ConfigurationError, match=r"older_than .* time zone"):
-            verb(table, older_than=moment)
+            operation(table, older_than=moment)
     with pytest.raises(ConfigurationError, match=r"now .* time zone"):
         m.audit(table, now=moment)
 
 
-@pytest.mark.parametrize("verb", [m.reencrypt, m.compact])
+@pytest.mark.parametrize("operation", [m.reencrypt, m.compact])
 @pytest.mark.parametrize(("branch", "said"), [("nobody", "has no branch 'nobody'"), ("first", "'first' is a tag")])
-def test_a_branch_that_is_none(table: Table, verb: Callable[..., Any], branch: str, said: str) -> None:
+def test_a_branch_that_is_none(table: Table, operation: Callable[..., Any], branch: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        verb(table, branch=branch)
+        operation(table, branch=branch)
 
 
 @pytest.mark.parametrize("snapshots", [["first"], ["4358109269873137077"], [1.5], "first", 71])

@@ -26,7 +26,7 @@ from tablecrypt.maintenance._audit.folder import look_at_older
 from tablecrypt.maintenance._audit.keys import file_key_findings
 from tablecrypt.maintenance._audit.observed import observe
 from tablecrypt.maintenance._audit.table_audit import audit_table
-from tablecrypt.maintenance.progress import Counted, unheard
+from tablecrypt.maintenance.progress import Counted, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedInMemoryCatalog, EncryptedSqlCatalog
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
@@ -89,8 +89,8 @@ def test_each_file_is_described(table: Table) -> None:
     (audited,) = audit(table).tables
 
     assert audited.key_id == MASTER_KEY
-    assert {file.seal.value for file in audited.files if file.kind == "data"} == {"PARE"}
-    assert {file.seal.value for file in audited.files if file.kind != "data"} == {"AGS1"}
+    assert {file.signature.value for file in audited.files if file.kind == "data"} == {"PARE"}
+    assert {file.signature.value for file in audited.files if file.kind != "data"} == {"AGS1"}
     assert {file.key_length for file in audited.files} == {16}
     (kek,) = audited.keks
     assert {file.keks for file in audited.files} == {(kek.key_id,)}
@@ -104,7 +104,7 @@ def test_the_rules_read_nothing_beyond_what_was_observed(table: Table) -> None:
     flip(path_to(table, FileKind.DATA), 0)
     now = dt.datetime.now(dt.UTC)
     (expected,) = audit(table, now=now).tables
-    seen = observe(table, Counted("audit", "files", unheard))
+    seen = observe(table, Counted("audit", "files", no_progress))
     for path in folder_of(table).rglob("*"):
         if path.is_file():
             path.unlink()
@@ -178,7 +178,7 @@ def test_checksums_that_hadoop_keeps_beside_a_file_are_none_of_the_audits_busine
     assert len(of_kind(audit(table), FindingKind.UNKNOWN_CONTENT)) == 2
 
 
-def test_the_journal_of_an_interrupted_verb_is_no_plaintext(aws: AwsServer, warehouse: Path) -> None:
+def test_the_journal_of_an_interrupted_operation_is_no_plaintext(aws: AwsServer, warehouse: Path) -> None:
     table = maintained_table(encrypted_sql_catalog(warehouse, aws))
 
     def stop(step: Progress) -> None:
@@ -189,8 +189,8 @@ def test_the_journal_of_an_interrupted_verb_is_no_plaintext(aws: AwsServer, ware
         reencrypt(table, progress=stop)
     found = audit(table.catalog.load_table("db.rows"))
 
-    assert kinds(found) == {FindingKind.UNFINISHED_VERB, FindingKind.ORPHANS}
-    assert "reencrypt" in of_kind(found, FindingKind.UNFINISHED_VERB)[0].message
+    assert kinds(found) == {FindingKind.UNFINISHED_OPERATION, FindingKind.ORPHANS}
+    assert "reencrypt" in of_kind(found, FindingKind.UNFINISHED_OPERATION)[0].message
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error_and_the_files_are_looked_at(
 
     assert kinds(found) == {FindingKind.NOT_LISTED}
     assert found.worst == Severity.ERROR
-    assert {file.seal.is_ciphertext for file in found.tables[0].files} == {True}
+    assert {file.signature.is_ciphertext for file in found.tables[0].files} == {True}
 
 
 @pytest.mark.parametrize("catalog_class", [EncryptedSqlCatalog, EncryptedHiveCatalog, EncryptedGlueCatalog])

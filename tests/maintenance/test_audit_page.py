@@ -15,7 +15,7 @@ import pytest
 
 from tablecrypt.maintenance import Audit, Finding, FindingKind, TableAudit
 from tablecrypt.maintenance._audit import AuditedFile, AuditedKek, Coverage
-from tablecrypt.maintenance._audit.file_signatures import Seal
+from tablecrypt.maintenance._audit.file_signatures import Signature
 from tablecrypt.maintenance.report import html_page
 
 NOW = dt.datetime(2026, 5, 4, 3, 2, tzinfo=dt.UTC)
@@ -29,8 +29,8 @@ def table(name: str = "db.orders", **changes: object) -> TableAudit:
         AuditedKek("BBBBBBBBBBBBBBBBBBBBBB==", "alias/orders", NOW - dt.timedelta(days=3), 32, True, 1, 5, 12),
         AuditedKek("CCCCCCCCCCCCCCCCCCCCCC==", "alias/other", None, None, False, 0, 0, 0),
     )
-    sealed = AuditedFile("s3://b/a.parquet", "data", Seal.PARQUET, 16, ("AAAAAAAAAAAAAAAAAAAAAA==",), 2000, NOW, "region=north")
-    plain = AuditedFile("s3://b/b.parquet", "data", Seal.PLAINTEXT, None, (), 6000, NOW, "region=south")
+    sealed = AuditedFile("s3://b/a.parquet", "data", Signature.PARQUET, 16, ("AAAAAAAAAAAAAAAAAAAAAA==",), 2000, NOW, "region=north")
+    plain = AuditedFile("s3://b/b.parquet", "data", Signature.PLAINTEXT, None, (), 6000, NOW, "region=south")
     made = TableAudit(
         table=name,
         location="s3://b",
@@ -109,7 +109,7 @@ def test_names_of_others_are_never_markup() -> None:
         metadata_location=EVIL,
         key_id=EVIL,
         keks=(AuditedKek(EVIL, EVIL, NOW, 16, True, 1, 1, 1),),
-        files=(AuditedFile(EVIL, EVIL, Seal.PLAINTEXT, None, (EVIL,), 1, NOW, EVIL),),
+        files=(AuditedFile(EVIL, EVIL, Signature.PLAINTEXT, None, (EVIL,), 1, NOW, EVIL),),
         partitions=(Coverage(EVIL, 1, 0, 1, 0),),
         findings=(Finding(FindingKind.PLAINTEXT_FILE, EVIL, EVIL),),
     )

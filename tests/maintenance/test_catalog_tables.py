@@ -116,10 +116,10 @@ def test_the_command_tells_each_table_and_sums_up(catalog: Catalog, properties: 
     assert command.run("verify", "--exclude", "db.b", "--exclude", "*.gone").code == 0
 
 
-@pytest.mark.parametrize("verb", ["rewrap", "rotate-kek"])
-def test_a_command_that_changes_keys_goes_on_after_a_failure(catalog: Catalog, properties: dict[str, str], verb: str) -> None:
+@pytest.mark.parametrize("operation", ["rewrap", "rotate-kek"])
+def test_a_command_that_changes_keys_goes_on_after_a_failure(catalog: Catalog, properties: dict[str, str], operation: str) -> None:
     before = {name: catalog.load_table(name).metadata_location for name in ("db.a", "eu.a")}
-    done = Command(properties).run(verb, "--include", "eu.*", "--json")
+    done = Command(properties).run(operation, "--include", "eu.*", "--json")
     told = json.loads(done.stdout)
 
     assert (done.code, told["done"], told["failed"]) == (1, 1, 1)
@@ -140,12 +140,12 @@ def test_a_slip_in_a_name_is_told_what_comes_near(catalog: Catalog, properties: 
     assert ("did you mean" in done.stderr) == told.startswith(";")
 
 
-@pytest.mark.parametrize("verb", ["verify", "rewrap", "rotate-kek"])
-def test_no_name_is_not_all_tables(catalog: Catalog, properties: dict[str, str], verb: str) -> None:
+@pytest.mark.parametrize("operation", ["verify", "rewrap", "rotate-kek"])
+def test_no_name_is_not_all_tables(catalog: Catalog, properties: dict[str, str], operation: str) -> None:
     command = Command(properties)
 
-    assert (command.run(verb).code, "name a table" in command.run(verb).stderr) == (2, True)
-    assert command.run(verb, "db.a", "--include", "db.*").code == 2
+    assert (command.run(operation).code, "name a table" in command.run(operation).stderr) == (2, True)
+    assert command.run(operation, "db.a", "--include", "db.*").code == 2
     assert "one table" in command.run("audit", "db.a", "--exclude", "db.*").stderr
 
 

@@ -92,7 +92,7 @@ def test_short_files_become_one_for_each_partition_and_rows_keep_their_identity(
     assert snapshot.summary.operation == Operation.REPLACE
     assert snapshot.summary["total-records"] == "60"
     assert snapshot.summary["total-data-files"] == "2"
-    assert [(each.verb, each.total) for each in heard] == [("compact", 12)] * 2
+    assert [(each.operation, each.total) for each in heard] == [("compact", 12)] * 2
     assert heard[-1].done == 12
 
 
@@ -375,17 +375,17 @@ def test_two_compactions_at_once_do_not_both_land(new_table: NewTable, monkeypat
 def test_partial_progress_commits_groups_and_says_which_conflicted(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
     table = new_table()
     fill(table)
-    original = Compaction.take
+    original = Compaction.add
     taken: list[int] = []
 
-    def take(job: Compaction, *arguments: Any) -> None:
+    def add(job: Compaction, *arguments: Any) -> None:
         if not taken:
             other = table.catalog.load_table(table.name())
             other.delete("id = 7")
         taken.append(len(taken))
         original(job, *arguments)
 
-    monkeypatch.setattr(Compaction, "take", take)
+    monkeypatch.setattr(Compaction, "add", add)
 
     done = compact(table, partial_progress=1, workers=1)
 

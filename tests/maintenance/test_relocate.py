@@ -246,7 +246,7 @@ def test_a_run_that_another_one_overtakes_leaves_the_others_copy_as_it_is(table:
     overtaking: list[Relocated] = []
 
     def overtake(step: Progress) -> None:
-        if step.verb == "relocate: files" and step.done == step.total and not overtaking:
+        if step.operation == "relocate: files" and step.done == step.total and not overtaking:
             overtaking.append(relocate(table.catalog.load_table("db.t"), place, register_as="db.copy"))
 
     overtaken = relocate(table, place, register_as="db.copy", progress=overtake)
@@ -269,11 +269,11 @@ def test_progress_grows_to_the_whole(table: Table, place: str) -> None:
 
     result = relocate(table, place, progress=heard.append)
 
-    for verb in ("relocate: files", "relocate: delete files"):
-        steps = [each for each in heard if each.verb == verb]
+    for operation in ("relocate: files", "relocate: delete files"):
+        steps = [each for each in heard if each.operation == operation]
         assert [each.done for each in steps] == sorted(each.done for each in steps)
         assert steps[-1].done == steps[-1].total
-    assert sum(total for total in {each.verb: each.total for each in heard}.values()) == result.bytes
+    assert sum(total for total in {each.operation: each.total for each in heard}.values()) == result.bytes
 
 
 def test_a_place_with_another_table_and_one_inside_the_table_are_refused(table: Table, tmp_path: Path) -> None:

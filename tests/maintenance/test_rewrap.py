@@ -91,7 +91,7 @@ def test_a_rewrap_within_the_master_key_needs_no_other_key_named(table: Table) -
 
 
 def test_keks_from_before_and_after_the_move_are_all_rewrapped(table: Table, aws: AwsServer, alias: str) -> None:
-    """A writer may have made a KEK under the new key already, and the verb may run twice."""
+    """A writer may have made a KEK under the new key already, and the operation may run twice."""
     old = move(aws, alias)
     rewrap(table, from_key_id=old)
     rotate_kek(table)

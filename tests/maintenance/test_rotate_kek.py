@@ -16,7 +16,7 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance import rotate_kek
 from tablecrypt.maintenance._key_commit import commit_keys, removed_keys
 from tablecrypt.maintenance._key_rotation import Rotation, plan_rotation
-from tablecrypt.maintenance.progress import Counted, unheard
+from tablecrypt.maintenance.progress import Counted, no_progress
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
@@ -138,7 +138,7 @@ def test_commits_before_and_after_a_rotation_keep_their_keys_whatever_metadata_t
 
 
 def planned_rotation(fresh: Any) -> Rotation:
-    return plan_rotation(fresh, fresh.io.manager.new_kek, Counted("rotate_kek", "keys", unheard))
+    return plan_rotation(fresh, fresh.io.manager.new_kek, Counted("rotate_kek", "keys", no_progress))
 
 
 @pytest.mark.parametrize("branch", ["main", "side", "new"])
@@ -195,7 +195,7 @@ def test_a_table_that_has_lost_a_key_is_not_rotated(table: Table) -> None:
 
 
 def test_no_plan_can_take_a_key_that_a_snapshot_needs(table: Table) -> None:
-    """The rule of every commit holds for these verbs too."""
+    """The rule of every commit holds for these operations too."""
 
     class Careless:
         updates = removed_keys([next(iter(manifest_list_keys(table)))])

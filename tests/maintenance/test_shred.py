@@ -197,7 +197,7 @@ def test_what_comes_into_a_table_that_was_shredded_whole_stays(table: Table) -> 
     other = table.catalog.load_table("db.t")
 
     def overtake(step: Progress) -> None:
-        if step.verb == "shred: metadata files" and step.done == 0:
+        if step.operation == "shred: metadata files" and step.done == 0:
             other.refresh().append(rows(300))
 
     shred(table, whole_table="db.t", progress=overtake)
@@ -441,7 +441,7 @@ def test_a_commit_that_lands_meanwhile_is_kept_and_its_keys_are_rotated_too(tabl
     doomed, other = old_snapshots(table), table.catalog.load_table("db.t")
 
     def overtake(step: Progress) -> None:
-        if step.verb == "shred: snapshots" and step.done == step.total:
+        if step.operation == "shred: snapshots" and step.done == step.total:
             other.append(rows(950))
 
     shred(table, doomed, progress=overtake)
@@ -524,7 +524,7 @@ def test_a_kek_that_others_made_and_retired_meanwhile_is_in_no_file_afterwards(t
     made: list[str] = []
 
     def overtake(step: Progress) -> None:
-        if step.verb == "shred: snapshots" and step.done == step.total:
+        if step.operation == "shred: snapshots" and step.done == step.total:
             for _ in range(2):
                 made.append(str(rotate_kek(other).new_kek))
 
@@ -539,7 +539,7 @@ def test_a_file_that_was_half_written_when_it_was_looked_at_is_scrubbed_once_it_
     half.write_text(text[:20])
 
     def complete(step: Progress) -> None:
-        if step.verb == "shred: snapshots" and step.done == step.total:
+        if step.operation == "shred: snapshots" and step.done == step.total:
             half.write_text(text)
 
     result = shred(table, old_snapshots(table), progress=complete)

@@ -8,7 +8,7 @@
 
 Parquet Modular Encryption with a plaintext footer begins with PAR1 too. It counts as plaintext: its statistics are.
 
-Who reads this far knows nothing of whether the rest authenticates: that is what verifying is for.
+This says nothing about whether the rest of a file authenticates: that is what verifying is for.
 
 The end of an encrypted Parquet file holds its plaintext file crypto metadata, which claims an algorithm and an AAD prefix.
 Nothing authenticates that claim, and a file that says AES_GCM_CTR_V1 asks its readers to take pages that nobody vouches for. The check is
@@ -34,14 +34,14 @@ from tablecrypt.maintenance.progress import Counted
 from tablecrypt.parquet.uniform import check_end
 
 THREADS: Final = 32
-"""Reading heads waits for the store almost all the time."""
+"""Reading the first bytes of files is waiting for the store, almost all the time."""
 
 _LENGTH: Final = 4
 _CHECKSUMS: Final = b"crc\x00"
 _PLAINTEXT: Final = {**ags1.PLAINTEXT_MAGICS, magics.ORC: "ORC"}
 
 
-class Seal(StrEnum):
+class Signature(StrEnum):
     """How a file is encrypted, by its first bytes."""
 
     AGS1 = "AGS1"
@@ -56,35 +56,35 @@ class Seal(StrEnum):
     @property
     def is_ciphertext(self) -> bool:
         """Whether it is one of the two encrypted formats."""
-        return self in (Seal.AGS1, Seal.PARQUET)
+        return self in (Signature.AGS1, Signature.PARQUET)
 
 
 @dataclass(frozen=True)
-class Head:
+class FileStart:
     """How a file begins; `shown` says it in words."""
 
-    seal: Seal
+    signature: Signature
     shown: str
 
 
-def head_of(data: bytes) -> Head:
+def file_start(data: bytes) -> FileStart:
     """Return what the first bytes of a file say; none at all for an empty file."""
     if not data:
-        return Head(Seal.EMPTY, "is empty")
+        return FileStart(Signature.EMPTY, "is empty")
     if data.startswith(magics.AGS1):
-        return Head(Seal.AGS1, "begins as an AGS1 stream")
+        return FileStart(Signature.AGS1, "begins as an AGS1 stream")
     if data.startswith(magics.ENCRYPTED_PARQUET):
-        return Head(Seal.PARQUET, "begins as an encrypted Parquet file")
+        return FileStart(Signature.PARQUET, "begins as an encrypted Parquet file")
     if data.startswith(_CHECKSUMS):
-        return Head(Seal.CHECKSUMS, "begins as a file of checksums")
+        return FileStart(Signature.CHECKSUMS, "begins as a file of checksums")
     for magic, name in _PLAINTEXT.items():
         if data.startswith(magic):
-            return Head(Seal.PLAINTEXT, f"begins as plaintext {name}")
+            return FileStart(Signature.PLAINTEXT, f"begins as plaintext {name}")
     # Four bytes of what may be rows do not belong into a report.
-    return Head(Seal.UNKNOWN, "begins as no format that is known here")
+    return FileStart(Signature.UNKNOWN, "begins as no format that is known here")
 
 
-def read_heads(io: FileIO, locations: Iterable[str], counted: Counted | None = None) -> dict[str, Head]:
+def read_file_starts(io: FileIO, locations: Iterable[str], counted: Counted | None = None) -> dict[str, FileStart]:
     """Read how files begin.
 
     Args:
@@ -94,17 +94,17 @@ def read_heads(io: FileIO, locations: Iterable[str], counted: Counted | None = N
     """
     wanted = list(dict.fromkeys(locations))
 
-    def read(location: str) -> Head:
+    def read(location: str) -> FileStart:
         try:
             with io.new_input(location).open(seekable=False) as stream:
-                return head_of(stream.read(_LENGTH))
+                return file_start(stream.read(_LENGTH))
         except FileNotFoundError:
-            return Head(Seal.MISSING, "is missing")
+            return FileStart(Signature.MISSING, "is missing")
         except PermissionError as error:
-            return Head(Seal.UNREADABLE, f"may not be read: {error}")
+            return FileStart(Signature.UNREADABLE, f"may not be read: {error}")
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-heads") as pool:
-        return dict(zip(wanted if counted is None else counted.over(wanted), pool.map(read, wanted), strict=True))
+        return dict(zip(wanted if counted is None else counted.track(wanted), pool.map(read, wanted), strict=True))
 
 
 def wrong_ends(io: FileIO, files: Iterable[tuple[str, StandardKeyMetadata]]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
-from tablecrypt.maintenance._audit.file_signatures import Seal
+from tablecrypt.maintenance._audit.file_signatures import Signature
 from tablecrypt.printable import json_form
 
 
@@ -161,10 +161,13 @@ class FindingKind(Enum):
         "stale-keys",
         Severity.INFO,
         "Older metadata holds keys that the table has no more",
-        "Whoever may use the master key can open what they open: delete those metadata files, or shred.",
+        "Anybody with the master key can open what they open: delete those metadata files, or shred.",
     )
-    UNFINISHED_VERB = _Meaning(
-        "unfinished-verb", Severity.INFO, "Journal of a verb that has not ended", "If it is not under way, run the verb again: it goes on."
+    UNFINISHED_OPERATION = _Meaning(
+        "unfinished-operation",
+        Severity.INFO,
+        "Journal of an unfinished operation",
+        "If it is not under way, run it again: it continues.",
     )
     ORPHANS = _Meaning(
         "orphans", Severity.INFO, "Encrypted files that the table does not know", "Remove orphan files, but for those of writes under way."
@@ -209,7 +212,7 @@ class AuditedFile:
     Attributes:
         location: where it is.
         kind: what it is to the table: "data", "manifest", …
-        seal: how it is encrypted, by its first bytes.
+        signature: how it is encrypted, by its first bytes.
         key_length: bytes of its DEK; None without one.
         keks: ids of the KEKs through which it opens.
         length: bytes in the store; None where that is not known.
@@ -219,7 +222,7 @@ class AuditedFile:
 
     location: str
     kind: str
-    seal: Seal
+    signature: Signature
     key_length: int | None
     keks: tuple[str, ...]
     length: int | None

@@ -13,7 +13,7 @@ Older metadata files, which a table leaves behind with each commit, are read for
 
     format version below 3, or no encryption.key-id      from before the table was encrypted; its snapshots' files may still be there
     another encryption.key-id, another table-uuid        somebody edited or exchanged it
-    encryption-keys that the table has no more           whoever may use the master key can still open what they open
+    encryption-keys that the table has no more           anybody with the master key can still open what they open
 
 A metadata file is plaintext by specification. It is read whole, so only so many of them are: by their names the oldest, which may be from
 before encryption, and the newest.
@@ -37,7 +37,7 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey
-from tablecrypt.maintenance._audit.file_signatures import Head, Seal
+from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -120,19 +120,19 @@ def unfinished_operation(file: StoredFile, io: FileIO) -> str | None:
     return match["operation"] if holds_keys_alone else None
 
 
-def orphan_findings(files: Iterable[StoredFile], heads: dict[str, Head], folder: Folder) -> Iterator[Finding]:
+def orphan_findings(files: Iterable[StoredFile], starts: dict[str, FileStart], folder: Folder) -> Iterator[Finding]:
     """Yield what files are that the table does not know, by how they begin."""
     ciphertext: list[StoredFile] = []
     for file in files:
-        head = heads[file.location]
-        if head.seal == Seal.CHECKSUMS and _are_checksums(file, folder):
+        start = starts[file.location]
+        if start.signature == Signature.CHECKSUMS and _are_checksums(file, folder):
             continue
-        if head.seal.is_ciphertext:
+        if start.signature.is_ciphertext:
             ciphertext.append(file)
-        elif head.seal == Seal.PLAINTEXT:
-            yield Finding(FindingKind.PLAINTEXT_ORPHAN, file.location, f"{head.shown}, {file.size} bytes")
-        elif head.seal in (Seal.UNKNOWN, Seal.UNREADABLE, Seal.CHECKSUMS):
-            yield Finding(FindingKind.UNKNOWN_CONTENT, file.location, f"{head.shown}, {file.size} bytes")
+        elif start.signature == Signature.PLAINTEXT:
+            yield Finding(FindingKind.PLAINTEXT_ORPHAN, file.location, f"{start.shown}, {file.size} bytes")
+        elif start.signature in (Signature.UNKNOWN, Signature.UNREADABLE, Signature.CHECKSUMS):
+            yield Finding(FindingKind.UNKNOWN_CONTENT, file.location, f"{start.shown}, {file.size} bytes")
     if ciphertext:
         shown = ", ".join(file.location for file in ciphertext[:_SHOWN])
         message = f"{len(ciphertext)} with {sum(file.size for file in ciphertext)} bytes, such as {shown}"
@@ -228,7 +228,7 @@ class _Older:
             yield Finding(FindingKind.KEY_ID_DIFFERS, self._location, f"{names.KEY_ID.name} is {key_id}, but the table's is {current}")
 
     def is_newer_than(self, metadata: TableMetadata) -> bool:
-        """Whether it is of a commit that landed after the table was loaded."""
+        """Whether it is of a commit that came after the table was loaded."""
         updated = self._content.get("last-updated-ms")
         return isinstance(updated, int) and updated > metadata.last_updated_ms
 

@@ -20,7 +20,7 @@ from tablecrypt.errors import KmsAccessDeniedError, KmsError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.maintenance._audit.file_signatures import Head, Seal, read_heads, wrong_ends
+from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts, wrong_ends
 from tablecrypt.maintenance._audit.folder import Folder, OlderMetadata, is_metadata_file, list_folders, look_at_older, unfinished_operation
 from tablecrypt.maintenance._storage import StoredFile, canonical
 from tablecrypt.maintenance.progress import Counted
@@ -48,7 +48,7 @@ class Observed:
         orphans: files that the table does not know.
         older: what its older metadata files say.
         only_older: plaintext files that only older metadata leads to.
-        heads: how files begin, by location.
+        starts: how files begin, by location.
         wrong_ends: what is wrong with the ends of Parquet files, by location.
         written: when files were written: as the store says, else when the snapshot that added them was made.
         kek_lengths: bytes of each KEK, by its key-id; None where the key service does not open it.
@@ -66,7 +66,7 @@ class Observed:
     orphans: tuple[StoredFile, ...]
     older: OlderMetadata
     only_older: tuple[str, ...]
-    heads: dict[str, Head]
+    starts: dict[str, FileStart]
     wrong_ends: dict[str, str]
     written: dict[str, dt.datetime]
     kek_lengths: dict[str, int | None]
@@ -78,7 +78,7 @@ class Observed:
 
     def is_encrypted(self, file: ReachableFile) -> bool:
         """Whether a file has a key, and begins as one that is encrypted."""
-        return file.key is not None and self.heads[file.location].seal == wanted_seal(file)
+        return file.key is not None and self.starts[file.location].signature == wanted_signature(file)
 
 
 def observe(table: Table, counted: Counted) -> Observed:
@@ -104,7 +104,7 @@ def observe(table: Table, counted: Counted) -> Observed:
     older = look_at_older(metadata, older_locations, store)
     only_older = tuple(_only_older(metadata, older, folder, {*reachable.files, *statistics}))
     wanted = [*reachable.files, *statistics, *(file.location for file in orphans), *only_older]
-    heads = read_heads(store, wanted, counted)
+    starts = read_file_starts(store, wanted, counted)
     return Observed(
         name=".".join(table.name()),
         metadata=metadata,
@@ -118,17 +118,17 @@ def observe(table: Table, counted: Counted) -> Observed:
         orphans=orphans,
         older=older,
         only_older=only_older,
-        heads=heads,
-        wrong_ends=wrong_ends(store, _encrypted_parquet(reachable, heads)),
+        starts=starts,
+        wrong_ends=wrong_ends(store, _encrypted_parquet(reachable, starts)),
         written=dict(_times(metadata, reachable, folder)),
         kek_lengths=_kek_lengths(metadata, manager),
     )
 
 
-def wanted_seal(file: ReachableFile) -> Seal:
+def wanted_signature(file: ReachableFile) -> Signature:
     """Return how a file of the table should be encrypted."""
     is_parquet = file.kind not in METADATA_KINDS and file.file_format == FileFormat.PARQUET.value
-    return Seal.PARQUET if is_parquet else Seal.AGS1
+    return Signature.PARQUET if is_parquet else Signature.AGS1
 
 
 def _journals(files: Iterable[StoredFile], store: FileIO) -> Iterator[tuple[str, str]]:
@@ -145,9 +145,9 @@ def _only_older(metadata: TableMetadata, older: OlderMetadata, folder: Folder, k
             yield location
 
 
-def _encrypted_parquet(reachable: Reachable, heads: dict[str, Head]) -> Iterator[tuple[str, StandardKeyMetadata]]:
+def _encrypted_parquet(reachable: Reachable, starts: dict[str, FileStart]) -> Iterator[tuple[str, StandardKeyMetadata]]:
     for file in reachable.files.values():
-        if file.key is not None and heads[file.location].seal == wanted_seal(file) == Seal.PARQUET:
+        if file.key is not None and starts[file.location].signature == wanted_signature(file) == Signature.PARQUET:
             yield file.location, file.key
 
 
@@ -168,7 +168,7 @@ def _kek_lengths(metadata: TableMetadata, manager: EncryptionManager | None) -> 
 
 
 def _key_length(manager: EncryptionManager, kek: EncryptedKey) -> int | None:
-    """Length of a KEK, which only opening it tells."""
+    """Return the length of a KEK: only opening it shows that."""
     try:
         return len(manager.kms.unwrap_key(kek.wrapped_bytes(), manager.table_key_id))
     except TablecryptError as error:

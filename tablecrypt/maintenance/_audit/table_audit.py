@@ -35,13 +35,13 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._audit import keys
-from tablecrypt.maintenance._audit.file_signatures import Seal
+from tablecrypt.maintenance._audit.file_signatures import Signature
 from tablecrypt.maintenance._audit.findings import Audit, AuditedFile, AuditedKek, Coverage, Finding, FindingKind, TableAudit, by_severity
 from tablecrypt.maintenance._audit.folder import orphan_findings
-from tablecrypt.maintenance._audit.observed import METADATA_KINDS, Observed, observe, wanted_seal
+from tablecrypt.maintenance._audit.observed import METADATA_KINDS, Observed, observe, wanted_signature
 from tablecrypt.maintenance._tables import checked_moment, name_of
 from tablecrypt.maintenance.catalog_tables import identifiers_of
-from tablecrypt.maintenance.progress import Counted, ProgressListener, unheard
+from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import plain_tables_opened
@@ -84,9 +84,9 @@ def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
         yield from _statistics_findings(seen, location)
     yield from seen.older.findings
     yield from _reached_from_older(seen)
-    yield from orphan_findings(seen.orphans, seen.heads, seen.folder)
+    yield from orphan_findings(seen.orphans, seen.starts, seen.folder)
     for location, operation in seen.journals.items():
-        yield Finding(FindingKind.UNFINISHED_VERB, location, f"{operation} is under way, or was interrupted")
+        yield Finding(FindingKind.UNFINISHED_OPERATION, location, f"{operation} is under way, or was interrupted")
     if seen.folder.problem is not None:
         yield Finding(FindingKind.NOT_LISTED, seen.metadata.location, seen.folder.problem)
 
@@ -106,15 +106,15 @@ def _unopened(seen: Observed) -> Iterator[Finding]:
 
 
 def _file_findings(seen: Observed, file: ReachableFile) -> Iterator[Finding]:
-    head, wanted = seen.heads[file.location], wanted_seal(file)
-    if head.seal == Seal.MISSING:
+    start, wanted = seen.starts[file.location], wanted_signature(file)
+    if start.signature == Signature.MISSING:
         yield Finding(FindingKind.MISSING_FILE, file.location, f"the {file.kind.value} file is not in the store")
-    elif head.seal == Seal.UNREADABLE:
-        yield Finding(FindingKind.UNOPENED, file.location, f"{file.kind.value}: {head.shown}")
-    elif head.seal == Seal.PLAINTEXT or (file.key is None and file.location not in seen.unopened):
-        yield Finding(FindingKind.PLAINTEXT_FILE, file.location, f"{file.kind.value}: {head.shown}{_without_key(file.key)}")
-    elif file.key is not None and head.seal != wanted:
-        yield Finding(FindingKind.WRONG_MAGIC, file.location, f"{file.kind.value}: {head.shown}, where {wanted.value} should be")
+    elif start.signature == Signature.UNREADABLE:
+        yield Finding(FindingKind.UNOPENED, file.location, f"{file.kind.value}: {start.shown}")
+    elif start.signature == Signature.PLAINTEXT or (file.key is None and file.location not in seen.unopened):
+        yield Finding(FindingKind.PLAINTEXT_FILE, file.location, f"{file.kind.value}: {start.shown}{_without_key(file.key)}")
+    elif file.key is not None and start.signature != wanted:
+        yield Finding(FindingKind.WRONG_MAGIC, file.location, f"{file.kind.value}: {start.shown}, where {wanted.value} should be")
     else:
         yield from list(_length_findings(seen, file)) or _end_findings(seen, file)
 
@@ -133,16 +133,16 @@ def _end_findings(seen: Observed, file: ReachableFile) -> Iterator[Finding]:
 
 
 def _statistics_findings(seen: Observed, location: str) -> Iterator[Finding]:
-    head = seen.heads[location]
-    if not head.seal.is_ciphertext and head.seal != Seal.MISSING:
-        yield Finding(FindingKind.PLAINTEXT_STATISTICS, location, head.shown)
+    start = seen.starts[location]
+    if not start.signature.is_ciphertext and start.signature != Signature.MISSING:
+        yield Finding(FindingKind.PLAINTEXT_STATISTICS, location, start.shown)
 
 
 def _reached_from_older(seen: Observed) -> Iterator[Finding]:
     for location in seen.only_older:
-        head, metadata_location = seen.heads[location], seen.older.plaintext_locations[location]
-        if head.seal in (Seal.PLAINTEXT, Seal.UNKNOWN):
-            yield Finding(FindingKind.PLAINTEXT_FILE, location, f"{head.shown}; named by older metadata {metadata_location}")
+        start, metadata_location = seen.starts[location], seen.older.plaintext_locations[location]
+        if start.signature in (Signature.PLAINTEXT, Signature.UNKNOWN):
+            yield Finding(FindingKind.PLAINTEXT_FILE, location, f"{start.shown}; named by older metadata {metadata_location}")
 
 
 def _audited_file(seen: Observed, file: ReachableFile) -> AuditedFile:
@@ -150,7 +150,7 @@ def _audited_file(seen: Observed, file: ReachableFile) -> AuditedFile:
     return AuditedFile(
         location=file.location,
         kind=file.kind.value,
-        seal=seen.heads[file.location].seal,
+        signature=seen.starts[file.location].signature,
         key_length=None if file.key is None else len(file.key.encryption_key),
         keks=tuple(sorted(file.keks)),
         length=file.length if stored is None else stored.size,
@@ -229,7 +229,7 @@ def audit(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     now: dt.datetime | None = None,
-    progress: ProgressListener = unheard,
+    progress: ProgressListener = no_progress,
 ) -> Audit:
     """Look through a table, or all tables of a catalog, for plaintext and for keys that need care.
 

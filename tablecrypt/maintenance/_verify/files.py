@@ -10,7 +10,7 @@ nothing about the file.
 AGS1 (layout: tablecrypt.crypto.ags1), naming every bad block and not only the first:
 
 A reader stops at the first block that does not authenticate and stays stopped. Here the bytes are thrown away, so a bad block is noted and
-the next one is tried: which blocks are bad says what happened to the file. Memory: a few sealed blocks and one of plaintext.
+the next one is tried: which blocks are bad says what happened to the file. Memory: a few encrypted blocks and one of plaintext.
 
 What the store raises passes through.
 

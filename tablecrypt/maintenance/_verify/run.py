@@ -18,9 +18,9 @@ What an interrupted run had verified already is in a state file, whose lines onl
     MAC key = HKDF-SHA256(the file's DEK, salt = its AAD prefix, info = "tablecrypt verify state 1"), 32 bytes
 
 A line is believed when its MAC is right under the key that the file has *now*, and the store gives the file the same length and time of
-last writing as then. So who can write the state file cannot have a bad file passed over, and a file under a new key is verified anew. It is
-for going on after an interruption, soon: who can rewrite a file in the store and set its time back afterwards hides the change from a run
-that resumes. A run that reaches its end removes the file.
+last writing as then. So somebody who can write the state file cannot have a bad file passed over, and a file under a new key is verified
+again. It is for going on soon after an interruption: somebody who can rewrite a file in the store and set its time back hides the change
+from a run that resumes. A run that reaches its end removes the file.
 
 A line that was cut when the process was killed, or is not one of these, is passed over. Raises ConfigurationError for a file that is not of
 this kind, or of another table.
@@ -47,7 +47,7 @@ from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance._tables import table_io
 from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look_at_file
-from tablecrypt.maintenance.progress import Progress, ProgressListener, unheard
+from tablecrypt.maintenance.progress import Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
 from tablecrypt.printable import json_fields
@@ -204,7 +204,7 @@ def verify(
     table: Table,
     *,
     quick: bool = False,
-    progress: ProgressListener = unheard,
+    progress: ProgressListener = no_progress,
     runner: Runner | None = None,
     workers: int | None = None,
     resume_from: str | Path | None = None,

@@ -191,7 +191,7 @@ def _counts(findings: Iterable[Finding]) -> list[tuple[str, int]]:
 
 
 def _facts(audit: TableAudit) -> Iterable[tuple[str, str, bool]]:
-    kinds = Counter(file.seal.value for file in audit.files)
+    kinds = Counter(file.signature.value for file in audit.files)
     lengths = Counter(file.key_length for file in audit.files if file.key_length is not None)
     facts = (
         ("Master key", audit.key_id or "none", audit.key_id is not None),
@@ -272,8 +272,8 @@ def _file(file: AuditedFile, now: dt.datetime) -> _File:
     return _File(
         location=file.location,
         kind=file.kind,
-        style="good" if file.seal.is_ciphertext and file.key_length is not None else "critical",
-        encrypted_as=file.seal.value,
+        style="good" if file.signature.is_ciphertext and file.key_length is not None else "critical",
+        encrypted_as=file.signature.value,
         key="none" if file.key_length is None else f"{file.key_length * 8} bits",
         keks=", ".join(map(_short, file.keks)),
         age=_age(file.written, now),

@@ -1,4 +1,4 @@
-"""The verbs that change keys on Iceberg's REST server, which writes the metadata itself and knows no requirement about keys."""
+"""The operations that change keys on Iceberg's REST server, which writes the metadata itself and knows no requirement about keys."""
 
 from __future__ import annotations
 

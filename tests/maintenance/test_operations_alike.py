@@ -1,4 +1,4 @@
-"""What all verbs have in common: a dry run that changes nothing, progress that grows to the whole, results that are JSON without a key."""
+"""What all operations have in common: a dry run that changes nothing, progress up to the whole, and results in JSON without a key."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pyiceberg.table import Table
 
 from tablecrypt import maintenance as m
 from tablecrypt.maintenance import Progress, ProgressListener
-from tablecrypt.maintenance.progress import Counted, unheard
+from tablecrypt.maintenance.progress import Counted, no_progress
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.key_tables import SCHEMA, metadata_of, rows, table_with_history
 
-Verb = Callable[[Table, bool, ProgressListener], Any]
+Operation = Callable[[Table, bool, ProgressListener], Any]
 
-VERBS: Final[dict[str, Verb]] = {
+OPERATIONS: Final[dict[str, Operation]] = {
     "rotate_kek": lambda table, dry_run, heard: m.rotate_kek(table, dry_run=dry_run, progress=heard),
     "rewrap": lambda table, dry_run, heard: m.rewrap(table, dry_run=dry_run, progress=heard),
     "prune_keys": lambda table, dry_run, heard: m.prune_keys(table, dry_run=dry_run, progress=heard),
@@ -45,22 +45,22 @@ def table(tmp_path: Path, aws: AwsServer) -> Table:
     return table_with_history(encrypted_sql_catalog(tmp_path, aws), "db.t")
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_dry_run_changes_no_byte_of_storage_and_catalog_and_says_that_it_was_one(table: Table, tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_dry_run_changes_no_byte_of_storage_and_catalog_and_says_that_it_was_one(table: Table, tmp_path: Path, operation: str) -> None:
     before = stored(tmp_path)
-    result = VERBS[verb](table, True, unheard)
+    result = OPERATIONS[operation](table, True, no_progress)
     assert stored(tmp_path) == before
     assert (result.table, result.dry_run) == ("db.t", True)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_progress_grows_to_the_whole_and_the_result_is_json_without_a_key(table: Table, verb: str) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_progress_grows_to_the_whole_and_the_result_is_json_without_a_key(table: Table, operation: str) -> None:
     heard: list[Progress] = []
-    result = VERBS[verb](table, False, heard.append)
-    phases = {step.verb for step in heard}
+    result = OPERATIONS[operation](table, False, heard.append)
+    phases = {step.operation for step in heard}
     assert phases
     for phase in phases:
-        steps = [step for step in heard if step.verb == phase]
+        steps = [step for step in heard if step.operation == phase]
         assert [step.done for step in steps] == sorted(step.done for step in steps)
         assert steps[-1].done == steps[-1].total
     assert json.loads(json.dumps(result.to_json()))["dry_run"] is False
@@ -90,5 +90,5 @@ def test_a_phase_that_begins_anew_is_told_of_where_it_comes_further() -> None:
     heard: list[Progress] = []
     counted = Counted("rotate_kek", "keys", heard.append)
     for keys in (["a", "b"], ["a", "b", "c"]):
-        list(counted.over(keys))
+        list(counted.track(keys))
     assert [(step.done, step.total) for step in heard] == [(0, 2), (1, 2), (2, 2), (3, 3)]

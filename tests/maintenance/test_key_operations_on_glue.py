@@ -1,4 +1,4 @@
-"""The verbs that change keys on Glue (moto's), whose entries pin the metadata that a verb writes."""
+"""The operations that change keys on Glue (moto's), whose entries pin the metadata that an operation writes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def table(aws: AwsServer) -> Table:
     return table_with_history(catalog, f"{database}.t")
 
 
-def test_each_verb_leaves_a_table_that_its_entry_pins(table: Table) -> None:
+def test_each_operation_leaves_a_table_that_its_entry_pins(table: Table) -> None:
     before, (old,) = state(table), keks(table)
-    for verb in (rotate_kek, rewrap, prune_keys, rescue):
-        verb(table)
+    for operation in (rotate_kek, rewrap, prune_keys, rescue):
+        operation(table)
         assert_is_pinned(table)
         assert state(table) == before
     assert old not in keks(table)
