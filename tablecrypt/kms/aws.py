@@ -78,6 +78,51 @@ if TYPE_CHECKING:
     from mypy_boto3_kms.literals import EncryptionAlgorithmSpecType
     from mypy_boto3_sts.type_defs import AssumeRoleRequestTypeDef, TagTypeDef
 
+_BLOB_REFUSED: Final = frozenset({"InvalidCiphertextException", "IncorrectKeyException"})
+_DENIED: Final = {
+    "AccessDeniedException": "allow {action} on this key to the caller, in IAM or in the key's policy",
+    "AccessDenied": "allow {action} to the caller",
+    "KMSAccessDeniedException": "allow {action} on this key to the caller, in IAM or in the key's policy",
+    "DisabledException": "the key is disabled: enable it",
+    "KMSInvalidStateException": "the key's state forbids it (pending deletion or import): cancel the deletion or import its material",
+    "UnrecognizedClientException": "the credentials are not valid here: check them and the region",
+    "InvalidClientTokenId": "the credentials are not valid here: check them and the region",
+    "InvalidSignatureException": "the signature does not match: check the secret access key and this machine's clock",
+    "SignatureDoesNotMatch": "the signature does not match: check the secret access key and this machine's clock",
+    "ExpiredTokenException": "the temporary credentials have expired: get new ones",
+    "ExpiredToken": "the temporary credentials have expired: get new ones",
+    "MissingAuthenticationTokenException": "the request carried no credentials: give some",
+    "IncompleteSignature": "the credentials are incomplete: give both the access key id and the secret",
+    "OptInRequired": "the account is not subscribed to KMS in this region",
+}
+_UNAVAILABLE: Final = frozenset(
+    {
+        "ThrottlingException",
+        "Throttling",
+        "TooManyRequestsException",
+        "RequestLimitExceeded",
+        "LimitExceededException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "InternalFailure",
+        "InternalError",
+        "KMSInternalException",
+        "KeyUnavailableException",
+        "DependencyTimeoutException",
+    }
+)
+_NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
+_NOT_CONFIGURED: Final = (NoRegionError, ProfileNotFound)
+# One attempt each: tablecrypt/kms/resilient.py does the retrying, and two layers would multiply.
+_CONFIG: Final = Config(
+    retries={"total_max_attempts": 1, "mode": "standard"}, connect_timeout=5, read_timeout=10, user_agent_extra="tablecrypt"
+)
+_SYMMETRIC: Final = "SYMMETRIC_DEFAULT"
+_ALGORITHMS: Final = (_SYMMETRIC, "RSAES_OAEP_SHA_1", "RSAES_OAEP_SHA_256")
+_DATA_KEY_SPECS: Final = ("AES_128", "AES_256")
+
 
 @dataclass(frozen=True)
 class AwsIdentity:
@@ -196,45 +241,6 @@ def _seconds(properties: Mapping[str, str]) -> int:
     return int(text)
 
 
-_BLOB_REFUSED: Final = frozenset({"InvalidCiphertextException", "IncorrectKeyException"})
-_DENIED: Final = {
-    "AccessDeniedException": "allow {action} on this key to the caller, in IAM or in the key's policy",
-    "AccessDenied": "allow {action} to the caller",
-    "KMSAccessDeniedException": "allow {action} on this key to the caller, in IAM or in the key's policy",
-    "DisabledException": "the key is disabled: enable it",
-    "KMSInvalidStateException": "the key's state forbids it (pending deletion or import): cancel the deletion or import its material",
-    "UnrecognizedClientException": "the credentials are not valid here: check them and the region",
-    "InvalidClientTokenId": "the credentials are not valid here: check them and the region",
-    "InvalidSignatureException": "the signature does not match: check the secret access key and this machine's clock",
-    "SignatureDoesNotMatch": "the signature does not match: check the secret access key and this machine's clock",
-    "ExpiredTokenException": "the temporary credentials have expired: get new ones",
-    "ExpiredToken": "the temporary credentials have expired: get new ones",
-    "MissingAuthenticationTokenException": "the request carried no credentials: give some",
-    "IncompleteSignature": "the credentials are incomplete: give both the access key id and the secret",
-    "OptInRequired": "the account is not subscribed to KMS in this region",
-}
-_UNAVAILABLE: Final = frozenset(
-    {
-        "ThrottlingException",
-        "Throttling",
-        "TooManyRequestsException",
-        "RequestLimitExceeded",
-        "LimitExceededException",
-        "RequestTimeout",
-        "RequestTimeoutException",
-        "ServiceUnavailable",
-        "ServiceUnavailableException",
-        "InternalFailure",
-        "InternalError",
-        "KMSInternalException",
-        "KeyUnavailableException",
-        "DependencyTimeoutException",
-    }
-)
-_NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
-_NOT_CONFIGURED: Final = (NoRegionError, ProfileNotFound)
-
-
 def translate(error: BotoCoreError | ClientError, action: str, key_id: str) -> TablecryptError:
     """The error to raise for `error`, which `action` ("kms:Decrypt") on master key `key_id` met."""
     if isinstance(error, ClientError):
@@ -269,14 +275,7 @@ def _from_answer(error: ClientError, action: str, key_id: str) -> TablecryptErro
     return KmsError(what)
 
 
-# One attempt each: tablecrypt/kms/resilient.py does the retrying, and two layers would multiply.
-_CONFIG: Final = Config(
-    retries={"total_max_attempts": 1, "mode": "standard"}, connect_timeout=5, read_timeout=10, user_agent_extra="tablecrypt"
-)
 silence_in_key_calls("botocore.endpoint", "botocore.parsers")
-_SYMMETRIC: Final = "SYMMETRIC_DEFAULT"
-_ALGORITHMS: Final = (_SYMMETRIC, "RSAES_OAEP_SHA_1", "RSAES_OAEP_SHA_256")
-_DATA_KEY_SPECS: Final = ("AES_128", "AES_256")
 
 
 class AwsKeyManagementClient:

@@ -36,6 +36,10 @@ from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, OVERHEAD, AesGc
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError
 
+LAYOUT_VERSION: Final = 1
+_HEADER: Final = struct.Struct(">BI")
+_BLOB_LENGTHS: Final = tuple(_HEADER.size + OVERHEAD + length for length in KEY_LENGTHS)
+
 
 @dataclass(frozen=True)
 class GeneratedKey:
@@ -117,11 +121,6 @@ def generate_by_wrapping(
     check_key_length(length)
     key = random(length)
     return GeneratedKey(key=key, wrapped_key=client.wrap_key(key, wrapping_key_id))
-
-
-LAYOUT_VERSION: Final = 1
-_HEADER: Final = struct.Struct(">BI")
-_BLOB_LENGTHS: Final = tuple(_HEADER.size + OVERHEAD + length for length in KEY_LENGTHS)
 
 
 def wrap_with_master_key(key: bytes, versions: Mapping[int, Secret], wrapping_key_id: str, random: Callable[[int], bytes]) -> bytes:

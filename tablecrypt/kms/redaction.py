@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
+_in_key_call: Final = ContextVar("tablecrypt_in_key_call", default=False)
+
 
 def without_locals(error: BaseException) -> None:
     """Clear the local variables of all finished functions that `error`, and the errors behind it, passed through. The caller's stay."""
@@ -33,9 +35,6 @@ def without_locals(error: BaseException) -> None:
         waiting += [each.__cause__, each.__context__]
         if isinstance(each, BaseExceptionGroup):
             waiting += each.exceptions
-
-
-_in_key_call: Final = ContextVar("tablecrypt_in_key_call", default=False)
 
 
 class _SilentInKeyCall(logging.Filter):

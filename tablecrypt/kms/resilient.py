@@ -65,6 +65,11 @@ from tablecrypt.properties import KMS_CACHE_MAX_KEYS, KMS_CACHE_TTL_MS, KMS_RETR
 T = TypeVar("T")
 
 _instances: weakref.WeakSet[PerProcess[Any]] = weakref.WeakSet()
+CacheName = tuple[str, bytes]
+logger = logging.getLogger(__name__)
+FIRST_WAIT_SECONDS: Final = 0.1
+LONGEST_WAIT_SECONDS: Final = 5.0
+_listeners: Final[list[RetryListener]] = []
 
 
 class PerProcess(Generic[T]):
@@ -100,9 +105,6 @@ def _forget_all_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all_in_child)
-
-
-CacheName = tuple[str, bytes]
 
 
 def cache_name(wrapped_key: bytes, wrapping_key_id: str) -> CacheName:
@@ -147,13 +149,6 @@ class KeyCache:
         return len(self._entries)
 
 
-logger = logging.getLogger(__name__)
-
-
-FIRST_WAIT_SECONDS: Final = 0.1
-LONGEST_WAIT_SECONDS: Final = 5.0
-
-
 @dataclass(frozen=True)
 class Retry:
     """A key service that failed is about to be asked again.
@@ -169,8 +164,6 @@ class Retry:
 
 RetryListener = Callable[[Retry], None]
 """Is called before each wait, from the thread that asks, so from several at once. What it raises ends the asking."""
-
-_listeners: Final[list[RetryListener]] = []
 
 
 @contextmanager

@@ -58,6 +58,30 @@ _RAW_DEFLATE: Final = -15
 _MAX_WINDOW: Final = 8 * 1024 * 1024
 """What a Zstandard decoder has to support at least, and no level but the "ultra" ones asks for more."""
 _CRC_LENGTH: Final = 4
+# Longer than the longest number and value of fixed length a record may hold (a double, a UUID, a decimal), whatever the bytes' length.
+_MIN_PADDING: Final = 64
+AVRO_SCHEMA_KEY: Final = "avro.schema"
+_SMALL: Final = 8 * 1024 * 1024
+_RATIO: Final = 64
+_LARGEST_BLOCK: Final = 16 * 1024 * 1024
+"""Decompressed. Writers begin a new block after some 64 KiB, or after each record."""
+_MIN_RECORD: Final = 4
+"""Compressed bytes: each file that a manifest names has a path and a key of its own, which no codec makes shorter."""
+_FEW_RECORDS: Final = 1024
+_DECODING_ERRORS: Final = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RecursionError,
+    ResolveError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zlib.error,
+)
+R = TypeVar("R", bound=StructProtocol)
 
 
 def decompress_block(codec: str, compressed: bytes, limit: int) -> bytes:
@@ -111,10 +135,6 @@ _CODECS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
     "zstandard": _zstandard,
     "snappy": _snappy,
 }
-
-
-# Longer than the longest number and value of fixed length a record may hold (a double, a UUID, a decimal), whatever the bytes' length.
-_MIN_PADDING: Final = 64
 
 
 class _BoundedDecoder:
@@ -172,32 +192,6 @@ class _BoundedDecoder:
 def bounded_decoder(data: bytes) -> BinaryDecoder:
     """Return a decoder of `data` that reads nothing else."""
     return cast("BinaryDecoder", _BoundedDecoder(data))
-
-
-AVRO_SCHEMA_KEY: Final = "avro.schema"
-_SMALL: Final = 8 * 1024 * 1024
-_RATIO: Final = 64
-_LARGEST_BLOCK: Final = 16 * 1024 * 1024
-"""Decompressed. Writers begin a new block after some 64 KiB, or after each record."""
-_MIN_RECORD: Final = 4
-"""Compressed bytes: each file that a manifest names has a path and a key of its own, which no codec makes shorter."""
-_FEW_RECORDS: Final = 1024
-
-_DECODING_ERRORS: Final = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    RecursionError,
-    ResolveError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
-    zlib.error,
-)
-
-R = TypeVar("R", bound=StructProtocol)
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,6 +64,17 @@ from tablecrypt.manifests.stated_layout import StatedLayout
 
 _ADDED = ManifestEntryStatus.ADDED
 _DELETED = ManifestEntryStatus.DELETED
+CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
+_HEADER_LENGTH: Final = 1024 * 1024
+"""Plaintext bytes of an AGS1 block, in which any header fits."""
+_ENTRY_TYPES: Final = RecordTypes[ManifestEntry](
+    schema=ENTRY_READ_SCHEMA,
+    structs={ROOT_STRUCT: ManifestEntry, DATA_FILE_FIELD_ID: EncryptedDataFile},
+    enums={STATUS_FIELD_ID: ManifestEntryStatus, FILE_FORMAT_FIELD_ID: FileFormat, FILE_CONTENT_FIELD_ID: DataFileContent},
+)
+KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
+MANIFEST_FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
+_FIELDS = len(MANIFEST_FILE_POSITIONS)
 
 
 def inherit(entries: list[ManifestEntry], manifest: ManifestFile, first_row_id: int | None, encrypted: bool = True) -> None:
@@ -97,18 +108,6 @@ def _inherit_sequence_numbers(entry: ManifestEntry, sequence_number: int) -> Non
         entry.sequence_number = sequence_number
     if entry.file_sequence_number is None:
         entry.file_sequence_number = sequence_number
-
-
-CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
-
-_HEADER_LENGTH: Final = 1024 * 1024
-"""Plaintext bytes of an AGS1 block, in which any header fits."""
-
-_ENTRY_TYPES: Final = RecordTypes[ManifestEntry](
-    schema=ENTRY_READ_SCHEMA,
-    structs={ROOT_STRUCT: ManifestEntry, DATA_FILE_FIELD_ID: EncryptedDataFile},
-    enums={STATUS_FIELD_ID: ManifestEntryStatus, FILE_FORMAT_FIELD_ID: FileFormat, FILE_CONTENT_FIELD_ID: DataFileContent},
-)
 
 
 @dataclass(frozen=True)
@@ -147,11 +146,6 @@ def parse_manifest(plaintext: bytes, location: str, content: ManifestContent) ->
     if written != CONTENT_NAMES[content]:
         raise FormatError(f"{location}: the manifest says it holds {written!r}, the manifest list {CONTENT_NAMES[content]!r}")
     return DecryptedManifest(container.metadata, list(container))
-
-
-KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
-MANIFEST_FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
-_FIELDS = len(MANIFEST_FILE_POSITIONS)
 
 
 class EncryptedManifestFile(SensitiveRecord, ManifestFile):

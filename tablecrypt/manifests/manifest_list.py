@@ -54,6 +54,7 @@ VERSION_WITHOUT_ROW_IDS: Final = 2
 _NO_PARENT: Final = "null"
 _MAX_LONG: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})", re.ASCII)
+_MANIFEST_NAME = "manifest_file"
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,6 @@ def _number(metadata: Mapping[str, str], key: str, location: str) -> int:
     if not _NUMBER.fullmatch(text) or abs(int(text)) > _MAX_LONG:
         raise FormatError(f"{location}: the manifest list's {key} is not a 64-bit number: {text[:32]!r}")
     return int(text)
-
-
-_MANIFEST_NAME = "manifest_file"
 
 
 class ManifestListWriterV3(ManifestListWriter):

@@ -50,6 +50,11 @@ MANIFEST_LIST_SCHEMA: Final = MANIFEST_LIST_FILE_SCHEMAS[FORMAT_VERSION]
 
 DATA_FILE_POSITIONS: Final = {field.name: position for position, field in enumerate(DATA_FILE_TYPE[FORMAT_VERSION].fields)}
 MANIFEST_FILE_POSITIONS: Final = {field.name: position for position, field in enumerate(MANIFEST_LIST_SCHEMA.fields)}
+FIRST_ROW_ID = DATA_FILE_POSITIONS["first_row_id"]
+REFERENCED_DATA_FILE = DATA_FILE_POSITIONS["referenced_data_file"]
+CONTENT_OFFSET = DATA_FILE_POSITIONS["content_offset"]
+CONTENT_SIZE_IN_BYTES = DATA_FILE_POSITIONS["content_size_in_bytes"]
+_FIELDS = len(DATA_FILE_POSITIONS)
 
 
 def entry_write_schema(partition_type: StructType) -> Schema:
@@ -73,13 +78,6 @@ def _as_written(partition_type: StructType) -> StructType:
 def _with_int_ids(field: NestedField) -> NestedField:
     ids = ListType(element_id=EQUALITY_IDS_FIELD_ID + 1, element_type=IntegerType(), element_required=True)
     return NestedField(field.field_id, field.name, ids, required=False, doc=field.doc)
-
-
-FIRST_ROW_ID = DATA_FILE_POSITIONS["first_row_id"]
-REFERENCED_DATA_FILE = DATA_FILE_POSITIONS["referenced_data_file"]
-CONTENT_OFFSET = DATA_FILE_POSITIONS["content_offset"]
-CONTENT_SIZE_IN_BYTES = DATA_FILE_POSITIONS["content_size_in_bytes"]
-_FIELDS = len(DATA_FILE_POSITIONS)
 
 
 class SensitiveRecord(Record):

@@ -61,6 +61,9 @@ PIECE_LENGTH: Final = 8 * 1024 * 1024
 
 _HEADER_GUESS: Final = 256
 _KNOWN_TYPES: Final = (PageType.DATA, PageType.DICTIONARY, PageType.DATA_V2)
+_DICTIONARY: Final = (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_PAGE)
+_DATA: Final = (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE)
+_LONGEST_BLOOM_FILTER_HEADER: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +308,6 @@ class _DecryptedPages:
         return self._memory
 
 
-_DICTIONARY: Final = (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_PAGE)
-_DATA: Final = (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE)
-
-
 def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[tuple[ModuleType, TamperedFileError | KeyMismatchError | None]]:
     """Yield the type of each module of a chunk's pages, and what is wrong with it if it does not authenticate.
 
@@ -335,9 +334,6 @@ def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[tuple[Mod
             else:
                 yield module_type, None
         number += not is_dictionary
-
-
-_LONGEST_BLOOM_FILTER_HEADER: Final = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -330,9 +330,6 @@ def _in_the_clear(location: str, start: int, stored: bytes) -> StoredFooter:
     return StoredFooter(location, start, start, end, stored[:length], algorithm, key_metadata, signature if algorithm else None)
 
 
-_TAIL_OF_A_TABLE: Final = struct.Struct("<I4s")
-
-
 def read_checked_end(file: pa.NativeFile, length: int, key_metadata: StandardKeyMetadata, location: str) -> bytes:
     """Return all that follows the last module of a table's file. One request, two where the footer is longer than 64 KiB.
 
@@ -344,7 +341,7 @@ def read_checked_end(file: pa.NativeFile, length: int, key_metadata: StandardKey
     """
     guess = min(length, END_GUESS)
     last = _read_at(file, length - guess, guess, location)
-    footer_length, tail = _TAIL_OF_A_TABLE.unpack(last[-TAIL_LENGTH:])
+    footer_length, tail = _TAIL.unpack(last[-TAIL_LENGTH:])
     if tail != ENCRYPTED_MAGIC:
         raise foreign_end(_read_at(file, 0, MAGIC_LENGTH, location), tail, location)
     start = length - TAIL_LENGTH - footer_length

@@ -62,6 +62,10 @@ MATERIAL_TYPE: Final = "PKMT1"
 DEFAULT_KMS: Final = "DEFAULT"
 _TYPE: Final = "keyMaterialType"
 _INTERNAL: Final = "internalStorage"
+_PREFIX: Final = "_KEY_MATERIAL_FOR_"
+_SUFFIX: Final = ".json"
+KEK_ID_LENGTH: Final = 16
+DEFAULT_LIFETIME_S: Final = 600.0
 
 
 @dataclass(frozen=True)
@@ -152,10 +156,6 @@ def _text(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-_PREFIX: Final = "_KEY_MATERIAL_FOR_"
-_SUFFIX: Final = ".json"
-
-
 @dataclass(frozen=True)
 class ExternalKeyMaterial:
     """The key material of one Parquet file, in a file beside it.
@@ -212,10 +212,6 @@ def _file_system(location: str) -> tuple[fs.FileSystem, str]:
     except (ValueError, OSError) as error:
         raise ConfigurationError(f"{location}: not a location where key material can be kept: {error}") from error
     return file_system, path
-
-
-KEK_ID_LENGTH: Final = 16
-DEFAULT_LIFETIME_S: Final = 600.0
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,22 @@ _STRIPPED: Final = (
     ColumnMetaData.SIZE_STATISTICS,
     ColumnMetaData.GEOSPATIAL_STATISTICS,
 )
+_OF_THE_OLD_FILE_IN_FOOTER: Final = (FileMetaData.ENCRYPTION_ALGORITHM, FileMetaData.FOOTER_SIGNING_KEY_METADATA)
+_OF_THE_OLD_FILE_IN_CHUNK: Final = (
+    ColumnChunk.META_DATA,
+    ColumnChunk.OFFSET_INDEX_OFFSET,
+    ColumnChunk.OFFSET_INDEX_LENGTH,
+    ColumnChunk.COLUMN_INDEX_OFFSET,
+    ColumnChunk.COLUMN_INDEX_LENGTH,
+    ColumnChunk.CRYPTO_METADATA,
+    ColumnChunk.ENCRYPTED_COLUMN_METADATA,
+)
+_OF_THE_OLD_FILE_IN_METADATA: Final = (
+    ColumnMetaData.INDEX_PAGE_OFFSET,
+    ColumnMetaData.DICTIONARY_PAGE_OFFSET,
+    ColumnMetaData.BLOOM_FILTER_OFFSET,
+    ColumnMetaData.BLOOM_FILTER_LENGTH,
+)
 
 
 class FileEncryption:
@@ -159,24 +175,6 @@ def _crypto_metadata(column_key: ColumnKey, metadata: Struct) -> Struct:
         own.set(EncryptionWithColumnKey.KEY_METADATA, thrift.BINARY, column_key.key_metadata)
     crypto.set(ColumnCryptoMetaData.WITH_COLUMN_KEY, thrift.STRUCT, own)
     return crypto
-
-
-_OF_THE_OLD_FILE_IN_FOOTER: Final = (FileMetaData.ENCRYPTION_ALGORITHM, FileMetaData.FOOTER_SIGNING_KEY_METADATA)
-_OF_THE_OLD_FILE_IN_CHUNK: Final = (
-    ColumnChunk.META_DATA,
-    ColumnChunk.OFFSET_INDEX_OFFSET,
-    ColumnChunk.OFFSET_INDEX_LENGTH,
-    ColumnChunk.COLUMN_INDEX_OFFSET,
-    ColumnChunk.COLUMN_INDEX_LENGTH,
-    ColumnChunk.CRYPTO_METADATA,
-    ColumnChunk.ENCRYPTED_COLUMN_METADATA,
-)
-_OF_THE_OLD_FILE_IN_METADATA: Final = (
-    ColumnMetaData.INDEX_PAGE_OFFSET,
-    ColumnMetaData.DICTIONARY_PAGE_OFFSET,
-    ColumnMetaData.BLOOM_FILTER_OFFSET,
-    ColumnMetaData.BLOOM_FILTER_LENGTH,
-)
 
 
 @dataclass(frozen=True, slots=True)

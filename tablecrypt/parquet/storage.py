@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 UNNAMED: Final = "the Parquet file"
+_PATIENCE_S: Final = 1.0
+"""For what a caller holds on to, as for a scan that was not finished, no wait is long enough."""
+_exported: Final[WeakValueDictionary[int, Any]] = WeakValueDictionary()
+_numbers: Final = itertools.count()
 
 
 class Source:
@@ -174,13 +178,6 @@ def _length_of(file: Any) -> int:
     file.seek(0, io.SEEK_END)
     length: int = file.tell()
     return length
-
-
-_PATIENCE_S: Final = 1.0
-"""For what a caller holds on to, as for a scan that was not finished, no wait is long enough."""
-
-_exported: Final[WeakValueDictionary[int, Any]] = WeakValueDictionary()
-_numbers: Final = itertools.count()
 
 
 def export_buffer(data: Buffer) -> memoryview:

@@ -57,6 +57,7 @@ DEFERRED: Final = None
 """Instead of a shape: separate the structs of the list and keep each as its bytes, to be decoded when it is needed."""
 
 Value = Union[bool, int, bytes, "Struct", list["Struct"], list[bytes]]
+FLAT: Final[Shape] = {}
 
 
 @dataclass(slots=True)
@@ -350,7 +351,6 @@ class FileCryptoMetaData:
     """The offset of the footer, in the two forms of 2018; the specification has no such fields."""
 
 
-FLAT: Final[Shape] = {}
 ALGORITHM_SHAPE: Final[Shape] = {EncryptionAlgorithm.AES_GCM_V1: FLAT, EncryptionAlgorithm.AES_GCM_CTR_V1: FLAT}
 FILE_CRYPTO_META_DATA_SHAPE: Final[Shape] = {FileCryptoMetaData.ENCRYPTION_ALGORITHM: ALGORITHM_SHAPE}
 COLUMN_CHUNK_SHAPE: Final[Shape] = {

@@ -32,6 +32,8 @@ from tablecrypt.parquet.modules import ModuleCipher, ModuleType
 from tablecrypt.parquet.storage import open_source
 from tablecrypt.parquet.thrift import ColumnChunk
 
+_SHOWN_FAULTS: Final = 10
+
 
 @dataclass(frozen=True, slots=True)
 class OwnedSpan:
@@ -54,9 +56,6 @@ def coverage_gaps(spans: Iterable[OwnedSpan], length: int) -> Iterator[str]:
             reached, before = span.end, span.owner
     if reached < length:
         yield f"bytes {reached} to {length}, the end of the file, belong to nothing"
-
-
-_SHOWN_FAULTS: Final = 10
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,13 @@ from tablecrypt.parquet.module_writer import FileEncryption, ModularWriter
 from tablecrypt.parquet.storage import Sink, open_sink, open_source
 
 Random = Callable[[int], bytes]
+ROW_GROUP_SIZE: Final = 1024 * 1024
+"""Rows in a row group, where the caller does not say: as many as pyarrow puts there."""
+_EXCLUDED: Final = {
+    "encryption_properties": "the keys say how the file is encrypted",
+    "metadata_collector": "the metadata of the file is encrypted with it",
+    "filesystem": "give a URI or an open file as the sink",
+}
 
 
 @checked_arguments(but=("keys",))
@@ -108,16 +115,6 @@ def rewrite(layout: FileLayout, sink: Sink, keys: FileKeys | None, random: Rando
     writer = ModularWriter(sink, FileEncryption(keys, layout.location, random))
     writer.add(layout)
     return writer.finish()
-
-
-ROW_GROUP_SIZE: Final = 1024 * 1024
-"""Rows in a row group, where the caller does not say: as many as pyarrow puts there."""
-
-_EXCLUDED: Final = {
-    "encryption_properties": "the keys say how the file is encrypted",
-    "metadata_collector": "the metadata of the file is encrypted with it",
-    "filesystem": "give a URI or an open file as the sink",
-}
 
 
 @checked_arguments(but=("keys",))
