@@ -3,7 +3,7 @@
     encrypted Java    Iceberg's own Spark runtime on an encrypted v3 table: the reference
     plain Java        the same without encryption
     Spark's Parquet   df.write.parquet and spark.read.parquet, no table
-    ours, portable    tablecrypt.spark through mapInArrow
+    ours, Python      tablecrypt.spark through mapInArrow
     ours, JVM         tablecrypt.spark with Spark's own Parquet reader and writer
 
 All write zstd Parquet of the same rows (id, region, day, amount, note) from the same tasks into local files; keys come from moto's KMS.
@@ -182,7 +182,7 @@ def markdown(rounds: list[dict[tuple[str, str], float]], names: list[str]) -> st
 
 
 def worker_memory(spark: SparkSession, side: Side, count: int) -> str:
-    """Write and read one partition on the portable path; the most memory that a Python worker held meanwhile."""
+    """Write and read one partition on the Python path; the most memory that a Python worker held meanwhile."""
     side.create("memory")
     peaks = {}
     for job in ("write", "read"):
@@ -236,7 +236,7 @@ def main() -> None:
             java_side(spark, REFERENCE, f"'format-version'='3', 'encryption.key-id'='{server.kms_key_id(_KEY_ID)}'"),
             java_side(spark, "plain Java", "'format-version'='3'"),
             parquet_side(spark, folder / "parquet"),
-            our_side(spark, "ours, portable", "python", properties, folder / "ours"),
+            our_side(spark, "ours, Python", "python", properties, folder / "ours"),
             our_side(spark, "ours, JVM", "jvm", properties, folder / "ours"),
         ]
         if options.memory_rows:

@@ -1,7 +1,7 @@
 """Encrypted tables as Spark DataFrames, through PySpark 4 and mapInArrow.
 
-    read_table    driver plans ──sealed tasks──▶ executors decrypt, filter and project ──Arrow──▶ DataFrame
-    write_table   DataFrame ──Arrow──▶ executors encrypt under DEKs of their own ──sealed file entries──▶ driver commits once
+    read_table    driver plans ──encrypted tasks──▶ executors decrypt, filter and project ──Arrow──▶ DataFrame
+    write_table   DataFrame ──Arrow──▶ executors encrypt under DEKs of their own ──encrypted file entries──▶ driver commits once
 
 Executors need this package, access to the table's storage, and the right to decrypt with the table's master key in the KMS. No DEK is in a
 closure, a plan, a shuffle or an event log: see job_keys.py.

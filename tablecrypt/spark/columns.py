@@ -79,6 +79,11 @@ _ALSO_WRITTEN_FROM: Final[dict[type[IcebergType], tuple[pa.DataType, ...]]] = {
     LongType: (pa.int8(), pa.int16(), pa.int32()),
     DoubleType: (pa.float32(),),
 }
+_UUID_PATTERN: Final = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+_UUID: Final = re.compile(_UUID_PATTERN)
+_UUID_PARTS: Final = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
+_UUID_LENGTH: Final = 16
+_NO_UUID_TEXT: Final = str(uuid.UUID(int=0))
 
 
 def schema_for_spark(schema: Schema) -> pa.Schema:
@@ -181,13 +186,6 @@ def _spark_name(arrow: pa.DataType) -> str:
     from pyspark.sql.pandas.types import from_arrow_type
 
     return str(from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString())
-
-
-_UUID_PATTERN: Final = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
-_UUID: Final = re.compile(_UUID_PATTERN)
-_UUID_PARTS: Final = ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))
-_UUID_LENGTH: Final = 16
-_NO_UUID_TEXT: Final = str(uuid.UUID(int=0))
 
 
 def batch_for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -53,6 +53,9 @@ from tablecrypt.table.snapshots import EncryptedOverwrite
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedTransaction
 
+QUERY_ID: Final = "tablecrypt.spark.query-id"
+BATCH_ID: Final = "tablecrypt.spark.batch-id"
+
 
 @dataclass
 class RowChange:
@@ -146,10 +149,6 @@ def replaced_partitions(located: LocatedTable, files: Sequence[DataFile], branch
 
 def _live_tasks(located: LocatedTable, branch: str) -> list[EncryptedFileScanTask]:
     return cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
-
-
-QUERY_ID: Final = "tablecrypt.spark.query-id"
-BATCH_ID: Final = "tablecrypt.spark.batch-id"
 
 
 class BatchAlreadyCommittedError(ValidationException):

@@ -31,10 +31,10 @@ from pyroaring import BitMap64
 from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.commit import RowChange, is_merge_on_read, numbered, split_whole_files, stage_row_change
-from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, delete_files, opened_results
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, collected, decrypted_results, delete_files, result_batch
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import FileNumber, bitmap_of, decode_positions, encode_positions, merge_positions
-from tablecrypt.spark.session import Sizing, check_session
+from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.deletion_vectors import DeletedPositions
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -62,30 +62,30 @@ def rewrite_without(spark: SparkSession, located: LocatedTable, marked: Sequence
     partitions = Sizing.of(spark).partitions([task for task, _ in marked])
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
-    sealed_access = job_key.seal(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
-    sealed_tasks = []
+    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
+    encrypted_tasks = []
     for number, tasks in enumerate(partitions):
         positions = {(number, index): by_path[task.file.file_path] for index, task in enumerate(tasks)}
         content = frame(encode_positions(positions)) + codec.encode_tasks(tasks)
-        sealed_tasks.append(job_key.seal(Role.TASK, number, content))
+        encrypted_tasks.append(job_key.encrypt(Role.TASK, number, content))
 
     def rewrite_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return rewrite_partitions(ticket, sealed_access, sealed_tasks, batches)
+        return rewrite_partitions(ticket, encrypted_access, encrypted_tasks, batches)
 
-    rows = spark.range(0, len(sealed_tasks), 1, len(sealed_tasks)).mapInArrow(rewrite_encrypted_files, RESULT_SCHEMA).collect()
-    return [file for answer in opened_results(job_key, codec, collected(rows)) for file in answer.files]
+    rows = in_tasks(spark, len(encrypted_tasks), rewrite_encrypted_files, RESULT_SCHEMA).collect()
+    return [file for result in decrypted_results(job_key, codec, collected(rows)) for file in result.files]
 
 
 def rewrite_partitions(
-    ticket: JobTicket, sealed_access: bytes, sealed_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
+    ticket: JobTicket, encrypted_access: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Rewrite the files of the task whose number comes in. Runs on an executor."""
     asked = [number for batch in numbers for number in batch.column(0).to_pylist()]
     if not asked:
         return
-    job = WritingTask.open(ticket, sealed_access)
+    job = WritingTask.open(ticket, encrypted_access)
     for number in asked:
-        content = job.job_key.open(Role.TASK, number, sealed_tasks[number])
+        content = job.job_key.decrypt(Role.TASK, number, encrypted_tasks[number])
         reader = ByteReader(content, "the work of a task")
         marks = decode_positions(reader.frame())
         tasks = FileEntryCodec(job.metadata).decode_tasks(reader.rest())
@@ -96,7 +96,7 @@ def rewrite_partitions(
         except BaseException:
             delete_files(job.io, files)
             raise
-        yield answer_batch(number, job.sealed_answer(files))
+        yield result_batch(number, job.encrypted_result(files))
 
 
 def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap64) -> list[DataFile]:
@@ -107,8 +107,8 @@ def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap6
 
     def remaining() -> Iterator[pa.RecordBatch]:
         for positions, rows in reader.positioned_batches(task):
-            living = removed.living(positions)
-            kept = rows if living is None else rows.filter(living)
+            live = removed.living(positions)
+            kept = rows if live is None else rows.filter(live)
             if kept.num_rows:
                 yield pa.RecordBatch.from_arrays(
                     [column.cast(field.type) for column, field in zip(kept.columns, schema, strict=True)], schema=schema
@@ -144,7 +144,7 @@ def delete_where(
         snapshot_properties: for the summary of the new snapshot.
         catalog_properties: properties for load_catalog, beside those that it finds.
 
-    The table's write.delete.mode says how rows go: copy-on-write (executors write the remaining rows anew; they keep their `_row_id`), or
+    The table's write.delete.mode says how rows go: copy-on-write (executors write the remaining rows again; they keep their `_row_id`), or
     merge-on-read (deletion vectors).
 
     Raises:
@@ -160,7 +160,7 @@ def delete_where(
     mode = located.table.metadata.properties.get(TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT)
     change = located_change(spark, located, row_filter, branch)
     try:
-        settle(spark, located, change, mode)
+        rewrite_unless_merge_on_read(spark, located, change, mode)
         transaction = located.table.transaction()
         with transaction:
             stage_row_change(transaction, change, dict(snapshot_properties or {}))
@@ -184,7 +184,7 @@ def located_change(spark: SparkSession, located: LocatedTable, row_filter: str |
     return change
 
 
-def settle(spark: SparkSession, located: LocatedTable, change: RowChange, mode: str) -> None:
+def rewrite_unless_merge_on_read(spark: SparkSession, located: LocatedTable, change: RowChange, mode: str) -> None:
     """Turn marked rows into rewritten files, in a job of its own, unless the table's mode is merge-on-read."""
     if is_merge_on_read(mode) or not change.marked:
         return
@@ -199,30 +199,30 @@ def _located(
 ) -> dict[FileNumber, BitMap64]:
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
-    sealed_content = job_key.seal(Role.SHARED, 0, pickle.dumps(LocateContent(TableAccess.of(located.table), row_filter)))
-    sealed_tasks = [job_key.seal(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
+    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(LocateContent(TableAccess.of(located.table), row_filter)))
+    encrypted_tasks = [job_key.encrypt(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
 
     def locate_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return locate_partitions(ticket, sealed_content, sealed_tasks, batches)
+        return locate_partitions(ticket, encrypted_content, encrypted_tasks, batches)
 
-    rows = spark.range(0, len(sealed_tasks), 1, len(sealed_tasks)).mapInArrow(locate_rows, RESULT_SCHEMA).collect()
+    rows = in_tasks(spark, len(encrypted_tasks), locate_rows, RESULT_SCHEMA).collect()
     found: dict[FileNumber, BitMap64] = {}
-    for answer in opened_results(job_key, codec, collected(rows)):
-        merge_positions(found, answer.marks)
+    for result in decrypted_results(job_key, codec, collected(rows)):
+        merge_positions(found, result.marks)
     return found
 
 
 def locate_partitions(
-    ticket: JobTicket, sealed_content: bytes, sealed_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
+    ticket: JobTicket, encrypted_content: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Answer where the matching rows of a task's files lie. Runs on an executor."""
+    """Yield where the matching rows of a task's files lie. Runs on an executor."""
     asked = [number for batch in numbers for number in batch.column(0).to_pylist()]
     if not asked:
         return
-    job = WritingTask.open(ticket, sealed_content)
+    job = WritingTask.open(ticket, encrypted_content)
     reader = TaskReader(job.metadata, job.io, Schema(ROW_ID), job.shared.row_filter)
     codec = FileEntryCodec(job.metadata)
     for number in asked:
-        tasks = codec.decode_tasks(job.job_key.open(Role.TASK, number, sealed_tasks[number]))
+        tasks = codec.decode_tasks(job.job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
         marks = {(number, index): bitmap_of(reader.matching_positions(task).matching.chunks) for index, task in enumerate(tasks)}
-        yield answer_batch(number, job.sealed_answer([], marks))
+        yield result_batch(number, job.encrypted_result([], marks))

@@ -1,6 +1,6 @@
-"""The executor's side of a job: the process prepared, the job opened once per task, data files written, and the answer sealed.
+"""The executor's side of a job: the process prepared, the job opened once per task, data files written, and the result encrypted.
 
-    answer = number of the task | RESULT message
+    result = number of the task | RESULT message
     RESULT = length of the marks, 8 bytes LE | marks (see job_messages.py) | entries of the files written (see file_entries.py)
 
 No two attempts at a task ever write the same file, because the attempt is part of the file's name:
@@ -20,7 +20,7 @@ A Python worker serves one task after the other, with this package and its libra
     gc.collect()                      looks at every object of every module: some 0.1 s. Objects of modules live as long as the process,
                                       so they are set aside with gc.freeze(), and the collector looks at what tasks made.
 
-For a short task both together take longer than its work, so `spare_worker` spares the process both.
+For a short task both together take longer than its work, so `skip_per_task_setup` spares the process both.
 
 Raises ConfigurationError outside a Spark task and for a value that its column cannot hold, KmsError where this executor may not unwrap
 the job key.
@@ -60,6 +60,8 @@ from tablecrypt.table.write import write_data_files
 _IMPL: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 _OWN_IMPL: Final = "tablecrypt.spark.own-location-provider"
 _ATTEMPT: Final = "tablecrypt.spark.attempt"
+RESULT_SCHEMA: Final = "task long, message binary"
+_ARROW_RESULT_SCHEMA: Final = pa.schema([("task", pa.int64()), ("message", pa.binary())])
 
 
 class AttemptLocations(LocationProvider):
@@ -98,7 +100,7 @@ class _Frozen:
 _frozen = _Frozen()
 
 
-def spare_worker() -> None:
+def skip_per_task_setup() -> None:
     """Spare this process, a Python worker at the beginning of a task, what is said above. In any other process, do nothing."""
     from pyspark import TaskContext
 
@@ -118,12 +120,8 @@ def _forget_finders() -> None:
             sys.path_importer_cache.pop(path, None)
 
 
-RESULT_SCHEMA: Final = "task long, sealed binary"
-_ARROW_RESULT_SCHEMA: Final = pa.schema([("task", pa.int64()), ("sealed", pa.binary())])
-
-
 @dataclass(frozen=True)
-class TaskAnswer:
+class TaskResult:
     """What one task did: files that it wrote, and rows of the table that its rows take the place of."""
 
     files: list[DataFile]
@@ -143,16 +141,16 @@ class WritingTask:
     attempt: int
 
     @classmethod
-    def open(cls, ticket: JobTicket, sealed_shared: bytes) -> WritingTask:
+    def open(cls, ticket: JobTicket, encrypted_shared: bytes) -> WritingTask:
         """Open the job in the Spark task that this runs in. The SHARED message is a TableAccess, or has one as `access`."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         if context is None:
             raise ConfigurationError("an encrypted partition is written inside a Spark task only")
-        spare_worker()
+        skip_per_task_setup()
         job_key = ticket.redeem()
-        shared = pickle.loads(job_key.open(Role.SHARED, 0, sealed_shared))
+        shared = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
         access: TableAccess = shared if isinstance(shared, TableAccess) else shared.access
         keys = FreshKeys(access.data_key_length)
         return cls(job_key, shared, access.io(), access.metadata(), keys, context.partitionId(), context.taskAttemptId())
@@ -162,37 +160,37 @@ class WritingTask:
         named = with_attempt_names(self.metadata, self.number, self.attempt)
         return write_data_files(named, rows, self.io, self.keys, uuid.uuid4())
 
-    def sealed_answer(self, files: list[DataFile], marks: FilePositions | None = None) -> bytes:
+    def encrypted_result(self, files: list[DataFile], marks: FilePositions | None = None) -> bytes:
         """Return the RESULT message; if that fails, the files are deleted."""
         try:
             content = frame(encode_positions(marks or {})) + FileEntryCodec(self.metadata).encode_files(files)
-            return self.job_key.seal(Role.RESULT, self.number, content)
+            return self.job_key.encrypt(Role.RESULT, self.number, content)
         except BaseException:
             delete_files(self.io, files)
             raise
 
 
-def answer_batch(number: int, sealed: bytes) -> pa.RecordBatch:
-    """Return an answer as Spark collects it, in RESULT_SCHEMA."""
-    return pa.RecordBatch.from_pydict({"task": [number], "sealed": [sealed]}, schema=_ARROW_RESULT_SCHEMA)
+def result_batch(number: int, message: bytes) -> pa.RecordBatch:
+    """Return a result as Spark collects it, in RESULT_SCHEMA."""
+    return pa.RecordBatch.from_pydict({"task": [number], "message": [message]}, schema=_ARROW_RESULT_SCHEMA)
 
 
-def opened_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[tuple[int, bytes]]) -> list[TaskAnswer]:
-    """Open what the tasks answered, on the driver: (task number, RESULT message).
+def decrypted_results(job_key: JobKey, codec: FileEntryCodec, results: Iterable[tuple[int, bytes]]) -> list[TaskResult]:
+    """Decrypt the tasks' results, on the driver: (task number, RESULT message).
 
     Raises:
-        AuthenticationError: an answer was changed or belongs to another task, or a task answered twice.
-        FormatError: an answer does not hold what it should.
+        AuthenticationError: a result was changed or belongs to another task, or a task sent two results.
+        FormatError: a result does not hold what it should.
     """
     results = list(results)
     if len({number for number, _ in results}) != len(results):
-        raise AuthenticationError("a task of the Spark job answered twice: its rows would be committed twice")
-    return [_answer(codec, job_key.open(Role.RESULT, number, sealed)) for number, sealed in results]
+        raise AuthenticationError("a task of the Spark job sent two results: its rows would be committed twice")
+    return [_decoded_result(codec, job_key.decrypt(Role.RESULT, number, message)) for number, message in results]
 
 
 def collected(rows: Iterable[Any]) -> list[tuple[int, bytes]]:
     """Return rows of RESULT_SCHEMA, as Spark collects them, as (task number, RESULT message)."""
-    return [(int(row["task"]), bytes(row["sealed"])) for row in rows]
+    return [(int(row["task"]), bytes(row["message"])) for row in rows]
 
 
 def delete_files(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:
@@ -207,7 +205,7 @@ def removing_on_error(io: EncryptingFileIO, files: Sequence[DataFile]) -> Iterat
         yield
 
 
-def _answer(codec: FileEntryCodec, content: bytes) -> TaskAnswer:
-    reader = ByteReader(content, "a task's answer")
+def _decoded_result(codec: FileEntryCodec, content: bytes) -> TaskResult:
+    reader = ByteReader(content, "a task's result")
     marks = decode_positions(reader.frame())
-    return TaskAnswer(codec.decode_files(reader.rest()), marks)
+    return TaskResult(codec.decode_files(reader.rest()), marks)

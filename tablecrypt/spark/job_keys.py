@@ -7,14 +7,14 @@
     TASK    data files to read, each with its DEK                     ─────▶
             data files written, each with its DEK                     ◀───── RESULT
 
-    sealed = nonce (12) | ciphertext | tag (16)                        AES-256-GCM under the job key, the nonce random
-    AAD    = job id (16 random bytes) | role (1) | task number (8, little endian, unsigned)
+    message = nonce (12) | ciphertext | tag (16)                        AES-256-GCM under the job key, the nonce random
+    AAD     = job id (16 random bytes) | role (1) | task number (8, little endian, unsigned)
 
-A sealed message opens only in its job, in its direction and as the task that it was made for: whoever swaps two tasks, answers with a
-task, or brings a message of another job, gets AuthenticationError. At most 2**32 messages are sealed in a job (NIST SP 800-38D, 8.3).
+A message decrypts only in its job, in its direction and as the task that it was made for: swapping two tasks, sending a task as a result,
+or bringing a message of another job ends in an AuthenticationError. At most 2**32 messages are encrypted in a job (NIST SP 800-38D, 8.3).
 
 The ticket travels in the clear, in the closure of the job: it holds the wrapped key and the properties with which to reach the KMS, so
-that executors open the job key with their own rights and whoever reads the closure cannot.
+that executors open the job key with their own rights, and nobody opens it who only reads the closure.
 
 Executors that have no access to the KMS get the job key from Spark, in an encrypted broadcast; the closure then holds the broadcast's
 number alone:
@@ -22,10 +22,10 @@ number alone:
     driver      job key ─▶ SparkContext.broadcast ─▶ encrypted on disk (spark.io.encryption.enabled) and on the wire (RPC encryption)
     executor    the broadcast's value, fetched once per process ─▶ the job key
 
-The catalog property tablecrypt.spark.executor-keys=spark chooses this; the default, kms, needs no trust in Spark's own encryption. Whoever
-can run code in the Spark application can read a job key that was broadcast.
+The catalog property tablecrypt.spark.executor-keys=spark chooses this; the default, kms, needs no trust in Spark's own encryption. All
+code that runs in the Spark application can read a job key that was broadcast.
 
-Raises AuthenticationError for bytes that do not open, KmsError where an executor may not use the master key, ConfigurationError for a
+Raises AuthenticationError for bytes that do not decrypt, KmsError where an executor may not use the master key, ConfigurationError for a
 broadcast where Spark does not encrypt what it sends and stores, and on Spark Connect, which has no broadcasts.
 """
 
@@ -64,7 +64,7 @@ class Role(IntEnum):
 
 
 class JobKey:
-    """Seals and opens the messages of one job. Cannot be pickled: a JobTicket goes to the executors instead."""
+    """Encrypts and decrypts the messages of one job. Cannot be pickled: a JobTicket goes to the executors instead."""
 
     def __init__(self, job_id: bytes, key: Secret, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
         if len(job_id) != JOB_ID_LENGTH:
@@ -76,14 +76,14 @@ class JobKey:
     def __repr__(self) -> str:
         return f"JobKey(job {self._job_id.hex()})"
 
-    def seal(self, role: Role, number: int, plaintext: bytes) -> bytes:
-        """Return the message sealed for one role and task number (0 for SHARED). ConfigurationError for a number that cannot be."""
+    def encrypt(self, role: Role, number: int, plaintext: bytes) -> bytes:
+        """Return the message encrypted for one role and task number (0 for SHARED). ConfigurationError for an impossible number."""
         return self._cipher.encrypt(self._random(NONCE_LENGTH), plaintext, self._aad(role, number))
 
-    def open(self, role: Role, number: int, sealed: bytes) -> bytes:
-        """Return the message's plaintext. AuthenticationError unless it was sealed in this job, for this role and number."""
+    def decrypt(self, role: Role, number: int, message: bytes) -> bytes:
+        """Return the message's plaintext. AuthenticationError unless it was encrypted in this job, for this role and number."""
         try:
-            return self._cipher.decrypt(sealed, self._aad(role, number))
+            return self._cipher.decrypt(message, self._aad(role, number))
         except AuthenticationError as error:
             raise AuthenticationError(
                 f"Spark job {self._job_id.hex()}: the {role.name} message of task {number} does not authenticate: "
@@ -154,7 +154,7 @@ def issue_by_broadcast(spark: SparkSession, key_id: str, random: Callable[[int],
         spark: a classic session that encrypts its messages and its files.
         key_id: the table's encryption.key-id.
     """
-    reason = _reason_against_broadcast(spark)
+    reason = _unsupported_broadcast(spark)
     if reason is not None:
         raise ConfigurationError(f"{names.SPARK_EXECUTOR_KEYS.name}=spark: {reason}")
     job_id, key = random(JOB_ID_LENGTH), random(JOB_KEY_LENGTH)
@@ -162,7 +162,7 @@ def issue_by_broadcast(spark: SparkSession, key_id: str, random: Callable[[int],
     return ticket, JobKey(job_id, Secret(key), random)
 
 
-def _reason_against_broadcast(spark: SparkSession) -> str | None:
+def _unsupported_broadcast(spark: SparkSession) -> str | None:
     context: Any = getattr(spark, "sparkContext", None)
     if context is None:
         return "a session of Spark Connect has no broadcasts, so its executors need the KMS"

@@ -15,7 +15,7 @@ Works of a runner, and what came of them:
     key     = length, 4 bytes LE | StandardKeyMetadata
 
 The bytes hold DEKs in the clear. A driver that opens what an executor sent takes plain values, and of classes only those that hold values:
-dataclasses, enums and errors of this package and of the function's own, and dates, decimals and uuids. So nothing in an answer is called
+dataclasses, enums and errors of this package and of the function's own, and dates, decimals and uuids. So nothing in a result is called
 that could do anything on the driver. A pickle that asks for more memory than it has bytes is refused before it is opened.
 
 Raises FormatError for bytes that are not such a message, and for a class that is not taken.
@@ -46,6 +46,16 @@ FilePositions: TypeAlias = Mapping[FileNumber, BitMap64]
 
 _COUNT: Final = struct.Struct("<I")
 _FILE_NUMBER: Final = struct.Struct("<QI")
+_ITEM: Final = struct.Struct("<QB")
+_KEY_LENGTH_SIZE: Final = 4
+_VALUE: Final = 0
+_ERROR: Final = 1
+_REMEMBERING: Final = ("PUT", "BINPUT", "LONG_BINPUT")
+_VALUE_CLASSES: Final = {
+    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
+    "decimal": {"Decimal"},
+    "uuid": {"UUID", "SafeUUID"},
+}
 
 
 def bitmap_of(positions: Iterable[pa.Array]) -> BitMap64:
@@ -97,18 +107,6 @@ def decode_positions(content: bytes) -> dict[FileNumber, BitMap64]:
             raise FormatError(f"row positions cannot be decoded: {type(error).__name__}") from error
     reader.check_exhausted()
     return positions
-
-
-_ITEM: Final = struct.Struct("<QB")
-_KEY_LENGTH_SIZE: Final = 4
-_VALUE: Final = 0
-_ERROR: Final = 1
-_REMEMBERING: Final = ("PUT", "BINPUT", "LONG_BINPUT")
-_VALUE_CLASSES: Final = {
-    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
-    "decimal": {"Decimal"},
-    "uuid": {"UUID", "SafeUUID"},
-}
 
 
 @dataclass(frozen=True)
@@ -186,7 +184,7 @@ def _refuse_claims(pickled: bytes) -> None:
     """
     for opcode, argument, _ in pickletools.genops(pickled):
         if opcode.name in _REMEMBERING and argument is not None and argument > len(pickled):
-            raise FormatError(f"an executor's answer of {len(pickled)} bytes remembers a value under number {argument}")
+            raise FormatError(f"an executor's result of {len(pickled)} bytes remembers a value under number {argument}")
 
 
 class _ValueUnpickler(pickle.Unpickler):
@@ -203,4 +201,4 @@ class _ValueUnpickler(pickle.Unpickler):
             found = super().find_class(module, name)
             if isinstance(found, type) and (is_dataclass(found) or issubclass(found, (Enum, TablecryptError))):
                 return found
-        raise FormatError(f"an executor's answer holds {module}.{name}, which is no class that holds values")
+        raise FormatError(f"an executor's result holds {module}.{name}, which is no class that holds values")

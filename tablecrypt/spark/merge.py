@@ -5,10 +5,10 @@
     DataFrame ────────────────────────────────────────────────────┘      │
                                                                          ▼
     one task: refuses a key that occurs twice or is null; writes all rows, updated ones with the _row_id of the row that they replace;
-              answers with its files and the positions of the replaced rows
+              returns its files and the positions of the replaced rows
     driver:   copy-on-write job or deletion vectors for the replaced rows, as the table says; one snapshot; one commit
 
-The driver holds one Roaring bitmap of positions per data file with matches and no keys or rows. Every matched row is written anew, whether
+The driver holds one Roaring bitmap of positions per data file with matches and no keys or rows. Every matched row is written again, whether
 it differs or not.
 
 Raises ConfigurationError for keys that cannot be compared safely.
@@ -42,10 +42,10 @@ from pyroaring import BitMap64
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table
 from tablecrypt.spark.commit import RowChange, numbered
-from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, answer_batch, collected, opened_results, spare_worker
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, collected, decrypted_results, result_batch, skip_per_task_setup
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import FileNumber, merge_positions, positions_by_file
-from tablecrypt.spark.session import Sizing
+from tablecrypt.spark.session import Sizing, in_tasks
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _KEY: Final = "__tablecrypt_key_"
-_PLACE: Final = ("__tablecrypt_row_id", "__tablecrypt_task", "__tablecrypt_file", "__tablecrypt_position")
+_ROW_COLUMNS: Final = ("__tablecrypt_row_id", "__tablecrypt_task", "__tablecrypt_file", "__tablecrypt_position")
 _COMPARABLE: Final = (
     *(BinaryType, BooleanType, DateType, DecimalType, FixedType, IntegerType, LongType, StringType, TimestampType, TimestamptzType),
 )
@@ -108,57 +108,57 @@ def checked_keys(table: Schema, columns: Sequence[str], keys: Sequence[str] | No
 
 
 def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], branch: str) -> RowChange:
-    """Write the DataFrame's rows, and find the rows that they replace; `settle` and a commit make it a merge."""
+    """Write the DataFrame's rows, and find the rows that they replace; `rewrite_unless_merge_on_read` and a commit make it a merge."""
     spark = df.sparkSession
     tasks = cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
     partitions = Sizing.of(spark).partitions(tasks) if tasks else []
     joined = _joined(df, _keys_of_table(df, located, keys, partitions), keys)
 
     ticket, job_key = located.issue_job(spark)
-    sealed_content = job_key.seal(Role.SHARED, 0, pickle.dumps(MergeContent(TableAccess.of(located.table), keys)))
+    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(MergeContent(TableAccess.of(located.table), keys)))
 
     def write_merged_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return write_merged_partition(ticket, sealed_content, batches)
+        return write_merged_partition(ticket, encrypted_content, batches)
 
     rows = joined.mapInArrow(write_merged_files, RESULT_SCHEMA).collect()
     change = RowChange(branch=branch)
     replaced: dict[FileNumber, BitMap64] = {}
-    for answer in opened_results(job_key, FileEntryCodec(located.table.metadata), collected(rows)):
-        change.added += answer.files
-        merge_positions(replaced, answer.marks)
+    for result in decrypted_results(job_key, FileEntryCodec(located.table.metadata), collected(rows)):
+        change.added += result.files
+        merge_positions(replaced, result.marks)
     numbers = numbered(partitions)
     change.marked = [(numbers[number], bitmap) for number, bitmap in replaced.items()]
     return change
 
 
 def read_keys(
-    ticket: JobTicket, sealed_content: bytes, sealed_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
+    ticket: JobTicket, encrypted_content: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the keys of a task's rows and where the rows are. Runs on an executor."""
-    spare_worker()
+    skip_per_task_setup()
     job_key = ticket.redeem()
-    content: KeysContent = pickle.loads(job_key.open(Role.SHARED, 0, sealed_content))
+    content: KeysContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_content))
     metadata = content.access.metadata()
     reader = TaskReader(metadata, content.access.io(), content.projected, ALWAYS_TRUE)
     schema = _keys_schema(content.projected)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            tasks = FileEntryCodec(metadata).decode_tasks(job_key.open(Role.TASK, number, sealed_tasks[number]))
+            tasks = FileEntryCodec(metadata).decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
             for index, task in enumerate(tasks):
                 for positions, rows in reader.positioned_batches(task):
-                    places = [pa.array([each] * rows.num_rows, pa.int64()) for each in (number, index)]
-                    columns = [*rows.columns, *places, positions.cast(pa.int64())]
+                    file_number = [pa.array([each] * rows.num_rows, pa.int64()) for each in (number, index)]
+                    columns = [*rows.columns, *file_number, positions.cast(pa.int64())]
                     yield batch_for_spark(pa.RecordBatch.from_arrays(columns, names=schema.names), schema)
 
 
-def write_merged_partition(ticket: JobTicket, sealed_content: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_merged_partition(ticket: JobTicket, encrypted_content: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write one partition of joined rows. Runs on an executor."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     if first is None:
         return
-    job = WritingTask.open(ticket, sealed_content)
-    table, own = job.metadata.schema(), [name for name in first.schema.names if name not in _PLACE]
+    job = WritingTask.open(ticket, encrypted_content)
+    table, own = job.metadata.schema(), [name for name in first.schema.names if name not in _ROW_COLUMNS]
     schema = schema_for_table(first.select(own).schema, table)
     stored = pa.schema([*schema, pa.field(ROW_ID.name, pa.int64()), pa.field(LAST_UPDATED.name, pa.int64())])
     marks: dict[FileNumber, BitMap64] = {}
@@ -167,14 +167,14 @@ def write_merged_partition(ticket: JobTicket, sealed_content: bytes, batches: It
         previous: pa.RecordBatch | None = None
         for batch in _chain(first, filled):
             previous = _check_keys(batch.select(list(job.shared.keys)), previous)
-            row_id, *place = (batch.column(name) for name in _PLACE)
-            merge_positions(marks, positions_by_file(*place))
+            row_id, *row = (batch.column(name) for name in _ROW_COLUMNS)
+            merge_positions(marks, positions_by_file(*row))
             converted = batch_for_table(batch.select(own), schema, table)
             columns = [*converted.columns, row_id, pa.nulls(batch.num_rows, pa.int64())]
             yield pa.RecordBatch.from_arrays(columns, schema=stored)
 
     files = job.write(pa.RecordBatchReader.from_batches(stored, rows()))
-    yield answer_batch(job.number, job.sealed_answer(files, marks))
+    yield result_batch(job.number, job.encrypted_result(files, marks))
 
 
 def _keys_of_table(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], partitions: list[list[EncryptedFileScanTask]]) -> DataFrame:
@@ -187,19 +187,19 @@ def _keys_of_table(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], 
         return spark.createDataFrame([], schema)
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
-    sealed_content = job_key.seal(Role.SHARED, 0, pickle.dumps(KeysContent(TableAccess.of(located.table), projected)))
-    sealed_tasks = [job_key.seal(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
+    encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(KeysContent(TableAccess.of(located.table), projected)))
+    encrypted_tasks = [job_key.encrypt(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
 
     def read_keys_of_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return read_keys(ticket, sealed_content, sealed_tasks, batches)
+        return read_keys(ticket, encrypted_content, encrypted_tasks, batches)
 
-    return spark.range(0, len(sealed_tasks), 1, len(sealed_tasks)).mapInArrow(read_keys_of_files, schema)
+    return in_tasks(spark, len(encrypted_tasks), read_keys_of_files, schema)
 
 
 def _keys_schema(projected: Schema) -> pa.Schema:
     *keys, _ = schema_for_spark(projected)
     renamed = [field.with_name(f"{_KEY}{number}").with_nullable(True) for number, field in enumerate(keys)]
-    return pa.schema([*renamed, *(pa.field(name, pa.int64()) for name in _PLACE)])
+    return pa.schema([*renamed, *(pa.field(name, pa.int64()) for name in _ROW_COLUMNS)])
 
 
 def _joined(df: DataFrame, located: DataFrame, keys: tuple[str, ...]) -> DataFrame:

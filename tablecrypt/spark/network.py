@@ -1,12 +1,12 @@
 """What may travel between Spark's processes, and what is refused or warned of where they talk over a network in the clear.
 
-Only what a KMS client reads is sent to executors; the rest of the catalog's properties stays on the driver or goes sealed. Credentials
-among them (a secret access key, a token) would open every key of the table to whoever reads the closure. So they are sent only where the
+Only what a KMS client reads is sent to executors; the rest of the catalog's properties stays on the driver or goes encrypted. Credentials
+among them (a secret access key, a token) would open every key of the table to anyone who reads the closure. So they are sent only where the
 closure does not leave the machine (local mode) or where Spark authenticates and encrypts its own traffic; elsewhere executors have to find
 credentials of their own: an instance role, environment variables, a profile.
 
-No key of ours travels in the clear on the portable path, but rows do: those that Spark shuffles, collects or hands to Python. And without
-spark.authenticate whoever reaches the driver may play an executor. So outside local mode, where `keeps_messages_private` does not hold,
+No key of ours travels in the clear on the Python path, but rows do: those that Spark shuffles, collects or hands to Python. And without
+spark.authenticate anyone who reaches the driver may play an executor. So outside local mode, where `keeps_messages_private` does not hold,
 a job is started with a warning, once per process, or refused where the catalog has tablecrypt.spark.require-encrypted-rpc=true.
 """
 
@@ -19,6 +19,9 @@ from typing import Final
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
+_REMEDY: Final = "set spark.authenticate and spark.network.crypto.enabled (or spark.ssl.rpc.enabled) to true"
 
 
 def kms_properties(catalog_properties: Mapping[str, str]) -> dict[str, str]:
@@ -63,11 +66,6 @@ def _is_on(spark_setting: Callable[[str, str], str | None], name: str) -> bool:
     return str(spark_setting(name, "false")).lower() == "true"
 
 
-logger = logging.getLogger(__name__)
-
-_REMEDY: Final = "set spark.authenticate and spark.network.crypto.enabled (or spark.ssl.rpc.enabled) to true"
-
-
 def requires_private_messages(catalog_properties: Mapping[str, str]) -> bool:
     """Whether the catalog says tablecrypt.spark.require-encrypted-rpc=true."""
     return names.SPARK_REQUIRE_ENCRYPTED_RPC.is_true(catalog_properties)
@@ -97,7 +95,7 @@ def warn_of_open_network(spark_setting: Callable[[str, str], str | None]) -> Non
 def _warn_once(master: str) -> None:
     logger.warning(
         "Spark's driver and executors (spark.master=%s) talk in the clear: rows that are shuffled, collected or written can be read on the "
-        "network, and whoever reaches the driver can play an executor; %s, or %s=true in the catalog to refuse such sessions",
+        "network, and anyone who reaches the driver can play an executor; %s, or %s=true in the catalog to refuse such sessions",
         master,
         _REMEDY,
         names.SPARK_REQUIRE_ENCRYPTED_RPC.name,

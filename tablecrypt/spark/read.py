@@ -1,9 +1,9 @@
 """Reading an encrypted table into a Spark DataFrame.
 
-    driver     scan.plan_files() ─▶ balanced lists of tasks ─▶ each list sealed as one TASK message; table, columns and filter as SHARED
+    driver     scan.plan_files() ─▶ balanced lists of tasks ─▶ each list encrypted as one TASK message; table, columns and filter as SHARED
     executor   range(n).mapInArrow: partition i opens message i and streams its files: deletes, filter, schema evolution, projection
 
-That is the portable path; where it can serve, jvm/ reads the same plan with Spark's own Parquet reader, which is faster.
+That is the Python path; where the JVM path supports the read, jvm/ reads the same plan with Spark's own Parquet reader, which is faster.
 
 The plan is made when `read_table` is called, of one snapshot, and holds for the life of the DataFrame. Spark prunes neither columns nor
 files of a mapInArrow, so name the columns and the filter here. A long Parquet file is read by several tasks, each some of its row groups.
@@ -23,10 +23,10 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
-from tablecrypt.spark.executor_job import spare_worker
+from tablecrypt.spark.executor_job import skip_per_task_setup
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.jvm.reader import jvm_rows
-from tablecrypt.spark.session import Sizing, check_session
+from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.tables import PlannedRead, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.reader import TaskReader
@@ -65,7 +65,7 @@ def read_table(
     """Return the rows of an encrypted table as a DataFrame.
 
     Args:
-        spark: a session of Spark 4.0 or newer. On the portable path its executors need this package and rights to decrypt with the
+        spark: a session of Spark 4.0 or newer. On the Python path its executors need this package and rights to decrypt with the
             table's master key.
         identifier: "catalog.namespace.table"; the catalog is loaded as PyIceberg's load_catalog does, configuration file and
             environment included.
@@ -78,12 +78,12 @@ def read_table(
 
     Raises:
         ConfigurationError: not an encrypted table, a column of a type that Spark lacks, credentials that would travel in the clear, or a
-            Spark older than 4.0; path="jvm" where it cannot serve.
+            Spark older than 4.0; path="jvm" where it is not supported.
         ValueError: a column or snapshot that the table does not have.
         KmsError: the KMS refused the table's key to the driver.
 
     What goes wrong on an executor (a file that was tampered with, no right to decrypt) fails the job when the DataFrame is used, with
-    an error that names the file: a PythonException of PySpark on the portable path, Spark's FAILED_READ_FILE on the other.
+    an error that names the file: a PythonException of PySpark on the Python path, Spark's FAILED_READ_FILE on the other.
     """
     check_session(spark)
     if path not in (None, *get_args(Path)):
@@ -93,28 +93,28 @@ def read_table(
     if not read.tasks:
         return spark.createDataFrame([], schema)
     rows = None if path == "python" else jvm_rows(spark, read, forced=path == "jvm")
-    return _portable_rows(spark, read, schema) if rows is None else rows
+    return _python_rows(spark, read, schema) if rows is None else rows
 
 
-def _portable_rows(spark: SparkSession, read: PlannedRead, schema: Any) -> DataFrame:
+def _python_rows(spark: SparkSession, read: PlannedRead, schema: Any) -> DataFrame:
     located = read.located
     ticket, job_key = located.issue_job(spark)
     shared = SharedReadContent(TableAccess.of(located.table), read.projected, read.row_filter)
-    sealed_shared = job_key.seal(Role.SHARED, 0, pickle.dumps(shared))
+    encrypted_shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(shared))
     codec = FileEntryCodec(located.table.metadata)
-    sealed_tasks = [
-        job_key.seal(Role.TASK, number, codec.encode_tasks(part))
+    encrypted_tasks = [
+        job_key.encrypt(Role.TASK, number, codec.encode_tasks(part))
         for number, part in enumerate(Sizing.of(spark).split_partitions(read.tasks))
     ]
 
     def read_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return read_partitions(ticket, sealed_shared, sealed_tasks, batches)
+        return read_partitions(ticket, encrypted_shared, encrypted_tasks, batches)
 
-    return spark.range(0, len(sealed_tasks), 1, len(sealed_tasks)).mapInArrow(read_encrypted_files, schema)
+    return in_tasks(spark, len(encrypted_tasks), read_encrypted_files, schema)
 
 
 def read_partitions(
-    ticket: JobTicket, sealed_shared: bytes, sealed_tasks: Sequence[bytes] | Mapping[int, bytes], numbers: Iterable[pa.RecordBatch]
+    ticket: JobTicket, encrypted_shared: bytes, encrypted_tasks: Sequence[bytes] | Mapping[int, bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Open the tasks whose numbers come in and yield their rows. Runs on an executor.
 
@@ -122,16 +122,16 @@ def read_partitions(
         AuthenticationError: a task was changed or swapped, or a file does not open.
         KmsError: this executor may not unwrap the job key.
     """
-    spare_worker()
+    skip_per_task_setup()
     job_key = ticket.redeem()
-    shared: SharedReadContent = pickle.loads(job_key.open(Role.SHARED, 0, sealed_shared))
+    shared: SharedReadContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
     metadata = shared.access.metadata()
     codec = FileEntryCodec(metadata)
     reader = TaskReader(metadata, shared.access.io(), shared.projected, shared.row_filter, read_ahead=_READ_AHEAD)
     schema = schema_for_spark(shared.projected)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            tasks = codec.decode_tasks(job_key.open(Role.TASK, number, sealed_tasks[number]))
+            tasks = codec.decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
             sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
             for rows in prefetched(sources, _WORKERS, _QUEUE_LENGTH):
                 yield batch_for_spark(rows, schema)

@@ -1,18 +1,18 @@
 """Work on many files as Spark jobs: the Runner of tablecrypt.maintenance on a cluster's executors.
 
-    driver      works spread over parts of about equal size ─▶ each part sealed as one TASK message; the function and the store as SHARED
+    driver      works spread over parts of about equal size ─▶ each part encrypted as one TASK message; the function and the store as SHARED
                 parts go out in several small jobs, a few at a time
-    executor    opens its part, runs the function over it ─▶ results, and the keys that it made, sealed as one RESULT message
+    executor    opens its part, runs the function over it ─▶ results, and the keys that it made, encrypted as one RESULT message
     driver      opens the results of each job as it ends, and yields them: so progress is seen while the rest still runs
 
-A task that fails is tried again by Spark, and of two attempts the answer of one is taken. An error of tablecrypt.errors that trying again
-cannot change is sent back sealed, and raised on the driver as itself; what else goes wrong on an executor fails its task, and after
+A task that fails is tried again by Spark, and of two attempts the result of one is taken. An error of tablecrypt.errors that trying again
+cannot change is sent back encrypted, and raised on the driver as itself; what else goes wrong on an executor fails its task, and after
 spark.task.maxFailures attempts it is raised as Spark's own PythonException with the error's text.
 
 When a work fails, jobs under way are still done, and no other is begun. When the consumer stops, those under way are cancelled; Spark ends
 their tasks a moment later, and files that these write until then are named by nothing (`tablecrypt.maintenance.remove_orphan_files`).
 
-Raises AuthenticationError for an answer that was changed on its way.
+Raises AuthenticationError for a result that was changed on its way.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance import Compacted, ProgressListener
 from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, completed
-from tablecrypt.spark.executor_job import RESULT_SCHEMA, answer_batch, collected, spare_worker
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, result_batch, skip_per_task_setup
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import WorkItem, decode_items, encode_items
-from tablecrypt.spark.session import Sizing, check_session
+from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.sorted_compaction import rewritten_in_order
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.table import EncryptedTable
@@ -59,7 +59,7 @@ _OWN_PACKAGE: Final = "tablecrypt"
 
 @dataclass(frozen=True)
 class SharedWorkContent:
-    """What every task of a run needs: the FileIO of the table's storage, pickled, and the function. Only ever sent sealed."""
+    """What every task of a run needs: the FileIO of the table's storage, pickled, and the function. Only ever sent encrypted."""
 
     inner_io: bytes
     function: FileFunction[Any, Any]
@@ -95,16 +95,16 @@ class SparkRunner:
         sizing = Sizing.of(self._spark)
         parts = sizing.spread(range(len(works)), lambda index: works[index].size, _PARTS_PER_CORE * sizing.cores)
         ticket, job_key = LocatedTable.of_table(table).issue_job(self._spark)
-        sealed_shared = job_key.seal(Role.SHARED, 0, _shared_content(table, function))
+        encrypted_shared = job_key.encrypt(Role.SHARED, 0, _shared_content(table, function))
         packages = frozenset({_OWN_PACKAGE, _module_of(function).partition(".")[0]})
 
         def job(numbers: Sequence[int]) -> list[WorkItem]:
             tasks = {
                 number: encode_items(WorkItem(index, works[index].work, works[index].keys) for index in parts[number]) for number in numbers
             }
-            sealed_tasks = {number: job_key.seal(Role.TASK, number, content) for number, content in tasks.items()}
-            answers = _answers(self._spark, ticket, sealed_shared, sealed_tasks)
-            return [item for number, sealed in answers for item in decode_items(job_key.open(Role.RESULT, number, sealed), packages)]
+            encrypted_tasks = {number: job_key.encrypt(Role.TASK, number, content) for number, content in tasks.items()}
+            results = _collected_results(self._spark, ticket, encrypted_shared, encrypted_tasks)
+            return [item for number, message in results for item in decode_items(job_key.decrypt(Role.RESULT, number, message), packages)]
 
         width = max(1, sizing.cores // 2)
         jobs = [partial(job, range(start, min(start + width, len(parts)))) for start in range(0, len(parts), width)]
@@ -138,28 +138,28 @@ def compact(
 
 
 def run_parts(
-    ticket: JobTicket, sealed_shared: bytes, sealed_tasks: Mapping[int, bytes], first: int, numbers: Iterable[pa.RecordBatch]
+    ticket: JobTicket, encrypted_shared: bytes, encrypted_tasks: Mapping[int, bytes], first: int, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Run the function over the works of each part whose number comes in, and yield the answers. Runs on an executor.
+    """Run the function over the works of each part whose number comes in, and yield the results. Runs on an executor.
 
     Args:
         ticket: of the job.
-        sealed_shared: the SHARED message.
-        sealed_tasks: TASK messages by the number of their part.
+        encrypted_shared: the SHARED message.
+        encrypted_tasks: TASK messages by the number of their part.
         first: what the numbers that come in are added to.
         numbers: of the parts, from 0.
     """
     asked = [first + number for batch in numbers for number in batch.column(0).to_pylist()]
     if not asked:
         return
-    spare_worker()
+    skip_per_task_setup()
     job_key = ticket.redeem()
-    shared: SharedWorkContent = pickle.loads(job_key.open(Role.SHARED, 0, sealed_shared))
+    shared: SharedWorkContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
     io = EncryptingFileIO(cast("FileIO", pickle.loads(shared.inner_io)))
     for number in asked:
-        works = decode_items(job_key.open(Role.TASK, number, sealed_tasks[number]), None)
+        works = decode_items(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]), None)
         done = encode_items(_done(io, shared.function, works))
-        yield answer_batch(number, job_key.seal(Role.RESULT, number, done))
+        yield result_batch(number, job_key.encrypt(Role.RESULT, number, done))
 
 
 def _done(io: EncryptingFileIO, function: FileFunction[Any, Any], works: Iterable[WorkItem]) -> Iterator[WorkItem]:
@@ -195,17 +195,20 @@ def _results(items: Iterable[WorkItem]) -> Iterator[tuple[int, FileDone[Any]]]:
         raise error
 
 
-def _answers(spark: SparkSession, ticket: JobTicket, sealed_shared: bytes, sealed_tasks: Mapping[int, bytes]) -> list[tuple[int, bytes]]:
-    first = min(sealed_tasks)
+def _collected_results(
+    spark: SparkSession, ticket: JobTicket, encrypted_shared: bytes, encrypted_tasks: Mapping[int, bytes]
+) -> list[tuple[int, bytes]]:
+    first = min(encrypted_tasks)
 
-    def run_sealed_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return run_parts(ticket, sealed_shared, sealed_tasks, first, batches)
+    def run_encrypted_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_parts(ticket, encrypted_shared, encrypted_tasks, first, batches)
 
-    parts = spark.range(0, len(sealed_tasks), 1, len(sealed_tasks))
-    answers = collected(parts.mapInArrow(run_sealed_parts, RESULT_SCHEMA).collect())
-    if sorted(number for number, _ in answers) != sorted(sealed_tasks):
-        raise AuthenticationError(f"of {len(sealed_tasks)} tasks of the Spark job, {len(answers)} answers came: one for each is expected")
-    return answers
+    results = collected(in_tasks(spark, len(encrypted_tasks), run_encrypted_parts, RESULT_SCHEMA).collect())
+    if sorted(number for number, _ in results) != sorted(encrypted_tasks):
+        raise AuthenticationError(
+            f"of {len(encrypted_tasks)} tasks of the Spark job, {len(results)} sent a result: one of each is expected"
+        )
+    return results
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What is asked of a Spark session: that it is new enough, and how many partitions work becomes on it.
+"""What is asked of a Spark session: that it is new enough, how many partitions work becomes on it, and numbered tasks.
 
 Java is 17 or newer and PySpark 4.0 or newer. Work becomes as many partitions as Spark itself would make for files of that size: at least
 one per core while there are tasks, none larger than a partition may be where a single file is not. `Sizing` holds Spark's own settings in
@@ -16,19 +16,26 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.planning import EncryptedFileScanTask
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 OLDEST_JAVA: Final = 17
 OLDEST_SPARK: Final = (4, 0)
+T = TypeVar("T")
+ArrowFunction: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
+_MAX_PARTITION_BYTES: Final = ("spark.sql.files.maxPartitionBytes", 128 * 1024 * 1024)
+_OPEN_COST_IN_BYTES: Final = ("spark.sql.files.openCostInBytes", 4 * 1024 * 1024)
+_MANY: Final = 100_000
+_UNITS: Final = {"b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30, "t": 2**40, "tb": 2**40}
 
 
 def check_java() -> None:
@@ -65,9 +72,6 @@ def check_spark_version(version: str) -> None:
         raise ConfigurationError(f"tablecrypt.spark needs Spark 4.0 or newer, and this session runs {version}")
 
 
-T = TypeVar("T")
-
-
 def partition_count(sizes: Sequence[int], *, cores: int, partition_bytes: int, open_cost: int) -> int:
     """Return how many partitions to make of tasks with these sizes in bytes."""
     total = sum(size + open_cost for size in sizes)
@@ -84,12 +88,6 @@ def balanced(tasks: Sequence[T], size: Callable[[T], int], count: int) -> list[l
         lists[index].append(task)
         heapq.heappush(loads, (load + max(size(task), 1), index))
     return lists
-
-
-_MAX_PARTITION_BYTES: Final = ("spark.sql.files.maxPartitionBytes", 128 * 1024 * 1024)
-_OPEN_COST_IN_BYTES: Final = ("spark.sql.files.openCostInBytes", 4 * 1024 * 1024)
-_MANY: Final = 100_000
-_UNITS: Final = {"b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30, "t": 2**40, "tb": 2**40}
 
 
 @dataclass(frozen=True)
@@ -122,6 +120,18 @@ class Sizing:
         return balanced(works, lambda work: size(work) + self.open_cost, count)
 
 
+def in_tasks(spark: SparkSession, count: int, function: ArrowFunction, schema: Any) -> DataFrame:
+    """Return what a function of Arrow batches yields when it is called in `count` Spark tasks, each with the task's number from 0.
+
+    Args:
+        spark: classic or Connect.
+        count: how many tasks.
+        function: runs on executors; gets one batch with the number in its only column. A worker may also call it with no batch.
+        schema: what it yields, as Spark takes schemas.
+    """
+    return spark.range(0, count, 1, count).mapInArrow(function, schema)
+
+
 def _cores(spark: SparkSession) -> int:
     context = getattr(spark, "sparkContext", None)
     return int(context.defaultParallelism) if context is not None else _cores_behind_connect(spark)
@@ -132,8 +142,8 @@ def _cores_behind_connect(spark: SparkSession) -> int:
     from pyspark.sql import functions
 
     numbers = spark.range(_MANY).select(functions.spark_partition_id().alias("number"))
-    [answer] = numbers.agg(functions.max("number").alias("last")).collect()
-    return int(answer["last"]) + 1
+    [row] = numbers.agg(functions.max("number").alias("last")).collect()
+    return int(row["last"]) + 1
 
 
 def _size_setting(spark: SparkSession, name: str, default: int) -> int:

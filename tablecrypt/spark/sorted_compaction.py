@@ -2,7 +2,7 @@
 
     executors   files of the groups, deletes applied ─▶ rows with _row_id, _last_updated_sequence_number and their partition
     Spark       repartitionByRange(partition, columns), sortWithinPartitions(partition, columns): one range, one or more new files
-    executors   rows ─▶ new files under fresh DEKs ─▶ their entries, sealed
+    executors   rows ─▶ new files under fresh DEKs ─▶ their entries, encrypted
     driver      one commit for all groups
 
 Spark looks at a sample of the rows first, to choose ranges of about equal size, so the files are read twice. It sorts on disk what does not
@@ -30,15 +30,15 @@ from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_fo
 from tablecrypt.spark.executor_job import (
     RESULT_SCHEMA,
     WritingTask,
-    answer_batch,
     collected,
-    opened_results,
+    decrypted_results,
     removing_on_error,
-    spare_worker,
+    result_batch,
+    skip_per_task_setup,
 )
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.layout import partition_texts
-from tablecrypt.spark.session import Sizing
+from tablecrypt.spark.session import Sizing, in_tasks
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LINEAGE_FIELDS, with_lineage
@@ -60,27 +60,27 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
     """Rewrite all groups of a compaction in the order that it asks for, and commit.
 
     Raises:
-        FormatError: the files do not hold as many living rows as their manifests say. Nothing was committed.
+        FormatError: the files do not hold as many live rows as their manifests say. Nothing was committed.
     """
     planned = LocatedTable.of_table(compaction.table)
     schema = _row_schema(planned.table.schema())
     ticket, job_key = planned.issue_job(spark)
-    sealed_access = job_key.seal(Role.SHARED, 0, pickle.dumps(_access(compaction)))
+    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(_access(compaction)))
     tasks = [task for group in compaction.groups for task in group.tasks]
     codec = FileEntryCodec(planned.table.metadata)
-    sealed_tasks = [
-        job_key.seal(Role.TASK, number, codec.encode_tasks(part)) for number, part in enumerate(Sizing.of(spark).partitions(tasks))
+    encrypted_tasks = [
+        job_key.encrypt(Role.TASK, number, codec.encode_tasks(part)) for number, part in enumerate(Sizing.of(spark).partitions(tasks))
     ]
 
     def read_encrypted_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return read_rows(ticket, sealed_access, sealed_tasks, batches)
+        return read_rows(ticket, encrypted_access, encrypted_tasks, batches)
 
     def write_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return write_rows(ticket, sealed_access, batches)
+        return write_rows(ticket, encrypted_access, batches)
 
-    rows = spark.range(0, len(sealed_tasks), 1, len(sealed_tasks)).mapInArrow(read_encrypted_rows, _spark_schema(schema))
-    answers = collected(_ordered(rows, compaction).mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
-    files = [file for answer in opened_results(job_key, codec, answers) for file in answer.files]
+    rows = in_tasks(spark, len(encrypted_tasks), read_encrypted_rows, _spark_schema(schema))
+    results = collected(_ordered(rows, compaction).mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
+    files = [file for result in decrypted_results(job_key, codec, results) for file in result.files]
     with removing_on_error(cast("TableFileIO", planned.table.io), files):
         check_rows([group.living_rows for group in compaction.groups], files, tasks[0].file.file_path)
     compaction.add(compaction.groups, files)
@@ -89,31 +89,31 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
 
 
 def read_rows(
-    ticket: JobTicket, sealed_access: bytes, sealed_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
+    ticket: JobTicket, encrypted_access: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the living rows of a task's files, with their identity and partition. Runs on an executor."""
-    spare_worker()
+    """Yield the live rows of a task's files, with their identity and partition. Runs on an executor."""
+    skip_per_task_setup()
     job_key = ticket.redeem()
-    access: TableAccess = pickle.loads(job_key.open(Role.SHARED, 0, sealed_access))
+    access: TableAccess = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_access))
     metadata = access.metadata()
     table, spec = metadata.schema(), metadata.spec()
     reader = TaskReader(metadata, access.io(), with_lineage(table), ALWAYS_TRUE, read_ahead=_READ_AHEAD)
     schema = _row_schema(table)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            for task in FileEntryCodec(metadata).decode_tasks(job_key.open(Role.TASK, number, sealed_tasks[number])):
+            for task in FileEntryCodec(metadata).decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number])):
                 for rows in reader.batches(task):
                     partitions = pa.nulls(len(rows), pa.string()) if spec.is_unpartitioned() else partition_texts(rows, table, spec)
                     yield batch_for_spark(rows.append_column(_PARTITION, partitions), schema)
 
 
-def write_rows(ticket: JobTicket, sealed_access: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_rows(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write one range of rows, in the order in which they come. Runs on an executor."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     if first is None:
         return
-    job = WritingTask.open(ticket, sealed_access)
+    job = WritingTask.open(ticket, encrypted_access)
     table = job.metadata.schema()
     own = [field.name for field in table.fields]
     schema = schema_for_table(first.select(own).schema, table)
@@ -124,7 +124,7 @@ def write_rows(ticket: JobTicket, sealed_access: bytes, batches: Iterable[pa.Rec
             columns = batch_for_table(batch.select(own), schema, table).columns
             yield pa.RecordBatch.from_arrays([*columns, *(batch.column(name) for name in _LINEAGE_NAMES)], schema=stored)
 
-    yield answer_batch(job.number, job.sealed_answer(job.write(pa.RecordBatchReader.from_batches(stored, converted()))))
+    yield result_batch(job.number, job.encrypted_result(job.write(pa.RecordBatchReader.from_batches(stored, converted()))))
 
 
 def _access(compaction: Compaction) -> TableAccess:

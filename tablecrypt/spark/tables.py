@@ -138,7 +138,7 @@ class TableAccess:
     """What an executor needs of a table besides its files' keys: metadata without history or keys, the FileIO of its storage, and what the
     catalog's server restricts, with the salt of this one query.
 
-    The FileIO's properties may hold credentials of the store, so this is only ever sent sealed.
+    The FileIO's properties may hold credentials of the store, so this is only ever sent encrypted.
     """
 
     metadata_json: str

@@ -1,7 +1,7 @@
 """Writing a Spark DataFrame into an encrypted table.
 
-    driver     checks the schema ─▶ seals what the tasks need (SHARED)
-    executor   mapInArrow: each partition's rows ─▶ encrypted Parquet files under fresh DEKs ─▶ their entries, sealed (RESULT)
+    driver     checks the schema ─▶ encrypts what the tasks need (SHARED)
+    executor   mapInArrow: each partition's rows ─▶ encrypted Parquet files under fresh DEKs ─▶ their entries, encrypted (RESULT)
     driver     opens the entries that Spark collected, and adds exactly those in one commit
 
 Spark collects the output of one attempt per partition, the one that won, so files of failed and of speculative attempts are never
@@ -38,15 +38,15 @@ from tablecrypt.spark.commit import (
     replaced_partitions,
     stage_row_change,
 )
-from tablecrypt.spark.delete import located_change, settle
+from tablecrypt.spark.delete import located_change, rewrite_unless_merge_on_read
 from tablecrypt.spark.executor_job import (
     RESULT_SCHEMA,
     WritingTask,
-    answer_batch,
     collected,
+    decrypted_results,
     delete_files,
-    opened_results,
     removing_on_error,
+    result_batch,
 )
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.jvm.writer import planned_write, write_planned
@@ -97,7 +97,7 @@ class WriteOptions:
         if self.path not in (None, *get_args(Path)):
             raise ConfigurationError(f"path {self.path!r} is not known: use jvm or python")
         if self.mode == "merge" and self.path == "jvm":
-            raise ConfigurationError("mode 'merge' writes on the portable path alone: leave path out")
+            raise ConfigurationError("mode 'merge' writes on the Python path alone: leave path out")
 
     @property
     def summary(self) -> dict[str, str]:
@@ -144,7 +144,7 @@ def write_table(
     Raises:
         ConfigurationError: before any data is written, where the schema, a table property, an option, the catalog or the Spark version
             does not fit; and where the table's schema or partitioning changed while the rows were written.
-        AuthenticationError: an executor's answer was changed on its way. Nothing is committed.
+        AuthenticationError: an executor's result was changed on its way. Nothing is committed.
         CommitFailedException: other writers were faster, again and again. Nothing is committed.
         ValidationException: others changed rows meanwhile that an overwrite or merge replaces. Nothing is committed.
         KmsError: the KMS refused the table's key to the driver.
@@ -167,11 +167,11 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
     if options.mode == "merge":
         merge_keys = checked_keys(located.table.schema(), df.columns, options.keys)
         change = merged_change(df, located, merge_keys, options.branch)
-        _commit_settled(df, located, change, options)
+        _rewrite_and_commit(df, located, change, options)
     elif options.overwrite_filter is not None:
         change = located_change(df.sparkSession, located, options.overwrite_filter, options.branch)
         change.added = _written(df, located, options)
-        _commit_settled(df, located, change, options)
+        _rewrite_and_commit(df, located, change, options)
     else:
         commit_written(located, _written(df, located, options), options)
 
@@ -199,15 +199,15 @@ def check_fits(schema: pa.Schema, located: LocatedTable, options: WriteOptions) 
 
 
 def write_partition(
-    ticket: JobTicket, sealed_access: bytes, batches: Iterable[pa.RecordBatch], first_number: int = 0
+    ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.RecordBatch], first_number: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Write one partition's rows and yield one row with its files, sealed; nothing for no rows. Runs on an executor.
+    """Write one partition's rows and yield one row with its files, encrypted; nothing for no rows. Runs on an executor.
 
     Args:
         ticket: of the job.
-        sealed_access: the SHARED message, a TableAccess.
+        encrypted_access: the SHARED message, a TableAccess.
         batches: the rows.
-        first_number: what the number of the Spark partition is added to, for the number of the answer.
+        first_number: what the number of the Spark partition is added to, for the number of the result.
 
     Raises:
         ConfigurationError: a value that its column cannot hold.
@@ -217,10 +217,10 @@ def write_partition(
     first = next(filled, None)
     if first is None:
         return
-    job = WritingTask.open(ticket, sealed_access)
+    job = WritingTask.open(ticket, encrypted_access)
     files = job.write(_as_reader(first, filled, job.metadata.schema()))
     number = first_number + job.number
-    yield answer_batch(number, replace(job, number=number).sealed_answer(files))
+    yield result_batch(number, replace(job, number=number).encrypted_result(files))
 
 
 def commit_written(located: LocatedTable, files: list[DataFile], options: WriteOptions) -> None:
@@ -251,20 +251,20 @@ def _written(df: DataFrame, located: LocatedTable, options: WriteOptions) -> lis
         planned = planned_write(df, located, options.distribute_by, options.sort_by, forced=options.path == "jvm")
         if planned is not None:
             return write_planned(planned)
-    return _written_portably(df, located, options)
+    return _written_by_python(df, located, options)
 
 
-def _written_portably(df: DataFrame, located: LocatedTable, options: WriteOptions) -> list[DataFile]:
+def _written_by_python(df: DataFrame, located: LocatedTable, options: WriteOptions) -> list[DataFile]:
     metadata = located.table.metadata
     rows = laid_out(df, metadata.schema(), metadata.spec(), options.distribute_by, options.sort_by)
     ticket, job_key = located.issue_job(df.sparkSession)
-    sealed_access = job_key.seal(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
+    encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
 
     def write_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return write_partition(ticket, sealed_access, batches)
+        return write_partition(ticket, encrypted_access, batches)
 
-    answers = collected(rows.mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
-    return [file for answer in opened_results(job_key, FileEntryCodec(metadata), answers) for file in answer.files]
+    results = collected(rows.mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
+    return [file for result in decrypted_results(job_key, FileEntryCodec(metadata), results) for file in result.files]
 
 
 def _as_reader(first: pa.RecordBatch, others: Iterator[pa.RecordBatch], table: Schema) -> pa.RecordBatchReader:
@@ -312,10 +312,10 @@ def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions)
                 producer.append_data_file(file)
 
 
-def _commit_settled(df: DataFrame, located: LocatedTable, change: RowChange, options: WriteOptions) -> None:
+def _rewrite_and_commit(df: DataFrame, located: LocatedTable, change: RowChange, options: WriteOptions) -> None:
     io = cast("EncryptingFileIO", located.table.io)
     with removing_on_error(io, change.written):
-        settle(df.sparkSession, located, change, upsert_mode(located.table.metadata.properties))
+        rewrite_unless_merge_on_read(df.sparkSession, located, change, upsert_mode(located.table.metadata.properties))
     with removing_on_error(io, change.written):
         _unchanged(located)
     try:

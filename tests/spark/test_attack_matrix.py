@@ -1,4 +1,4 @@
-"""The attack matrix through Spark: what executors read on the portable path, and Spark's own reader on the JVM path.
+"""The attack matrix through Spark: what executors read on the Python path, and Spark's own reader on the JVM path.
 
 Who reads metadata.json, the manifest list and the manifests is the driver, with the code that every reader has. So files are attacked here,
 each in every way, and of metadata.json what a first use admits. The same rules decide.
@@ -37,7 +37,7 @@ OF_THE_JVM: Final = ("ParquetCryptoRuntimeException", "AEADBadTagException", "Fi
 def matrix(spark: SparkSession, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
     scene = Scene.make(tmp_path_factory.mktemp("matrix"), aws, default=None)
     readers = [
-        Reader("Spark, portable path", lambda _: _rows(spark, scene, "python"), _same),
+        Reader("Spark, Python path", lambda _: _rows(spark, scene, "python"), _same),
         Reader("Spark, JVM path", lambda _: _rows(spark, scene, "jvm"), _same),
     ]
     logging.disable(logging.WARNING)

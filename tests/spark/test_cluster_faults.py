@@ -41,7 +41,7 @@ def cluster_lake(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> La
 
 
 @pytest.fixture(scope="module")
-def answers(java_runtime: None, cluster_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def results(java_runtime: None, cluster_lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("faults")
     job = {
         "folder": str(folder),
@@ -63,20 +63,20 @@ def answers(java_runtime: None, cluster_lake: Lake, tmp_path_factory: pytest.Tem
 
 @pytest.mark.parametrize("fault", ["raise", "kill", "slow"])
 @pytest.mark.parametrize(("verb", "path", "often"), JOBS)
-def test_rows_are_exact_whatever_happened_to_a_task(answers: dict[str, Any], verb: str, path: str, often: int, fault: str) -> None:
-    assert answers[f"{verb} {path} {fault}"] == often
+def test_rows_are_exact_whatever_happened_to_a_task(results: dict[str, Any], verb: str, path: str, often: int, fault: str) -> None:
+    assert results[f"{verb} {path} {fault}"] == often
 
 
-def test_every_fault_struck(answers: dict[str, Any]) -> None:
-    assert answers["strikes"] == 3 * sum(often for _, _, often in JOBS)
+def test_every_fault_struck(results: dict[str, Any]) -> None:
+    assert results["strikes"] == 3 * sum(often for _, _, often in JOBS)
 
 
-def test_what_dead_executors_left_is_found_and_removed(answers: dict[str, Any], cluster_lake: Lake) -> None:
+def test_what_dead_executors_left_is_found_and_removed(results: dict[str, Any], cluster_lake: Lake) -> None:
     table = cluster_lake.catalog.load_table("db.written")
     ids = sorted(table.scan().to_arrow()["id"].to_pylist())
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)
 
-    # Of the portable path's killed executors alone: the JVM path's driver knows of every file and removes what is left of it.
+    # Of the Python path's killed executors alone: the JVM path's driver knows of every file and removes what is left of it.
     found = remove_orphan_files(table, older_than=soon).found
     assert len([file for file in found if file.location.endswith(".parquet")]) >= 3
     assert len(remove_orphan_files(table, older_than=soon, dry_run=False).deleted) == len(found)

@@ -1,4 +1,4 @@
-"""Spark Connect: the portable path, from a client that has no JVM, and what is left when the processes that commit are killed."""
+"""Spark Connect: the Python path, from a client that has no JVM, and what is left when the processes that commit are killed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def server(java_runtime: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="module")
-def answers(server: ConnectServer, lake_of_client: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def results(server: ConnectServer, lake_of_client: Lake, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     job = {"properties": lake_of_client.properties, "folder": str(tmp_path_factory.mktemp("client")), "canary": CANARY}
     return server.answers(CLIENT, job)
 
@@ -65,41 +65,41 @@ def answers(server: ConnectServer, lake_of_client: Lake, tmp_path_factory: pytes
         ("overwrite", list(range(20))),
     ],
 )
-def test_every_verb_works_from_a_client(answers: dict[str, Any], step: str, held: list[int]) -> None:
-    assert answers[step] == held
+def test_every_verb_works_from_a_client(results: dict[str, Any], step: str, held: list[int]) -> None:
+    assert results[step] == held
 
 
 @pytest.mark.parametrize("step", ["read by the JVM", "write by the JVM"])
-def test_the_jvm_path_is_refused_with_its_reason(answers: dict[str, Any], step: str) -> None:
-    assert "ConfigurationError" in answers[step]["error"]
-    assert "the session is one of Spark Connect, which has no JVM at hand" in answers[step]["error"]
+def test_the_jvm_path_is_refused_with_its_reason(results: dict[str, Any], step: str) -> None:
+    assert "ConfigurationError" in results[step]["error"]
+    assert "the session is one of Spark Connect, which has no JVM at hand" in results[step]["error"]
 
 
-def test_keys_that_spark_would_bring_are_refused_with_the_reason(answers: dict[str, Any]) -> None:
-    assert "a session of Spark Connect has no broadcasts, so its executors need the KMS" in answers["keys by broadcast"]["error"]
+def test_keys_that_spark_would_bring_are_refused_with_the_reason(results: dict[str, Any]) -> None:
+    assert "a session of Spark Connect has no broadcasts, so its executors need the KMS" in results["keys by broadcast"]["error"]
 
 
-def test_the_data_source_reads_and_writes(answers: dict[str, Any]) -> None:
-    assert answers["format read"] == list(range(15, 20))
-    assert answers["format append"] == list(range(25))
-    assert answers["view"] == 25
-    assert answers["format overwrite"] == list(range(50, 55))
+def test_the_data_source_reads_and_writes(results: dict[str, Any]) -> None:
+    assert results["format read"] == list(range(15, 20))
+    assert results["format append"] == list(range(25))
+    assert results["view"] == 25
+    assert results["format overwrite"] == list(range(50, 55))
 
 
 @pytest.mark.parametrize("step", ["compact", "compact in order"])
-def test_compaction_works_from_a_client(answers: dict[str, Any], step: str) -> None:
-    assert answers[step] == {"groups": 3, "ids": list(range(50, 55))}
+def test_compaction_works_from_a_client(results: dict[str, Any], step: str) -> None:
+    assert results[step] == {"groups": 3, "ids": list(range(50, 55))}
 
 
-def test_streams_write_each_batch_once(answers: dict[str, Any], lake_of_client: Lake) -> None:
-    assert answers["stream"] == list(range(10))
-    assert answers["foreachBatch"] == [*range(10), *range(100, 110)]
+def test_streams_write_each_batch_once(results: dict[str, Any], lake_of_client: Lake) -> None:
+    assert results["stream"] == list(range(10))
+    assert results["foreachBatch"] == [*range(10), *range(100, 110)]
     sink: Table = lake_of_client.catalog.load_table("db.sink")
-    assert sorted(sink.scan().to_arrow()["id"].to_pylist()) == answers["foreachBatch"]
+    assert sorted(sink.scan().to_arrow()["id"].to_pylist()) == results["foreachBatch"]
 
 
-def test_foreach_batch_asks_for_the_name_that_connect_does_not_tell(answers: dict[str, Any]) -> None:
-    assert "give stream_writer a query_id" in answers["foreachBatch without a name"]["error"]
+def test_foreach_batch_asks_for_the_name_that_connect_does_not_tell(results: dict[str, Any]) -> None:
+    assert "give stream_writer a query_id" in results["foreachBatch without a name"]["error"]
 
 
 def test_a_client_that_is_killed_between_data_and_commit_commits_nothing(
@@ -125,9 +125,9 @@ def test_a_stream_whose_committing_process_is_killed_writes_each_batch_once(
     table = lake_of_client.catalog.load_table(f"db.{point}")
     job = {"what": "stream", "properties": lake_of_client.properties, "table": lake_of_client.identifier(f"db.{point}"), "point": point}
 
-    answer = server.answers(CRASHES, job | {"folder": str(tmp_path), "canary": CANARY, "times": 3})
+    result = server.answers(CRASHES, job | {"folder": str(tmp_path), "canary": CANARY, "times": 3})
 
-    assert answer == {"failures": 3}
+    assert result == {"failures": 3}
     found = ids(table)
     assert len(found) >= 3 * 5
     assert found == list(range(len(found)))

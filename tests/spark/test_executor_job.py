@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tablecrypt.spark.executor_job import spare_worker
+from tablecrypt.spark.executor_job import skip_per_task_setup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def test_finders_in_archives_of_spark_are_forgotten(spark: SparkSession) -> None
             ]
 
         before = found()
-        spare_worker()
+        skip_per_task_setup()
         return [before, found()]
 
     before, after = in_a_task(spark, look)
@@ -62,7 +62,7 @@ def test_modules_of_spark_are_imported_as_before(spark: SparkSession) -> None:
     def look() -> str:
         import importlib
 
-        spare_worker()
+        skip_per_task_setup()
         sys.modules.pop("pyspark.sql.avro.functions", None)
         importlib.invalidate_caches()
         return importlib.import_module("pyspark.sql.avro.functions").__name__
@@ -80,7 +80,7 @@ def test_a_finder_in_an_archive_that_was_added_is_kept(spark: SparkSession, tmp_
         with ZipFile(archive, "w") as file:
             file.writestr("module_that_was_added.py", "")
         finder = get_importer(archive)
-        spare_worker()
+        skip_per_task_setup()
         return finder is not None and sys.path_importer_cache.pop(archive) is finder
 
     assert in_a_task(spark, look) is True
@@ -88,10 +88,10 @@ def test_a_finder_in_an_archive_that_was_added_is_kept(spark: SparkSession, tmp_
 
 def test_objects_of_modules_are_set_aside_once(spark: SparkSession) -> None:
     def look() -> list[int]:
-        spare_worker()
+        skip_per_task_setup()
         before = gc.get_freeze_count()
         made = [[number] for number in range(1000)]
-        spare_worker()
+        skip_per_task_setup()
         return [before, gc.get_freeze_count(), len(made)]
 
     before, after, made = in_a_task(spark, look)
@@ -103,7 +103,7 @@ def test_objects_of_modules_are_set_aside_once(spark: SparkSession) -> None:
 def test_a_process_without_a_task_is_left_alone() -> None:
     finders, frozen = dict(sys.path_importer_cache), gc.get_freeze_count()
 
-    spare_worker()
+    skip_per_task_setup()
 
     assert dict(sys.path_importer_cache) == finders
     assert gc.get_freeze_count() == frozen

@@ -1,4 +1,4 @@
-"""Tasks of the portable path that fail: once, and the rows are exact; for good, and nothing was committed."""
+"""Tasks of the Python path that fail: once, and the rows are exact; for good, and nothing was committed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
-from tablecrypt.spark.executor_job import opened_results
+from tablecrypt.spark.executor_job import decrypted_results
 from tests.spark.conftest import Lake
 from tests.support.driver_only_kms import for_this_process
 from tests.support.plaintext import CANARY
@@ -94,14 +94,14 @@ def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
 ) -> None:
     from tablecrypt.spark import write
 
-    original = opened_results
+    original = decrypted_results
 
     def change_meanwhile(*arguments: Any) -> Any:
         with lake.catalog.load_table("db.rows").update_schema() as change:
             change.add_column("later", StringType())
         return original(*arguments)
 
-    monkeypatch.setattr(write, "opened_results", change_meanwhile)
+    monkeypatch.setattr(write, "decrypted_results", change_meanwhile)
 
     with pytest.raises(ConfigurationError, match="its schema was changed while the rows were written"):
         tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
@@ -132,12 +132,12 @@ def test_a_task_that_was_tampered_with_is_refused_by_the_executor(
     from tablecrypt.spark.job_keys import JobKey, Role
 
     tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
-    original = JobKey.seal
+    original = JobKey.encrypt
 
     def swapped(self: JobKey, role: Role, number: int, plaintext: bytes) -> bytes:
         return original(self, role, 1 - number if role is Role.TASK else number, plaintext)
 
-    monkeypatch.setattr(JobKey, "seal", swapped)
+    monkeypatch.setattr(JobKey, "encrypt", swapped)
     rows = tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
 
     with pytest.raises(Exception, match=f"{AuthenticationError.__name__}.*the TASK message of task"):

@@ -150,7 +150,7 @@ class Runs:
         StandardKeyMetadata.decode,
     ],
 )
-def test_code_in_an_answer_is_refused(value: Any) -> None:
+def test_code_in_a_result_is_refused(value: Any) -> None:
     with pytest.raises(FormatError, match=r"which is no class that holds values|cannot be decoded"):
         decode_items(encode_items([WorkItem(0, value)]), OWN)
 

@@ -1,4 +1,4 @@
-"""Spark's own Parquet reader on encrypted tables: the rows of the portable path, or it steps aside and says why."""
+"""Spark's own Parquet reader on encrypted tables: the rows of the Python path, or it steps aside and says why."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.install import CLASSES, jvm_side
 from tablecrypt.spark.network import keeps_messages_private
 from tests.spark.conftest import CATALOG, Lake, SparkRun
-from tests.spark.test_no_key_leaves_sealed_tasks import file_keys, found
+from tests.spark.test_no_key_leaves_encrypted_tasks import file_keys, found
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
 from tests.support.key_tables import encrypted_table
@@ -61,7 +61,7 @@ pytestmark = pytest.mark.java
 KEY: Final = {"encryption.key-id": "alias/orders", "write.delete.mode": "merge-on-read"}
 FOLDER_AS_S3: Final = Path(__file__).parents[1] / "support" / "java_src" / "FolderAsS3.java"
 # What Spark's reader does not serve, each for the reason that its name tells.
-PORTABLE: Final = {"avro_data", "equality_deletes"}
+ON_PYTHON_PATH: Final = {"avro_data", "equality_deletes"}
 VECTORS: Final = [*load(GOLDEN).values(), *load(JAVA).values()]
 VALUES: Final = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -186,7 +186,7 @@ def test_what_java_wrote_is_read_as_java_read_it(spark: SparkSession, vectors: L
     by_itself = read(spark, vectors, f"db.{vector.name}")
 
     if vector.snapshot_ids:
-        assert is_jvm(by_itself) == (vector.name not in PORTABLE)
+        assert is_jvm(by_itself) == (vector.name not in ON_PYTHON_PATH)
     assert_same_rows(by_itself.toArrow(), vector.expected())
     assert_same_rows(read(spark, vectors, f"db.{vector.name}", path="python").toArrow(), vector.expected())
     for number, snapshot_id in enumerate(vector.snapshot_ids):
@@ -229,7 +229,7 @@ def test_filters_keep_the_same_rows(spark: SparkSession, valued: Lake, row_filte
     assert_same_rows(rows.toArrow(), valued.catalog.load_table("db.values").scan(row_filter).to_arrow())
 
 
-def test_columns_types_and_order_are_those_of_the_portable_path(spark: SparkSession, valued: Lake) -> None:
+def test_columns_types_and_order_are_those_of_the_python_path(spark: SparkSession, valued: Lake) -> None:
     for columns in (None, ["tags", "id"], ["inner.x", "note"]):
         jvm, python = (read(spark, valued, "db.values", columns, path=path) for path in ("jvm", "python"))
         assert jvm.dtypes == python.dtypes
@@ -316,7 +316,7 @@ def test_columns_that_were_added_renamed_swapped_and_widened_are_read_right(spar
     assert "GreaterThanOrEqual(b,1000)" not in pushed
 
 
-def test_a_negative_filter_on_a_column_that_files_may_lack_is_left_to_the_portable_path(spark: SparkSession, lake: Lake) -> None:
+def test_a_negative_filter_on_a_column_that_files_may_lack_is_left_to_the_python_path(spark: SparkSession, lake: Lake) -> None:
     table = lake.catalog.create_table("db.grown", Schema(NestedField(1, "id", LongType())), properties=KEY)
     table.append(pa.table({"id": pa.array([1, 2], pa.int64())}))
     with table.update_schema() as change:
@@ -336,7 +336,7 @@ def test_a_negative_filter_on_a_column_that_files_may_lack_is_left_to_the_portab
         ("orders", {"columns": ["id", "_row_id"]}, "_row_id is a column of row lineage"),
     ],
 )
-def test_what_cannot_be_served_is_refused_with_the_reason(
+def test_what_is_not_supported_is_refused_with_the_reason(
     spark: SparkSession, vectors: Lake, name: str, arguments: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=told):
@@ -358,7 +358,7 @@ def test_columns_that_python_translates_are_left_to_it(spark: SparkSession, lake
     assert is_jvm(read(spark, lake, "db.refs", ["id"]))
 
 
-def test_files_that_hadoop_does_not_find_are_left_to_the_portable_path(spark: SparkSession, aws: AwsServer, tmp_path: Path) -> None:
+def test_files_that_hadoop_does_not_find_are_left_to_the_python_path(spark: SparkSession, aws: AwsServer, tmp_path: Path) -> None:
     lake = lake_in(tmp_path, aws, **aws.s3_properties)
     location = f"s3://{aws.bucket('jvm-unknown')}/db/orders"
     table = lake.catalog.create_table("db.orders", Schema(NestedField(1, "id", LongType())), location=location, properties=KEY)
@@ -541,7 +541,7 @@ def test_no_key_is_in_plan_event_log_task_or_debug_log(spark_run: SparkRun, valu
     assert found(keys, haystacks) == []
 
 
-def test_a_session_with_artifacts_of_its_own_is_served_too(spark: SparkSession, valued: Lake, tmp_path: Path) -> None:
+def test_a_session_with_artifacts_of_its_own_is_supported_too(spark: SparkSession, valued: Lake, tmp_path: Path) -> None:
     note = tmp_path / "note.txt"
     note.write_text("not a class")
     session = spark.newSession()
@@ -569,13 +569,13 @@ def test_executors_of_a_cluster_get_their_keys_and_one_that_is_killed_is_replace
     )
 
     assert run.returncode == 0, run.stdout + run.stderr
-    answers = json.loads(run.stdout.splitlines()[-1])
+    results = json.loads(run.stdout.splitlines()[-1])
     living = [number for number in range(4000) if number not in (0, 1, 3999)]
-    assert answers["plan"] == "jvm"
-    assert answers["first"] == [len(living), sum(living)]
-    assert answers["killed"] >= 1
-    assert answers["while an executor was killed"] == [len(living), sum(living)]
-    assert answers["afterwards"] == [len(living), sum(living)]
+    assert results["plan"] == "jvm"
+    assert results["first"] == [len(living), sum(living)]
+    assert results["killed"] >= 1
+    assert results["while an executor was killed"] == [len(living), sum(living)]
+    assert results["afterwards"] == [len(living), sum(living)]
     assert not [key for key in keys if key in run.stdout + run.stderr]
 
 

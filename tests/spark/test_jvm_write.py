@@ -1,4 +1,4 @@
-"""Spark's own Parquet writer on encrypted tables: the rows and entries of the portable path, or it steps aside and says why."""
+"""Spark's own Parquet writer on encrypted tables: the rows and entries of the Python path, or it steps aside and says why."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def data_files(table: Table) -> list[DataFile]:
 
 
 def written_by_jvm(table: Table) -> bool:
-    """Spark's writer names each file for itself; the portable path counts from one file to the next too, but PyIceberg's keys show."""
+    """Spark's writer names each file for itself; the Python path counts from one file to the next too, but PyIceberg's keys show."""
     [created_by] = {parquet(table, file).metadata.created_by for file in data_files(table)}
     return str(created_by).startswith("parquet-mr")
 
@@ -236,7 +236,7 @@ def test_the_sessions_own_settings_do_not_reach_the_files(spark: SparkSession, l
     assert {parquet(table, file).metadata.row_group(0).column(0).compression for file in data_files(table)} == {"ZSTD"}
 
 
-def test_a_session_with_artifacts_of_its_own_is_served_too(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+def test_a_session_with_artifacts_of_its_own_is_supported_too(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     note = tmp_path / "note.txt"
     note.write_text("not a class")
     session = spark.newSession()
@@ -322,7 +322,7 @@ def internal(value: Any) -> Any:
     return (value - dt.date(1970, 1, 1)).days if isinstance(value, dt.date) else value
 
 
-def test_partitions_and_their_folders_are_those_of_the_portable_path(spark: SparkSession, lake: Lake) -> None:
+def test_partitions_and_their_folders_are_those_of_the_python_path(spark: SparkSession, lake: Lake) -> None:
     names = ["text", "long", "day", "raw", "flag"]
     schema = Schema(*(NestedField(number, name, SOURCES[name][0]) for number, name in enumerate(names, 1)))
     transforms: list[Transform[Any, Any]] = [
@@ -488,7 +488,7 @@ def test_table_properties_shape_the_files(spark: SparkSession, lake: Lake) -> No
         ([], (), {"write.parquet.compression-codec": "brotli"}, "Parquet's Java writer does not have the codec brotli"),
     ],
 )
-def test_what_cannot_be_served_is_refused_with_the_reason_and_written_portably(
+def test_what_is_not_supported_is_refused_with_the_reason_and_written_on_the_python_path(
     spark: SparkSession, lake: Lake, fields: list[NestedField], columns: tuple[str, ...], properties: dict[str, str], told: str
 ) -> None:
     table = create(lake, "db.odd", Schema(NestedField(1, "id", LongType()), *fields), None, **{"format-version": "3", **properties})
@@ -502,7 +502,7 @@ def test_what_cannot_be_served_is_refused_with_the_reason_and_written_portably(
     assert table.scan().to_arrow()["id"].to_pylist() == [0, 1, 2]
 
 
-def test_a_column_with_a_write_default_that_rows_lack_is_left_to_the_portable_path(spark: SparkSession, lake: Lake) -> None:
+def test_a_column_with_a_write_default_that_rows_lack_is_left_to_the_python_path(spark: SparkSession, lake: Lake) -> None:
     table = create(lake, "db.defaults", Schema(NestedField(1, "id", LongType())))
     with table.update_schema() as change:
         change.add_column("kind", StringType(), default_value="x")
@@ -519,7 +519,7 @@ def test_a_path_that_does_not_fit_the_mode_is_refused(spark: SparkSession, lake:
 
     with pytest.raises(ConfigurationError, match="use jvm or python"):
         write(spark.range(3), lake, "db.modes", path="java")
-    with pytest.raises(ConfigurationError, match="mode 'merge' writes on the portable path alone"):
+    with pytest.raises(ConfigurationError, match="mode 'merge' writes on the Python path alone"):
         write(spark.range(3), lake, "db.modes", "merge", path="jvm", keys=["id"])
 
 
@@ -531,7 +531,7 @@ def test_a_compression_level_that_the_codec_lacks_is_refused(spark: SparkSession
         write(spark.range(3), lake, "db.pressed")
 
 
-def test_floating_point_partitions_are_left_to_the_portable_path(spark: SparkSession, lake: Lake) -> None:
+def test_floating_point_partitions_are_left_to_the_python_path(spark: SparkSession, lake: Lake) -> None:
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "ratio"))
     create(lake, "db.floats", Schema(NestedField(1, "ratio", DoubleType())), spec)
 
@@ -539,7 +539,7 @@ def test_floating_point_partitions_are_left_to_the_portable_path(spark: SparkSes
         write(spark.sql("select 0.5d as ratio"), lake, "db.floats")
 
 
-def test_a_store_that_hadoop_does_not_reach_is_left_to_the_portable_path(spark: SparkSession, aws: AwsServer, lake: Lake) -> None:
+def test_a_store_that_hadoop_does_not_reach_is_left_to_the_python_path(spark: SparkSession, aws: AwsServer, lake: Lake) -> None:
     properties = {**lake.properties, **aws.s3_properties}
     from pyiceberg.catalog import load_catalog
 
@@ -554,9 +554,9 @@ def test_a_store_that_hadoop_does_not_reach_is_left_to_the_portable_path(spark: 
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == [0, 1, 2]
 
 
-def test_files_are_encrypted_as_those_of_the_portable_path(spark: SparkSession, lake: Lake) -> None:
-    table = create(lake, "db.sealed")
-    write(frame(spark, 30, 1), lake, "db.sealed")
+def test_files_are_encrypted_as_those_of_the_python_path(spark: SparkSession, lake: Lake) -> None:
+    table = create(lake, "db.encrypted")
+    write(frame(spark, 30, 1), lake, "db.encrypted")
 
     [file] = data_files(table)
     content = lake.warehouse.joinpath(file.file_path.removeprefix(lake.warehouse.as_uri() + "/")).read_bytes()

@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 import tablecrypt.spark as tcs
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.spark.jvm import writer
-from tablecrypt.spark.jvm.written_files import split_answers
+from tablecrypt.spark.jvm.written_files import split_results
 from tests.spark.conftest import Lake
 from tests.spark.test_failing_tasks import failing
 from tests.spark.test_jvm_path import lake_in
@@ -115,14 +115,14 @@ def test_a_job_that_is_cancelled_leaves_nothing(spark: SparkSession, lake: Lake,
 def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
     spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = split_answers
+    original = split_results
 
     def change_meanwhile(content: bytes) -> Any:
         with lake.catalog.load_table("db.rows").update_schema() as change:
             change.add_column("later", StringType())
         return original(content)
 
-    monkeypatch.setattr(writer, "split_answers", change_meanwhile)
+    monkeypatch.setattr(writer, "split_results", change_meanwhile)
 
     with pytest.raises(ConfigurationError, match="its schema was changed while the rows were written"):
         write(source(spark))
@@ -132,11 +132,11 @@ def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
 
 
 @pytest.mark.parametrize("attack", ["swapped", "changed", "cut", "of another write", "missing"])
-def test_answers_that_are_not_of_this_write_and_task_are_refused(
+def test_results_that_are_not_of_this_write_and_task_are_refused(
     spark: SparkSession, lake: Lake, table: Table, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch, attack: str
 ) -> None:
     earlier: list[bytes] = []
-    original = split_answers
+    original = split_results
 
     def attacked(content: bytes) -> list[bytes]:
         first, second = original(content)
@@ -151,11 +151,11 @@ def test_answers_that_are_not_of_this_write_and_task_are_refused(
             "missing": [second],
         }[attack]
 
-    monkeypatch.setattr(writer, "split_answers", attacked)
+    monkeypatch.setattr(writer, "split_results", attacked)
     write(source(spark, rows=10))
     before = table.refresh().metadata_location, stored(lake)
 
-    with pytest.raises(AuthenticationError, match=r"the answer of writing task \d does not authenticate"):
+    with pytest.raises(AuthenticationError, match=r"the result of writing task \d does not authenticate"):
         write(source(spark, rows=10))
 
     assert (table.refresh().metadata_location, stored(lake)) == before

@@ -15,10 +15,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.keys import AnswerKey
+from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.table.table_files import key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
-from tests.spark.test_no_key_leaves_sealed_tasks import file_keys, found
+from tests.spark.test_no_key_leaves_encrypted_tasks import file_keys, found
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ def test_no_key_is_in_plan_event_log_local_file_or_debug_log(
     spark_run: SparkRun, lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[bytes] = []
-    original = AnswerKey.open
+    original = ResultKey.decrypt
 
-    def recording(self: AnswerKey, task: int, sealed: bytes) -> bytes:
-        opened.append(original(self, task, sealed))
+    def recording(self: ResultKey, task: int, encrypted: bytes) -> bytes:
+        opened.append(original(self, task, encrypted))
         return opened[-1]
 
-    monkeypatch.setattr(AnswerKey, "open", recording)
+    monkeypatch.setattr(ResultKey, "decrypt", recording)
     table: Any = lake.catalog.create_table("db.secrets", SCHEMA, properties=KEY)
     rows = spark_run.session.range(0, 20_000, 1, 3).selectExpr("id", f"concat('{CANARY}', cast(rand(1) as string)) as note")
 
@@ -52,14 +52,14 @@ def test_no_key_is_in_plan_event_log_local_file_or_debug_log(
     haystacks = {"the logs": caplog.text.encode(), **events}
     haystacks |= {str(path): path.read_bytes() for path in spark_run.local_files.rglob("*") if path.is_file()}
     assert len(keys) > 4
-    assert found(keys, {"answers": b"".join(opened)}) == ["answers"], "the search would not see what is not sealed"
+    assert found(keys, {"results": b"".join(opened)}) == ["results"], "the search would not see what is not encrypted"
     assert any(b"Range (0, 20000, step=1, splits=3)" in content for content in events.values()), "the write's plan is in the event log"
     assert any(path.endswith(".data") for path in haystacks), "no shuffle file was searched"
     assert b"openCoordinator" in haystacks["the logs"]
     assert found(keys, haystacks) == []
 
 
-def test_unauthenticated_answers_are_taken_only_where_that_was_asked_for_and_not_forbidden(
+def test_unauthenticated_results_are_taken_only_where_that_was_asked_for_and_not_forbidden(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tablecrypt.spark.jvm.support.keeps_messages_private", lambda _setting: False)
@@ -69,7 +69,7 @@ def test_unauthenticated_answers_are_taken_only_where_that_was_asked_for_and_not
 
     with caplog.at_level(logging.DEBUG, "tablecrypt"):
         tcs.write_table(rows, lake.identifier("db.rows"), catalog_properties=lake.properties)
-        assert "is written on the portable path: rows would be committed that whoever reaches the driver answered" in caplog.text
+        assert "is written on the Python path: rows would be committed that anyone who reaches the driver may have sent" in caplog.text
         caplog.clear()
         tcs.write_table(rows, lake.identifier("db.rows"), path="jvm", catalog_properties=lake.properties)
         assert "set spark.authenticate and spark.network.crypto.enabled" in caplog.text
@@ -91,12 +91,12 @@ def test_a_killed_executor_leaves_exact_rows_no_file_and_no_key(lake: Lake) -> N
     )
 
     assert run.returncode == 0, run.stdout + run.stderr
-    answers = json.loads(run.stdout.splitlines()[-1])
-    assert answers["killed"] >= 1
+    results = json.loads(run.stdout.splitlines()[-1])
+    assert results["killed"] >= 1
     files = [task.file for task in table.refresh().scan().plan_files()]
-    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(answers["rows"]))
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(results["rows"]))
     assert {str(path) for path in lake.warehouse.rglob("data/*")} == {file.file_path.removeprefix("file://") for file in files}
     assert len({key_metadata_of(file).encryption_key.reveal() for file in files}) == len(files)
-    logs = {str(path): path.read_bytes() for path in Path(answers["executor_logs"]).rglob("std*")}
+    logs = {str(path): path.read_bytes() for path in Path(results["executor_logs"]).rglob("std*")}
     assert logs
     assert found(file_keys(table), {"output": (run.stdout + run.stderr).encode(), **logs}) == []

@@ -1,4 +1,4 @@
-"""What writing tasks answer: sealed for one task of one write, and nothing but whole answers understood."""
+"""The results of writing tasks: encrypted for one task of one write, and nothing but whole results understood."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, FormatError
-from tablecrypt.spark.jvm.keys import AnswerKey
-from tablecrypt.spark.jvm.written_files import decode_answer, partition_record, split_answers
+from tablecrypt.spark.jvm.keys import ResultKey
+from tablecrypt.spark.jvm.written_files import decode_result, partition_record, split_results
 
 SCHEMA: Final = Schema(
     NestedField(1, "id", LongType()),
@@ -57,14 +57,14 @@ def footer() -> bytes:
     return content[-8 - struct.unpack("<I", content[-8:-4])[0] : -8]
 
 
-def answer(partition: bytes = PARTITION, footer_bytes: bytes | None = None, dek: bytes = bytes(16)) -> bytes:
+def result(partition: bytes = PARTITION, footer_bytes: bytes | None = None, dek: bytes = bytes(16)) -> bytes:
     nans = struct.pack(">IIQ", 1, 2, 1)
     parts = sized(LOCATION.encode()) + struct.pack(">Q", 4711) + sized(dek) + sized(bytes(range(16))) + sized(partition)
     return struct.pack(">QI", 17, 1) + parts + nans + sized(footer() if footer_bytes is None else footer_bytes)
 
 
-def sealed(key: AnswerKey, task: int, content: bytes, write_id: bytes | None = None) -> bytes:
-    """As SealedAnswer.java does it, with the standard's key derivation written out."""
+def encrypted(key: ResultKey, task: int, content: bytes, write_id: bytes | None = None) -> bytes:
+    """As EncryptedResult.java does it, with the standard's key derivation written out."""
     own = ec.generate_private_key(ec.SECP256R1())
     driver = serialization.load_der_public_key(key.public_key)
     assert isinstance(driver, ec.EllipticCurvePublicKey)
@@ -77,26 +77,26 @@ def sealed(key: AnswerKey, task: int, content: bytes, write_id: bytes | None = N
     return struct.pack(">H", len(public)) + public + nonce + message
 
 
-def test_an_answer_opens_in_its_write_as_that_of_its_task() -> None:
-    key = AnswerKey()
+def test_a_result_opens_in_its_write_as_that_of_its_task() -> None:
+    key = ResultKey()
 
-    assert key.open(3, sealed(key, 3, b"what was written")) == b"what was written"
-    for task, other in ((4, sealed(key, 3, b"")), (3, sealed(AnswerKey(), 3, b"")), (3, sealed(key, 3, b"", write_id=bytes(16)))):
+    assert key.decrypt(3, encrypted(key, 3, b"what was written")) == b"what was written"
+    for task, other in ((4, encrypted(key, 3, b"")), (3, encrypted(ResultKey(), 3, b"")), (3, encrypted(key, 3, b"", write_id=bytes(16)))):
         with pytest.raises(AuthenticationError, match="does not authenticate"):
-            key.open(task, other)
+            key.decrypt(task, other)
 
 
 @given(st.data())
-def test_a_changed_or_shortened_answer_does_not_open(data: st.DataObject) -> None:
-    key = AnswerKey()
-    content = bytearray(sealed(key, 0, b"what was written"))
+def test_a_changed_or_shortened_result_does_not_open(data: st.DataObject) -> None:
+    key = ResultKey()
+    content = bytearray(encrypted(key, 0, b"what was written"))
     if data.draw(st.booleans()):
         content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     else:
         del content[data.draw(st.integers(0, len(content) - 1)) :]
 
     with pytest.raises(AuthenticationError):
-        key.open(0, bytes(content))
+        key.decrypt(0, bytes(content))
 
 
 def test_a_public_key_of_another_kind_does_not_open() -> None:
@@ -104,11 +104,11 @@ def test_a_public_key_of_another_kind_does_not_open() -> None:
     public = other.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
     with pytest.raises(AuthenticationError):
-        AnswerKey().open(0, struct.pack(">H", len(public)) + public + bytes(28))
+        ResultKey().decrypt(0, struct.pack(">H", len(public)) + public + bytes(28))
 
 
 def test_a_file_becomes_the_manifest_entry_that_its_footer_tells_of() -> None:
-    attempt, [file] = decode_answer(answer())
+    attempt, [file] = decode_result(result())
     entry = file.entry(metadata())
 
     assert attempt == 17
@@ -124,28 +124,28 @@ def test_a_file_becomes_the_manifest_entry_that_its_footer_tells_of() -> None:
 
 
 def test_a_dek_is_not_in_the_repr_of_what_was_decoded() -> None:
-    _, [file] = decode_answer(answer(dek=b"0123456789abcdef"))
+    _, [file] = decode_result(result(dek=b"0123456789abcdef"))
 
     assert "0123456789abcdef" not in repr(file)
     assert file.key_metadata.encryption_key.reveal() == b"0123456789abcdef"
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_answer_are_refused(content: bytes) -> None:
+def test_bytes_that_are_no_result_are_refused(content: bytes) -> None:
     try:
-        decode_answer(content)
+        decode_result(content)
     except FormatError:
         return
     assert content[8:] == bytes(4)
 
 
 @given(st.data())
-def test_a_damaged_answer_is_refused_or_tells_of_files_all_the_same(data: st.DataObject) -> None:
-    whole = answer()
+def test_a_damaged_result_is_refused_or_tells_of_files_all_the_same(data: st.DataObject) -> None:
+    whole = result()
     content = bytearray(whole)
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        _, files = decode_answer(bytes(content))
+        _, files = decode_result(bytes(content))
         for file in files:
             file.entry(metadata())
     except FormatError:
@@ -155,12 +155,12 @@ def test_a_damaged_answer_is_refused_or_tells_of_files_all_the_same(data: st.Dat
 
 @pytest.mark.parametrize(
     "content",
-    [answer()[:-1], answer() + b"\x00", answer(dek=bytes(5)), struct.pack(">QI", 1, 2**32 - 1)],
+    [result()[:-1], result() + b"\x00", result(dek=bytes(5)), struct.pack(">QI", 1, 2**32 - 1)],
     ids=["too short", "too long", "a key of five bytes", "more files than bytes"],
 )
-def test_answers_that_are_not_whole_are_refused(content: bytes) -> None:
+def test_results_that_are_not_whole_are_refused(content: bytes) -> None:
     with pytest.raises(FormatError):
-        decode_answer(content)
+        decode_result(content)
 
 
 @pytest.mark.parametrize("partition", [b"", PARTITION + b"\x00", b"\x01\x00\x00\x00\x02ab\x00\x00", PARTITION[:-1]])
@@ -171,14 +171,14 @@ def test_partition_values_that_are_not_of_the_spec_are_refused(partition: bytes)
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", bytes(100), footer()[:-20]])
 def test_a_footer_that_is_none_is_refused(content: bytes) -> None:
-    _, [file] = decode_answer(answer(footer_bytes=content))
+    _, [file] = decode_result(result(footer_bytes=content))
 
     with pytest.raises(FormatError, match="cannot be understood"):
         file.entry(metadata())
 
 
-def test_answers_come_each_with_its_length() -> None:
-    assert split_answers(b"") == []
-    assert split_answers(sized(b"one") + sized(b"") + sized(b"three")) == [b"one", b"", b"three"]
+def test_results_come_each_with_its_length() -> None:
+    assert split_results(b"") == []
+    assert split_results(sized(b"one") + sized(b"") + sized(b"three")) == [b"one", b"", b"three"]
     with pytest.raises(FormatError):
-        split_answers(sized(b"one")[:-1])
+        split_results(sized(b"one")[:-1])

@@ -109,4 +109,4 @@ def test_a_ticket_whose_key_spark_brings_holds_and_shows_none() -> None:
     assert isinstance(ticket, BroadcastTicket)
     reference: Any = ticket.broadcast
     reference.value = brought
-    assert ticket.redeem().open(Role.TASK, 3, key.seal(Role.TASK, 3, b"task")) == b"task"
+    assert ticket.redeem().decrypt(Role.TASK, 3, key.encrypt(Role.TASK, 3, b"task")) == b"task"

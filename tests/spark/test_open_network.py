@@ -24,14 +24,14 @@ SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, 
 
 @pytest.fixture(autouse=True)
 def open_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a cluster without spark.authenticate answers."""
+    """The answers of a cluster without spark.authenticate."""
     monkeypatch.setattr(network, "keeps_messages_private", lambda _setting: False)
     network._warn_once.cache_clear()
     yield
     network._warn_once.cache_clear()
 
 
-def test_jobs_on_the_portable_path_warn_once(spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_on_the_python_path_warn_once(spark: SparkSession, lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     lake.catalog.create_table("db.rows", SCHEMA, properties={"encryption.key-id": "alias/orders"})
     name = lake.identifier("db.rows")
 

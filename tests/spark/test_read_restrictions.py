@@ -45,7 +45,7 @@ def client_properties(lake: Lake, server: RestrictingServer) -> dict[str, str]:
 
 READERS: dict[str, Callable[[SparkSession, dict[str, str]], DataFrame]] = {
     "read_table": lambda spark, properties: tcs.read_table(spark, TABLE, catalog_properties=properties),
-    "read_table on the portable path": lambda spark, properties: tcs.read_table(spark, TABLE, path="python", catalog_properties=properties),
+    "read_table on the Python path": lambda spark, properties: tcs.read_table(spark, TABLE, path="python", catalog_properties=properties),
     "the data source": lambda spark, properties: spark.read.format("tablecrypt").load(TABLE),
 }
 

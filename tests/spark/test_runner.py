@@ -1,4 +1,4 @@
-"""Work on files as Spark jobs: the same results as on threads here, keys sealed both ways, failures said and survived."""
+"""Work on files as Spark jobs: the same results as on threads here, keys encrypted both ways, failures said and survived."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_what_nobody_expected_fails_the_job_with_its_text(spark: SparkSession, t
     assert type(raised.value).__name__ == "PythonException"
 
 
-def test_of_a_task_that_is_tried_again_one_answer_counts(spark: SparkSession, lake: Lake, table: EncryptedTable) -> None:
+def test_of_a_task_that_is_tried_again_one_result_counts(spark: SparkSession, lake: Lake, table: EncryptedTable) -> None:
     works = copying(table)
 
     done = list(SparkRunner(spark).run(table, copy_failing_once, works))
@@ -129,12 +129,12 @@ def test_a_function_that_no_name_leads_to_is_refused(spark: SparkSession, table:
 
 
 def test_a_part_for_another_task_is_refused(spark: SparkSession, table: EncryptedTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = JobKey.seal
+    original = JobKey.encrypt
 
     def swapped(self: JobKey, role: Role, number: int, plaintext: bytes) -> bytes:
         return original(self, role, number + 1 if role is Role.TASK else number, plaintext)
 
-    monkeypatch.setattr(JobKey, "seal", swapped)
+    monkeypatch.setattr(JobKey, "encrypt", swapped)
 
     with pytest.raises(Exception, match=f"{AuthenticationError.__name__}.*the TASK message of task"):
         list(SparkRunner(spark).run(table, count_rows, counting(table)))

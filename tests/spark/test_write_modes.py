@@ -16,7 +16,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.delete import settle
+from tablecrypt.spark.delete import rewrite_unless_merge_on_read
 from tests.spark.conftest import Lake
 from tests.support.key_tables import current_snapshot, summary_of
 from tests.support.plaintext import CANARY
@@ -201,13 +201,13 @@ def test_a_merge_beside_another_that_changed_its_rows_commits_nothing(
 
     table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
     write(frame(spark, 0, 20))
-    original = settle
+    original = rewrite_unless_merge_on_read
 
     def after_another(*arguments: Any) -> None:
         lake.catalog.load_table("db.rows").delete("id = 5")
         original(*arguments)
 
-    monkeypatch.setattr(module, "settle", after_another)
+    monkeypatch.setattr(module, "rewrite_unless_merge_on_read", after_another)
 
     with pytest.raises(ValidationException):
         write(frame(spark, 5, 5, "new"), "merge", keys=["id"])

@@ -1,4 +1,4 @@
-"""Files as bytes, for the inside of a sealed message: nothing that reading or committing needs is lost."""
+"""Files as bytes, for the inside of a encrypted message: nothing that reading or committing needs is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
-from tablecrypt.spark.executor_job import opened_results
+from tablecrypt.spark.executor_job import decrypted_results
 from tablecrypt.spark.job_keys import JobKey, Role
 from tablecrypt.spark.job_messages import encode_positions
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -135,27 +135,27 @@ def test_bytes_after_the_last_entry_are_refused() -> None:
         codec.decode_files(codec.encode_files([data_file()]) + b"\x00")
 
 
-def test_an_answer_that_came_twice_is_refused() -> None:
+def test_a_result_that_came_twice_is_refused() -> None:
     codec = FileEntryCodec(metadata())
     key = JobKey(bytes(16), Secret(bytes(32)))
     no_marks = encode_positions({})
-    sealed = key.seal(Role.RESULT, 3, len(no_marks).to_bytes(8, "little") + no_marks + codec.encode_files([data_file()]))
+    encrypted = key.encrypt(Role.RESULT, 3, len(no_marks).to_bytes(8, "little") + no_marks + codec.encode_files([data_file()]))
 
-    [answer] = opened_results(key, codec, [(3, sealed)])
-    assert [file.file_path for file in answer.files] == ["file:///table/data/a.parquet"]
-    with pytest.raises(AuthenticationError, match="answered twice"):
-        opened_results(key, codec, [(3, sealed), (3, sealed)])
+    [result] = decrypted_results(key, codec, [(3, encrypted)])
+    assert [file.file_path for file in result.files] == ["file:///table/data/a.parquet"]
+    with pytest.raises(AuthenticationError, match="sent two results"):
+        decrypted_results(key, codec, [(3, encrypted), (3, encrypted)])
     with pytest.raises(AuthenticationError):
-        opened_results(key, codec, [(4, sealed)])
+        decrypted_results(key, codec, [(4, encrypted)])
 
 
-def test_sealed_entries_show_no_key() -> None:
+def test_encrypted_entries_show_no_key() -> None:
     codec = FileEntryCodec(metadata())
     content = codec.encode_files([data_file()])
     dek = bytes(range(16))
 
     assert dek in content
-    assert dek not in JobKey(bytes(16), Secret(bytes(32))).seal(Role.RESULT, 0, content)
+    assert dek not in JobKey(bytes(16), Secret(bytes(32))).encrypt(Role.RESULT, 0, content)
 
 
 def _comparable(file: Any) -> list[Any]:

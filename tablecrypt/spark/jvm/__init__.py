@@ -1,13 +1,13 @@
 """Encrypted tables through Spark's own Parquet reader and writer, in the JVM: classic Spark with Py4J.
 
-    read    driver     Python plans and opens the files' keys ──sealed──▶ key broker in the driver's JVM
+    read    driver     Python plans and opens the files' keys ──encrypted──▶ key broker in the driver's JVM
             executor   Spark's vectorised reader ── "key of this file?" ──▶ broker, over Spark's RPC; deletes by position, the same way
     write   executor   "where to?" ──▶ coordinator in the driver's JVM ──▶ Python
-            executor   Spark's writer, under a key made there ──sealed──▶ Python
+            executor   Spark's writer, under a key made there ──encrypted──▶ Python
 
 No binary is shipped: the Java sources in `java/` are compiled at run time by the Janino compiler that Spark carries (it knows no lambdas
 and infers no type arguments, hence the old-fashioned Java), and reach executors as a jar, those that start later too.
 
 No secret is in an option, a plan, a closure or the event log. Keys of files to read travel in Spark's RPC messages: in the clear unless
-spark.authenticate and spark.network.crypto.enabled are on. Keys of written files travel sealed.
+spark.authenticate and spark.network.crypto.enabled are on. Keys of written files travel encrypted.
 """

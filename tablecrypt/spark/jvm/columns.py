@@ -55,6 +55,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
+_DAY: Final = 86_400_000_000
+_HOUR: Final = 3_600_000_000
+_HOURS_A_DAY: Final = 24
+_WHOLE: Final = (IntegerType, LongType)
+_TIMES: Final = (TimestampType, TimestamptzType)
+_HASHED: Final = (*_WHOLE, *_TIMES, DateType, DecimalType, StringType, BinaryType)
+_CALENDAR: Final = (DateType, *_TIMES)
+Bucketing = Callable[[int, "Column"], "Column"]
+
 
 def stored_columns(df: DataFrame, table: Schema, stored: Schema) -> list[Column]:
     """Return the columns to select for a data file.
@@ -133,26 +142,16 @@ def _null(iceberg: IcebergType) -> Column:
     return functions.lit(None).cast(spark_type(iceberg))
 
 
-_DAY: Final = 86_400_000_000
-_HOUR: Final = 3_600_000_000
-_HOURS_A_DAY: Final = 24
-_WHOLE: Final = (IntegerType, LongType)
-_TIMES: Final = (TimestampType, TimestamptzType)
-_HASHED: Final = (*_WHOLE, *_TIMES, DateType, DecimalType, StringType, BinaryType)
-_CALENDAR: Final = (DateType, *_TIMES)
-Bucketing = Callable[[int, "Column"], "Column"]
-
-
 def stored_fields(spec: PartitionSpec) -> list[PartitionField]:
     """Return the partition fields that have values: all that were not dropped."""
     return [field for field in spec.fields if not isinstance(field.transform, VoidTransform)]
 
 
-def unserved_partitioning(spec: PartitionSpec, schema: Schema) -> str | None:
+def unsupported_partitioning(spec: PartitionSpec, schema: Schema) -> str | None:
     """Return which partition field Spark would not work out as PyIceberg does; None if there is none."""
     for field in stored_fields(spec):
         source = schema.find_type(field.source_id)
-        if path_of(schema, field.source_id) is None or not _is_served(field.transform, source):
+        if path_of(schema, field.source_id) is None or not _is_supported(field.transform, source):
             return f"the partition field {field.name} is {field.transform} of {source}"
     return None
 
@@ -161,7 +160,7 @@ def partition_column(field: PartitionField, stored: Schema, bucket: Bucketing) -
     """Return the values of a partition field.
 
     Args:
-        field: one for which `unserved_partitioning` has no objection.
+        field: one for which `unsupported_partitioning` has no objection.
         stored: the columns of the DataFrame, under their stored names.
         bucket: returns the bucket, of so many, of a column.
     """
@@ -174,7 +173,7 @@ def partition_column(field: PartitionField, stored: Schema, bucket: Bucketing) -
     return _transformed(field.transform, column, stored.find_type(field.source_id), bucket)
 
 
-def _is_served(transform: Transform[Any, Any], source: IcebergType) -> bool:
+def _is_supported(transform: Transform[Any, Any], source: IcebergType) -> bool:
     if isinstance(transform, IdentityTransform):
         # PyIceberg makes one partition of 0.0 and -0.0, and a NaN equals no other.
         return not isinstance(source, (FloatType, DoubleType))

@@ -19,7 +19,7 @@ which of them it is:
 java/Requests.java makes and reads them. It refuses any other text, and so does `LocationRequest.decode`, which trusts neither the executor
 nor the JVM. The name of a file is made here, of what the request says: no two attempts ever write the same file.
 
-    {task}-{attempt}-{unique}-{number}.parquet                   as on the portable path
+    {task}-{attempt}-{unique}-{number}.parquet                   as on the Python path
 
 Iceberg table spec, "File System Operations": data files are written in place and never renamed.
 """
@@ -40,7 +40,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.jvm.support import reason_against_location
+from tablecrypt.spark.jvm.support import unsupported_location
 from tablecrypt.spark.jvm.written_files import partition_record
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.partitions import StoredPartitionKey
@@ -120,7 +120,7 @@ class FileLocations:
         request = LocationRequest.decode(text)
         name = request.file_name
         location = self._provider.new_data_location(name, self._partition_key(request.partition))
-        if reason := reason_against_location(location):
+        if reason := unsupported_location(location):
             raise ConfigurationError(f"{location}: {reason}")
         # The name makes the location one that no other file has, so that what is deleted is never another's.
         if location in self._given or not location.endswith(name):

@@ -29,6 +29,42 @@ from tablecrypt.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PACKAGE: Final = "tablecrypt.jvm"
+# Each may use those before it.
+CLASSES: Final = (
+    "Requests",
+    "PlannedFiles",
+    "BrokerResponse",
+    "BrokerClient",
+    "CheckedStream",
+    "CheckedFileSystem",
+    "ReadKeys",
+    "ReadByIds",
+    "ReadFunction",
+    "FieldIds",
+    "ReadLoader",
+    "ReadFormat",
+    "LiveRows",
+    "WriteJob",
+    "RequiredValues",
+    "NanCounts",
+    "PartitionedRows",
+    "EncryptedResult",
+    "FileOutput",
+    "RowSupport",
+    "EncryptedFile",
+    "WriteAttempt",
+    "WriteTask",
+    "TaskResults",
+    "WriteRun",
+    "PendingRequest",
+    "WriteCoordinator",
+    "Bucket",
+    "KeyBroker",
+)
+_lock = Lock()
+logger = logging.getLogger(__name__)
+
 
 def compiled(jvm: Any, sources: Mapping[str, str]) -> dict[str, bytes]:
     """Return the bytecode of all classes by name.
@@ -70,41 +106,6 @@ def write_jar(classes: Mapping[str, bytes], services: Mapping[str, str] | None =
     return path
 
 
-PACKAGE: Final = "tablecrypt.jvm"
-# Each may use those before it.
-CLASSES: Final = (
-    "Requests",
-    "PlannedFiles",
-    "BrokerResponse",
-    "BrokerClient",
-    "CheckedStream",
-    "CheckedFileSystem",
-    "ReadKeys",
-    "ReadByIds",
-    "ReadFunction",
-    "FieldIds",
-    "ReadLoader",
-    "ReadFormat",
-    "LivingRows",
-    "WriteJob",
-    "RequiredValues",
-    "NanCounts",
-    "PartitionedRows",
-    "SealedAnswer",
-    "FileOutput",
-    "RowSupport",
-    "EncryptedFile",
-    "WriteAttempt",
-    "WriteTask",
-    "TaskAnswers",
-    "WriteRun",
-    "PendingRequest",
-    "WriteCoordinator",
-    "Bucket",
-    "KeyBroker",
-)
-
-
 @dataclass(frozen=True)
 class JvmSide:
     """What runs in the driver's JVM: the broker (a Py4J object), its name among Spark's RPC endpoints, and its RSA public key in DER."""
@@ -115,7 +116,6 @@ class JvmSide:
 
 
 _installed: dict[str, JvmSide] = {}
-_lock = Lock()
 
 
 def jvm_side(spark: SparkSession) -> JvmSide:
@@ -164,9 +164,6 @@ def _objects(spark: SparkSession, *values: Any) -> Any:
     for index, value in enumerate(values):
         array[index] = value
     return array
-
-
-logger = logging.getLogger(__name__)
 
 
 def length_in_hadoop(spark: SparkSession, location: str) -> int | None:

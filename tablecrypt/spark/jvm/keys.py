@@ -7,25 +7,25 @@ The files of one read travel from Python to the key broker in the driver's JVM:
     key     = length of the DEK (1) | DEK | AAD prefix
     deletes = a 32-bit Roaring bitmap of deleted positions, in its portable form; empty for a file without deletes
 
-The content is sealed for the broker alone, because Py4J writes what it sends to debug logs:
+The content is encrypted for the broker alone, because Py4J writes what it sends to debug logs:
 
-    sealed key   = a fresh AES-256 key, RSA-OAEP under the broker's public key, SHA-256 for both hashes
-    sealed files = nonce (12) | ciphertext | tag (16), AES-256-GCM under that key, AAD the read's name
+    encrypted key   = a fresh AES-256 key, RSA-OAEP under the broker's public key, SHA-256 for both hashes
+    encrypted files = nonce (12) | ciphertext | tag (16), AES-256-GCM under that key, AAD the read's name
 
-What a writing task answers (written_files.py) is sealed to a public key that the driver makes for one write:
+The result of a writing task (written_files.py) is encrypted to a public key that the driver makes for one write:
 
-    sealed = length of the task's public key (2) | task's public key | nonce (12) | ciphertext | tag (16)
+    message = length of the task's public key (2) | task's public key | nonce (12) | ciphertext | tag (16)
 
-    public keys   P-256, each a SubjectPublicKeyInfo in DER; the task's is made for this one answer
+    public keys   P-256, each a SubjectPublicKeyInfo in DER; the task's is made for this one result
     key           SHA-256(00000001 | Z | write id | task's public key | driver's public key), Z the shared secret of ECDH:
                   the one-step key derivation of NIST SP 800-56C
     cipher        AES-256-GCM under that key, AAD = write id (16) | number of the task (4)
 
-Numbers and lengths are big endian. So an answer opens in its own write and as the answer of its own task, and nobody opens it when the
-driver has forgotten the private key, which it does at the end of the write. Sealing does not tell who sealed: that the answer is of an
-executor is for Spark's authenticated messages to say.
+Numbers and lengths are big endian. So a result decrypts in its own write and as the result of its own task, and nobody can decrypt it once
+the driver has forgotten the private key, which it does at the end of the write. The encryption does not show who encrypted: only Spark's
+authenticated messages tell that a result is of an executor.
 
-Raises AuthenticationError for an answer that does not open.
+Raises AuthenticationError for a result that does not decrypt.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ from tablecrypt.table.deletion_vectors import DeletedPositions
 READ_KEY_LENGTH: Final = 32
 _COUNT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
+WRITE_ID_LENGTH: Final = 16
+_RESULT_KEY_LENGTH: Final = 32
+_LENGTH_SIZE: Final = 2
 
 
 @dataclass(frozen=True)
@@ -64,16 +67,18 @@ class PlannedFile:
     deletes: DeletedPositions | None
 
 
-def encode(files: Sequence[PlannedFile]) -> bytes:
+def encode_planned_files(files: Sequence[PlannedFile]) -> bytes:
     """Return the content drawn above. It holds DEKs in the clear."""
     return _COUNT.pack(len(files)) + b"".join(_encoded_file(file) for file in files)
 
 
-def seal(content: bytes, read: str, public_key: bytes, random: Callable[[int], bytes] = secrets.token_bytes) -> tuple[bytes, bytes]:
-    """Return (sealed key, sealed files).
+def encrypt_for_broker(
+    content: bytes, read: str, public_key: bytes, random: Callable[[int], bytes] = secrets.token_bytes
+) -> tuple[bytes, bytes]:
+    """Return (encrypted key, encrypted files).
 
     Args:
-        content: as `encode` gives it.
+        content: as `encode_planned_files` gives it.
         read: the read's name.
         public_key: the broker's RSA key, a SubjectPublicKeyInfo in DER.
     """
@@ -94,12 +99,7 @@ def _sized(content: bytes) -> bytes:
     return _COUNT.pack(len(content)) + content
 
 
-WRITE_ID_LENGTH: Final = 16
-_ANSWER_KEY_LENGTH: Final = 32
-_LENGTH_SIZE: Final = 2
-
-
-class AnswerKey:
+class ResultKey:
     """The driver's key pair of one write, and the write's random id."""
 
     def __init__(self) -> None:
@@ -107,25 +107,25 @@ class AnswerKey:
         self.write_id: Final = secrets.token_bytes(WRITE_ID_LENGTH)
         self.public_key: Final = _der(self._private.public_key())
 
-    def open(self, task: int, sealed: bytes) -> bytes:
-        """Return what a task answered. AuthenticationError unless it was sealed in this write as the answer of this task."""
+    def decrypt(self, task: int, message: bytes) -> bytes:
+        """Return a task's result. AuthenticationError unless it was encrypted in this write as the result of this task."""
         try:
-            ephemeral, message = self._split(sealed)
+            ephemeral, ciphertext = self._split(message)
             shared = self._private.exchange(ec.ECDH(), ephemeral)
             info = self.write_id + _der(ephemeral) + self.public_key
-            key = ConcatKDFHash(hashes.SHA256(), _ANSWER_KEY_LENGTH, info).derive(shared)
-            return AesGcm(Secret(key)).decrypt(message, self.write_id + task.to_bytes(4, "big"))
+            key = ConcatKDFHash(hashes.SHA256(), _RESULT_KEY_LENGTH, info).derive(shared)
+            return AesGcm(Secret(key)).decrypt(ciphertext, self.write_id + task.to_bytes(4, "big"))
         except (AuthenticationError, UnsupportedAlgorithm, ValueError) as error:
             raise AuthenticationError(
-                f"the answer of writing task {task} does not authenticate: it was changed, or belongs to another task or write"
+                f"the result of writing task {task} does not authenticate: it was changed, or belongs to another task or write"
             ) from error
 
-    def _split(self, sealed: bytes) -> tuple[ec.EllipticCurvePublicKey, bytes]:
-        end = _LENGTH_SIZE + int.from_bytes(sealed[:_LENGTH_SIZE], "big")
-        ephemeral = serialization.load_der_public_key(sealed[_LENGTH_SIZE:end])
+    def _split(self, message: bytes) -> tuple[ec.EllipticCurvePublicKey, bytes]:
+        end = _LENGTH_SIZE + int.from_bytes(message[:_LENGTH_SIZE], "big")
+        ephemeral = serialization.load_der_public_key(message[_LENGTH_SIZE:end])
         if not isinstance(ephemeral, ec.EllipticCurvePublicKey):
             raise ValueError("a public key of another kind")
-        return ephemeral, sealed[end:]
+        return ephemeral, message[end:]
 
 
 def _der(key: ec.EllipticCurvePublicKey) -> bytes:

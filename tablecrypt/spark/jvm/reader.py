@@ -15,8 +15,8 @@ to Spark's reader from memory (java/CheckedStream.java).
 
 Files are read through Hadoop's file systems, with Hadoop's configuration and credentials (fs.s3a.…), not with PyIceberg's.
 
-Raises ConfigurationError where path="jvm" was asked for and cannot serve. On executors a file that was tampered with fails the job with
-Parquet's own error.
+Raises ConfigurationError where path="jvm" was asked for and does not support the read. On executors a file that was tampered with fails the
+job with Parquet's own error.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.jvm.columns import quoted
 from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side, length_in_hadoop
-from tablecrypt.spark.jvm.keys import PlannedFile, encode, seal
-from tablecrypt.spark.jvm.row_filter import UnservedFilterError, spark_condition
+from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files, encrypt_for_broker
+from tablecrypt.spark.jvm.row_filter import UnsupportedFilterError, spark_condition
 from tablecrypt.spark.jvm.schema import path_of, schema_json, stored_names
 from tablecrypt.spark.jvm.support import (
-    UnservedError,
+    UnsupportedError,
     check_messages,
-    reason_against_columns,
-    reason_against_files,
-    reason_against_restrictions,
-    reason_against_session,
-    serve_unless,
-    served,
+    check_supported,
+    if_supported,
+    unsupported_columns,
+    unsupported_files,
+    unsupported_restrictions,
+    unsupported_session,
 )
 from tablecrypt.spark.tables import PlannedRead
 from tablecrypt.table.deletes import DeleteReader
@@ -72,7 +72,7 @@ _IN_THE_CLEAR: Final = "keys of data files travel to the executors in the clear:
 
 
 def jvm_rows(spark: SparkSession, read: PlannedRead, *, forced: bool) -> DataFrame | None:
-    """Return the rows of a read that has files. None where the portable path has to read them.
+    """Return the rows of a read that has files. None where the Python path has to read them.
 
     Args:
         spark: the session.
@@ -80,21 +80,21 @@ def jvm_rows(spark: SparkSession, read: PlannedRead, *, forced: bool) -> DataFra
         forced: raise instead of returning None, and go on, with a warning, where Spark's messages are not encrypted.
 
     Raises:
-        ConfigurationError: `forced`, and the read cannot be served, or keys would travel in the clear against
+        ConfigurationError: `forced`, and the read is not supported, or keys would travel in the clear against
             tablecrypt.spark.require-encrypted-rpc.
     """
-    return served(lambda: _rows(spark, read, forced), read.located.name, "read", forced=forced)
+    return if_supported(lambda: _rows(spark, read, forced), read.located.name, "read", forced=forced)
 
 
 def _rows(spark: SparkSession, read: PlannedRead, forced: bool) -> DataFrame:
-    serve_unless(reason_against_restrictions(read))
-    serve_unless(reason_against_session(spark))
+    check_supported(unsupported_restrictions(read))
+    check_supported(unsupported_session(spark))
     check_messages(spark, read.located, _IN_THE_CLEAR, forced=forced)
     table = read.located.table
     bound = bind(table.metadata.schema(), read.row_filter, case_sensitive=True)
     wanted = _with_filter_columns(read.projected, table.metadata.schema(), extract_field_ids(bound))
-    serve_unless(reason_against_columns(read, wanted, bound))
-    serve_unless(reason_against_files(read, lambda location: length_in_hadoop(spark, location)))
+    check_supported(unsupported_columns(read, wanted, bound))
+    check_supported(unsupported_files(read, lambda location: length_in_hadoop(spark, location)))
 
     token = f"tc{secrets.token_hex(6)}"
     stored = stored_names(wanted.fields, table.metadata.schemas, token)
@@ -110,11 +110,11 @@ def _with_filter_columns(projected: Schema, table: Schema, filtered: set[int]) -
     """Return the read's columns and those that its filter needs besides."""
     for field_id in filtered & projected.field_ids:
         if projected.find_type(field_id) != table.find_type(field_id):
-            raise UnservedError(f"the filter's column {table.find_column_name(field_id)} had another type in that snapshot")
+            raise UnsupportedError(f"the filter's column {table.find_column_name(field_id)} had another type in that snapshot")
     known = {field.field_id for field in projected.fields}
     needed = prune_columns(table, filtered - projected.field_ids, select_full_types=False)
     if any(field.field_id in known for field in needed.fields):
-        raise UnservedError("the filter looks into a struct at a field that is not read")
+        raise UnsupportedError("the filter looks into a struct at a field that is not read")
     return Schema(*projected.fields, *needed.fields)
 
 
@@ -123,15 +123,15 @@ def _condition(bound: BooleanExpression, wanted: Schema, stored: dict[int, str])
         return None
     try:
         return spark_condition(bound, lambda field_id: _column(path_of(wanted, field_id), stored))
-    except UnservedFilterError as reason:
-        raise UnservedError(f"the filter has {reason}") from reason
+    except UnsupportedFilterError as reason:
+        raise UnsupportedError(f"the filter has {reason}") from reason
 
 
 def _column(path: list[NestedField] | None, stored: dict[int, str]) -> Column:
     from pyspark.sql import functions
 
     if path is None:
-        raise UnservedFilterError("a field inside a list or map")
+        raise UnsupportedFilterError("a field inside a list or map")
     return functions.col(".".join(quoted(name) for name in (stored[path[0].field_id], *(field.name for field in path[1:]))))
 
 
@@ -148,8 +148,8 @@ def _relations(spark: SparkSession, side: JvmSide, read: PlannedRead, schema: st
 
 def _planned(task: EncryptedFileScanTask, deletes: DeleteReader) -> PlannedFile:
     positions = deletes.deletes_of(task).positions
-    living = None if positions is None or not len(positions) else positions
-    return PlannedFile(task.file.file_path, task.file.file_size_in_bytes, key_metadata_of(task.file), living)
+    live = None if positions is None or not len(positions) else positions
+    return PlannedFile(task.file.file_path, task.file.file_size_in_bytes, key_metadata_of(task.file), live)
 
 
 def _relation(spark: SparkSession, side: JvmSide, files: Sequence[PlannedFile], schema: str, number_column: str) -> DataFrame:
@@ -158,12 +158,12 @@ def _relation(spark: SparkSession, side: JvmSide, files: Sequence[PlannedFile], 
 
     session: Any = spark._jsparkSession
     read = secrets.token_hex(16)
-    sealed_key, sealed_files = seal(encode(files), read, side.public_key)
+    encrypted_key, encrypted_files = encrypt_for_broker(encode_planned_files(files), read, side.public_key)
     options = _OPTIONS | {"tablecrypt.broker": side.name, "tablecrypt.read": read}
     has_deletes = files[0].deletes is not None
     try:
         parsed = session.parseDataType(schema)
-        rows = side.broker.dataset(session, read, number_column, sealed_key, sealed_files, parsed, options, has_deletes)
+        rows = side.broker.dataset(session, read, number_column, encrypted_key, encrypted_files, parsed, options, has_deletes)
     except Py4JError as error:
         raise ConfigurationError(f"Spark {spark.version} does not take a plan of encrypted files: {error}") from error
     return ClassicDataFrame(rows, spark)

@@ -1,12 +1,12 @@
-"""A scan's filter as a Spark condition that keeps the rows which the portable path keeps, for nulls and NaN too.
+"""A scan's filter as a Spark condition that keeps the rows which the Python path keeps, for nulls and NaN too.
 
 There Arrow evaluates the filter, and Spark differs from it in two ways: NaN equals itself and is greater than all numbers in Spark, and
 compares false in Arrow; `NOT IN` drops a null in Spark, and keeps it in Arrow.
 
-For a file that lacks the column, the portable path decides each predicate on its own, so that one under a NOT, or a negative one, keeps
+For a file that lacks the column, the Python path decides each predicate on its own, so that one under a NOT, or a negative one, keeps
 rows that a stored null would drop: `asks_for_stored_columns` says whether a filter has such a predicate.
 
-Raises UnservedFilterError for a predicate that is not translated.
+Raises UnsupportedFilterError for a predicate that is not translated.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SPARK_TYPES: Final[dict[type[IcebergType], str]] = {
 }
 
 
-class UnservedFilterError(Exception):
+class UnsupportedFilterError(Exception):
     """A predicate whose translation would not keep exactly the same rows."""
 
 
@@ -90,7 +90,7 @@ class _ToSpark(BoundBooleanExpressionVisitor["Column"]):
 
     def visit_in(self, term: BoundTerm, literals: set[Any]) -> Column:
         if _is_floating(term):
-            raise UnservedFilterError("IN on floating-point numbers")
+            raise UnsupportedFilterError("IN on floating-point numbers")
         field_type = term.ref().field.field_type
         # Arrow says false for a null, which an OR or a NOT around it can see.
         from pyspark.sql import functions
@@ -170,7 +170,7 @@ def _literal(value: Any, iceberg: PrimitiveType | IcebergType) -> Column:
     from pyspark.sql import functions
 
     if isinstance(value, float) and math.isnan(value):
-        raise UnservedFilterError("a comparison with NaN")
+        raise UnsupportedFilterError("a comparison with NaN")
     if isinstance(iceberg, DateType):
         return functions.date_from_unix_date(functions.lit(value))
     if isinstance(iceberg, TimestamptzType):
@@ -180,7 +180,7 @@ def _literal(value: Any, iceberg: PrimitiveType | IcebergType) -> Column:
     if isinstance(iceberg, DecimalType):
         return functions.lit(value).cast(f"decimal({iceberg.precision},{iceberg.scale})")
     if type(iceberg) not in _SPARK_TYPES:
-        raise UnservedFilterError(f"a comparison of type {iceberg}")
+        raise UnsupportedFilterError(f"a comparison of type {iceberg}")
     return functions.lit(value).cast(_SPARK_TYPES[type(iceberg)])
 
 
@@ -188,4 +188,4 @@ def _local_time(microseconds: int) -> str:
     try:
         return (_EPOCH + dt.timedelta(microseconds=microseconds)).isoformat(" ")
     except OverflowError as error:
-        raise UnservedFilterError("a timestamp outside the years 1 to 9999") from error
+        raise UnsupportedFilterError("a timestamp outside the years 1 to 9999") from error

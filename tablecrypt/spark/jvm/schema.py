@@ -57,10 +57,12 @@ _PRIMITIVES: Final[dict[type[IcebergType], str]] = {
     StringType: "string",
     BinaryType: "binary",
 }
+_RESERVED: Final = {"_metadata", "_tmp_metadata_row_index"}
+"""Spark's own columns: facts about a row's file, and the row's position in it."""
 
 
 def unread_type(field: NestedField) -> str | None:
-    """Return, as "path: type", a type in this column that Spark's Parquet reader does not give as the portable path does."""
+    """Return, as "path: type", a type in this column that Spark's Parquet reader does not give as the Python path does."""
     for path, iceberg in _leaves(field.field_type, field.name):
         if type(iceberg) not in _PRIMITIVES and not isinstance(iceberg, DecimalType):
             return f"{path}: {iceberg}"
@@ -129,10 +131,6 @@ def _type(iceberg: IcebergType) -> Any:
     if isinstance(iceberg, DecimalType):
         return f"decimal({iceberg.precision},{iceberg.scale})"
     return _PRIMITIVES[type(iceberg)]
-
-
-_RESERVED: Final = {"_metadata", "_tmp_metadata_row_index"}
-"""Spark's own columns: facts about a row's file, and the row's position in it."""
 
 
 def stored_names(fields: Iterable[NestedField], history: Iterable[Schema], token: str) -> dict[int, str]:

@@ -1,6 +1,6 @@
-"""Whether the JVM path can serve a read or a write with exactly the rows of the portable path; where not, the reason in one sentence.
+"""Whether the JVM path supports a read or a write, with exactly the rows of the Python path; where not, the reason in one sentence.
 
-The reason sends the work to the portable path, or becomes the error of path="jvm". A read is not served where
+The reason sends the work to the Python path, or becomes the error of path="jvm". A read is not supported where
 
 - the session has no JVM at hand (Spark Connect), or Hadoop does not find the files: one of each bucket is looked for;
 - a data file is not Parquet, or its location would be read as another path by Hadoop;
@@ -8,10 +8,10 @@ The reason sends the work to the portable path, or becomes the error of path="jv
 - a column is of a type that Python translates (uuid, fixed, …), or asked for by a reserved name (_row_id);
 - a file may lack a column that then has a value all the same: a default, or that of its partition;
 - names of columns differ in case alone, or the table has a name mapping for files without field ids;
-- the filter has a predicate that Spark would answer differently;
+- the filter has a predicate that Spark would evaluate differently;
 - the catalog's server restricts which rows and values may be read.
 
-A write is not served where
+A write is not supported where
 
 - the session has no JVM at hand (Spark Connect), or Hadoop does not find the table's files;
 - a column is of a type that Python translates (uuid, fixed, …) or Spark does not have;
@@ -37,7 +37,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.columns import unserved_partitioning
+from tablecrypt.spark.jvm.columns import unsupported_partitioning
 from tablecrypt.spark.jvm.row_filter import asks_for_stored_columns
 from tablecrypt.spark.jvm.schema import unread_type
 from tablecrypt.spark.network import keeps_messages_private, requires_private_messages
@@ -54,41 +54,42 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_MOST_ROWS: Final = 2**31 - 1
 
 
-class UnservedError(Exception):
-    """The reason why this path does not serve a read or write."""
+class UnsupportedError(Exception):
+    """The reason why this path does not support a read or write."""
 
 
-def serve_unless(reason: str | None) -> None:
-    """Raise UnservedError if there is a reason."""
+def check_supported(reason: str | None) -> None:
+    """Raise UnsupportedError if there is a reason."""
     if reason is not None:
-        raise UnservedError(reason)
+        raise UnsupportedError(reason)
 
 
-def served(work: Callable[[], T], name: str, verb: str, *, forced: bool) -> T | None:
-    """Return what the work returns; None where it is not served, and so the portable path has to do it.
+def if_supported(work: Callable[[], T], name: str, verb: str, *, forced: bool) -> T | None:
+    """Return what the work returns; None where it is not supported, and so the Python path has to do it.
 
     Args:
-        work: raises UnservedError, or ConfigurationError where this Spark does not take it, before anything was done.
+        work: raises UnsupportedError, or ConfigurationError where this Spark does not take it, before anything was done.
         name: of the table.
         verb: "read" or "written".
         forced: raise instead of returning None.
 
     Raises:
-        ConfigurationError: `forced`, and it is not served.
+        ConfigurationError: `forced`, and it is not supported.
     """
     try:
         return work()
-    except UnservedError as reason:
+    except UnsupportedError as reason:
         if forced:
             raise ConfigurationError(f'{name} cannot be {verb} with path="jvm": {reason}') from reason
-        logger.debug("%s is %s on the portable path: %s", name, verb, reason)
+        logger.debug("%s is %s on the Python path: %s", name, verb, reason)
         return None
     except ConfigurationError as error:
         if forced:
             raise
-        logger.warning("%s is %s on the portable path: %s", name, verb, error)
+        logger.warning("%s is %s on the Python path: %s", name, verb, error)
         return None
 
 
@@ -101,29 +102,26 @@ def check_messages(spark: SparkSession, located: LocatedTable, told: str, *, for
     if keeps_messages_private(spark.conf.get):
         return
     if not forced or requires_private_messages(located.client_properties):
-        raise UnservedError(told)
+        raise UnsupportedError(told)
     logger.warning('%s is used with path="jvm": %s', located.name, told)
 
 
-_MOST_ROWS: Final = 2**31 - 1
-
-
-def reason_against_session(spark: SparkSession) -> str | None:
-    """Return why this session cannot be served; None if it can."""
+def unsupported_session(spark: SparkSession) -> str | None:
+    """Return why this session is not supported; None if it is."""
     context = getattr(spark, "sparkContext", None)
     if context is None or getattr(context, "_jvm", None) is None or not hasattr(spark, "_jsparkSession"):
         return "the session is one of Spark Connect, which has no JVM at hand"
     return None
 
 
-def reason_against_restrictions(read: PlannedRead) -> str | None:
+def unsupported_restrictions(read: PlannedRead) -> str | None:
     """Return that the table's reader is restricted: Spark's own reader would apply nothing; None where all may be read."""
     if restrictions_of(read.located.table.io) is None:
         return None
     return "the catalog's server restricts which rows and values may be read, which Python applies"
 
 
-def reason_against_location(location: str) -> str | None:
+def unsupported_location(location: str) -> str | None:
     """Return why Hadoop would not find or put a file where PyIceberg does; None if it would."""
     parts = urlsplit(location)
     if not parts.scheme or "//" in parts.path or any(part in (".", "..") for part in parts.path.split("/")):
@@ -131,15 +129,15 @@ def reason_against_location(location: str) -> str | None:
     return None
 
 
-def reason_against_files(read: PlannedRead, length_in_hadoop: Callable[[str], int | None]) -> str | None:
-    """Return why the read's files cannot be served; None if they can.
+def unsupported_files(read: PlannedRead, length_in_hadoop: Callable[[str], int | None]) -> str | None:
+    """Return why the read's files are not supported; None if they are.
 
     Args:
         read: what is to be read.
         length_in_hadoop: the length of the file that Hadoop has at a location; None where it finds none.
     """
     for task in read.tasks:
-        if reason := _reason_against_task(task):
+        if reason := _unsupported_task(task):
             return f"{task.file.file_path}: {reason}"
     for task in {urlsplit(task.file.file_path)[:2]: task for task in read.tasks}.values():
         if length_in_hadoop(task.file.file_path) != task.file.file_size_in_bytes:
@@ -147,8 +145,8 @@ def reason_against_files(read: PlannedRead, length_in_hadoop: Callable[[str], in
     return None
 
 
-def reason_against_columns(read: PlannedRead, wanted: Schema, bound: BooleanExpression) -> str | None:
-    """Return why the columns cannot be served; None if they can.
+def unsupported_columns(read: PlannedRead, wanted: Schema, bound: BooleanExpression) -> str | None:
+    """Return why the columns are not supported; None if they are.
 
     Args:
         read: what is to be read.
@@ -168,13 +166,13 @@ def reason_against_columns(read: PlannedRead, wanted: Schema, bound: BooleanExpr
     names = [name.lower() for name in _names(wanted)]
     if len(set(names)) != len(names):
         return "names of columns differ in case alone"
-    return _reason_against_absent_columns(read, metadata, wanted, bound)
+    return _unsupported_absent_columns(read, metadata, wanted, bound)
 
 
-def _reason_against_task(task: EncryptedFileScanTask) -> str | None:
+def _unsupported_task(task: EncryptedFileScanTask) -> str | None:
     if task.file.file_format != FileFormat.PARQUET:
         return f"it is of format {task.file.file_format.value}"
-    if reason := reason_against_location(task.file.file_path):
+    if reason := unsupported_location(task.file.file_path):
         return reason
     if any(file.content == DataFileContent.EQUALITY_DELETES for file in task.delete_files):
         return "rows of it are deleted by equality"
@@ -183,7 +181,7 @@ def _reason_against_task(task: EncryptedFileScanTask) -> str | None:
     return None
 
 
-def _reason_against_absent_columns(read: PlannedRead, metadata: TableMetadata, wanted: Schema, bound: BooleanExpression) -> str | None:
+def _unsupported_absent_columns(read: PlannedRead, metadata: TableMetadata, wanted: Schema, bound: BooleanExpression) -> str | None:
     defaults = {field_id for field_id in wanted.field_ids if wanted.find_field(field_id).initial_default is not None}
     negated = extract_field_ids(bound) if asks_for_stored_columns(bound) else set()
     identity = {
@@ -207,8 +205,8 @@ def _names(schema: Schema) -> Iterator[str]:
         yield str(schema.find_column_name(field_id))
 
 
-def reason_against_rows(given: SparkStruct, located: LocatedTable) -> str | None:
-    """Return why rows of this schema cannot be served; None if they can."""
+def unsupported_rows(given: SparkStruct, located: LocatedTable) -> str | None:
+    """Return why rows of this schema are not supported; None if they are."""
     table = located.table
     schema = table.schema()
     for field in schema.fields:
@@ -219,10 +217,10 @@ def reason_against_rows(given: SparkStruct, located: LocatedTable) -> str | None
         return "names of columns differ in case alone"
     for path in _defaulted(given, schema):
         return f"the DataFrame lacks {path}, which has a write-default"
-    return unserved_partitioning(table.spec(), schema)
+    return unsupported_partitioning(table.spec(), schema)
 
 
-def reason_against_store(located: LocatedTable, length_in_hadoop: Callable[[str], int | None]) -> str | None:
+def unsupported_store(located: LocatedTable, length_in_hadoop: Callable[[str], int | None]) -> str | None:
     """Return why Hadoop cannot write where PyIceberg reads; None if it can, as far as is known before.
 
     Args:
@@ -230,7 +228,7 @@ def reason_against_store(located: LocatedTable, length_in_hadoop: Callable[[str]
         length_in_hadoop: the length of the file that Hadoop has at a location; None where it finds none.
     """
     known = located.table.metadata_location
-    if reason := reason_against_location(known):
+    if reason := unsupported_location(known):
         return f"{known}: {reason}"
     if length_in_hadoop(known) != len(located.table.io.new_input(known)):
         return f"{known}: Hadoop, with its own configuration and credentials, does not find it"

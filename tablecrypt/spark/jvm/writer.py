@@ -1,8 +1,8 @@
 """Writing a DataFrame's rows with Spark's own Parquet writer, in one Spark job.
 
     driver     columns and partition values as Spark expressions ─▶ a job of ours over the rows, run by a WriteCoordinator
-    executor   a DEK and an AAD prefix for each file, made there ─▶ Parquet straight to its location ─▶ answer, sealed
-    driver     the answers of the attempts that won ─▶ manifest entries, for the one commit of write.py
+    executor   a DEK and an AAD prefix for each file, made there ─▶ Parquet straight to its location ─▶ result, encrypted
+    driver     the results of the attempts that won ─▶ manifest entries, for the one commit of write.py
 
 No committer or format of Spark is involved, nor any setting of the session: other writes in it go their way. Nothing is renamed. What an
 attempt that fails has written it removes; what it cannot is removed by the driver, which gave every file its location (coordinator.py).
@@ -15,9 +15,10 @@ are given to Spark's Parquet writer as its own settings:
     write.parquet.page-size-bytes, page-row-limit, dict-size-bytes
     write.target-file-size-bytes                    bytes of the file, as Iceberg Java counts them, looked at every 1,000 rows
 
-Where the portable path refuses a property, so does this one: it is asked first.
+Where the Python path refuses a property, so does this one: it is asked first.
 
-Raises ConfigurationError where path="jvm" was asked for and cannot serve. What fails on an executor fails the job with Spark's error.
+Raises ConfigurationError where path="jvm" was asked for and does not support the write. What fails on an executor fails the job with
+Spark's error.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.jvm.columns import partition_column, quoted, stored_columns, stored_fields
 from tablecrypt.spark.jvm.coordinator import FileLocations, responding
 from tablecrypt.spark.jvm.install import JvmSide, jvm_side, length_in_hadoop
-from tablecrypt.spark.jvm.keys import AnswerKey
+from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.spark.jvm.schema import inner_ids, stored_json
 from tablecrypt.spark.jvm.support import (
     check_messages,
-    reason_against_rows,
-    reason_against_session,
-    reason_against_store,
-    serve_unless,
-    served,
+    check_supported,
+    if_supported,
+    unsupported_rows,
+    unsupported_session,
+    unsupported_store,
 )
-from tablecrypt.spark.jvm.written_files import decode_answer, split_answers
+from tablecrypt.spark.jvm.written_files import decode_result, split_results
 from tablecrypt.spark.layout import Distribution, check_distribution, check_sort_columns
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.parquet_options import parquet_writer_options, positive, row_group_limit, target_file_size
@@ -81,10 +82,14 @@ _GZIP_LEVELS: Final = (
     "BEST_COMPRESSION",
 )
 """Hadoop's names of the levels 0 to 9."""
+_PARTITION: Final = "__tablecrypt_partition_"
+_IN_THE_CLEAR: Final = (
+    "rows would be committed that anyone who reaches the driver may have sent: set spark.authenticate and spark.network.crypto.enabled"
+)
 
 
-def reason_against_codec(properties: Properties) -> str | None:
-    """Return why the table's compression codec, with its level, cannot be served; None if it can."""
+def unsupported_codec(properties: Properties) -> str | None:
+    """Return why the table's compression codec, with its level, is not supported; None if it can."""
     options = parquet_writer_options(properties)
     codec, level = str(options["compression"]).lower(), options["compression_level"]
     if codec not in _CODECS:
@@ -95,7 +100,7 @@ def reason_against_codec(properties: Properties) -> str | None:
 
 
 def write_settings(properties: Properties) -> dict[str, str]:
-    """Return the settings by their names in WriteJob.java. The codec is one that is served."""
+    """Return the settings by their names in WriteJob.java. The codec is a supported one."""
     options = parquet_writer_options(properties)
     codec = _CODECS[str(options["compression"]).lower()]
     row_group_bytes = positive(
@@ -121,12 +126,6 @@ def _level(codec: str, level: int | None) -> dict[str, str]:
     return {_GZIP_LEVEL: _GZIP_LEVELS[level]} if codec == "GZIP" else {}
 
 
-_PARTITION: Final = "__tablecrypt_partition_"
-_IN_THE_CLEAR: Final = (
-    "rows would be committed that whoever reaches the driver answered: set spark.authenticate and spark.network.crypto.enabled"
-)
-
-
 @dataclass(frozen=True)
 class PlannedWrite:
     """Rows ready to be written: the stored columns, then the partition values."""
@@ -140,7 +139,7 @@ class PlannedWrite:
 def planned_write(
     df: DataFrame, located: LocatedTable, distribute_by: Distribution | None, sort_by: Sequence[str] | None, *, forced: bool
 ) -> PlannedWrite | None:
-    """Return how rows will be written. None where the portable path has to write them.
+    """Return how rows will be written. None where the Python path has to write them.
 
     Args:
         df: rows that fit the table.
@@ -150,17 +149,17 @@ def planned_write(
         forced: raise instead of returning None, and go on, with a warning, where Spark's messages are not authenticated and encrypted.
 
     Raises:
-        ConfigurationError: `forced`, and the write cannot be served; or a layout that cannot be.
+        ConfigurationError: `forced`, and the write is not supported; or a layout that cannot be.
     """
-    return served(lambda: _planned(df, located, distribute_by, sort_by, forced), located.name, "written", forced=forced)
+    return if_supported(lambda: _planned(df, located, distribute_by, sort_by, forced), located.name, "written", forced=forced)
 
 
 def write_planned(write: PlannedWrite) -> list[DataFile]:
     """Write the rows, and return the manifest entries of the files. If anything fails, no file is left.
 
     Raises:
-        AuthenticationError: an answer was changed on its way.
-        FormatError: an answer does not hold what it should.
+        AuthenticationError: a result was changed on its way.
+        FormatError: a result does not hold what it should.
         ConfigurationError: Hadoop put the files elsewhere than PyIceberg looks for them.
     """
     located = write.located
@@ -181,11 +180,11 @@ def _planned(
     df: DataFrame, located: LocatedTable, distribute_by: Distribution | None, sort_by: Sequence[str] | None, forced: bool
 ) -> PlannedWrite:
     spark = df.sparkSession
-    serve_unless(reason_against_session(spark))
+    check_supported(unsupported_session(spark))
     check_messages(spark, located, _IN_THE_CLEAR, forced=forced)
-    serve_unless(reason_against_rows(df.schema, located))
-    serve_unless(reason_against_codec(located.table.metadata.properties))
-    serve_unless(reason_against_store(located, lambda location: length_in_hadoop(spark, location)))
+    check_supported(unsupported_rows(df.schema, located))
+    check_supported(unsupported_codec(located.table.metadata.properties))
+    check_supported(unsupported_store(located, lambda location: length_in_hadoop(spark, location)))
     side = jvm_side(spark)
     schema = located.table.schema()
     stored = sanitize_column_names(schema)
@@ -229,19 +228,19 @@ def _bucket(side: JvmSide, count: int, column: Any) -> Column:
 
 def _run(write: PlannedWrite, locations: FileLocations) -> list[DataFile]:
     metadata = write.located.table.metadata
-    key = AnswerKey()
+    key = ResultKey()
     length = cast("TableFileIO", write.located.table.io).manager.data_key_length
     settings = write_settings(metadata.properties) | {"tablecrypt.dek-length": str(length)}
     partitions = write.rows.select(write.rows.columns[len(write.stored.fields) :]).schema.json()
     rows: Any = write.rows
     coordinator = write.side.broker.openCoordinator(f"tablecrypt-write-{secrets.token_hex(8)}")
     with responding(coordinator, locations):
-        sealed = coordinator.write(
+        encrypted = coordinator.write(
             rows._jdf, key.write_id, key.public_key, stored_json(write.stored), partitions, inner_ids(write.stored), settings
         )
     files: list[DataFile] = []
-    for task, answer in enumerate(split_answers(bytes(sealed))):
-        attempt, written = decode_answer(key.open(task, answer))
+    for task, result in enumerate(split_results(bytes(encrypted))):
+        attempt, written = decode_result(key.decrypt(task, result))
         for file in written:
             locations.check_was_given(file.location, task, attempt)
             files.append(file.entry(metadata))

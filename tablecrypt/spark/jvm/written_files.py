@@ -1,17 +1,17 @@
 """What a writing task tells of its files, and the manifest entries that the driver makes of it.
 
-    answer    = attempt (8) | number of files (4) | file | file | ...
+    result    = attempt (8) | number of files (4) | file | file | ...
     file      = location | length of the file (8) | DEK | AAD prefix | partition | NaN counts | footer
     partition = for each of its fields: 00 for null, or 01, length (4), the value in Iceberg's single-value form
     NaN counts = how many (4), for each: field id (4) | NaNs in that column (8)
     footer    = the file's Parquet FileMetaData in plaintext, Thrift's compact protocol
 
 location, DEK, AAD prefix, partition, footer: each its length (4), then the bytes. Numbers are big endian; lengths are in bytes. DEKs are in
-the clear here: the whole is only ever sealed (keys.py).
+the clear here: the whole is only ever encrypted (keys.py).
 
-The entries are those that the portable path would make: from the footer by the same code, with the table's metrics modes.
+The entries are those that the Python path would make: from the footer by the same code, with the table's metrics modes.
 
-Raises FormatError for bytes that are no such answer, AuthenticationError where an answer names a file that its task was not given.
+Raises FormatError for bytes that are no such result, AuthenticationError where a result names a file that its task was not given.
 
 Iceberg table spec, "Manifests" (data_file), appendix D "Binary single-value serialization".
 """
@@ -87,14 +87,14 @@ class WrittenFile:
         return pq.read_metadata(io.BytesIO(magics.PARQUET + self.footer + struct.pack("<I", len(self.footer)) + magics.PARQUET))
 
 
-def decode_answer(content: bytes) -> tuple[int, list[WrittenFile]]:
-    """Return the attempt that answered, and its files."""
-    parts = _Parts(content, "a task's answer")
+def decode_result(content: bytes) -> tuple[int, list[WrittenFile]]:
+    """Return the attempt that wrote the files, and the files."""
+    parts = _Parts(content, "a task's result")
     try:
         attempt, count = parts.count(8), parts.count(4)
         files = [_decoded(parts) for _ in range(count)]
     except _BROKEN as error:
-        raise FormatError(f"a task's answer cannot be understood: {type(error).__name__}") from error
+        raise FormatError(f"a task's result cannot be understood: {type(error).__name__}") from error
     parts.check_exhausted()
     return attempt, files
 
@@ -113,13 +113,13 @@ def partition_record(content: bytes, spec: PartitionSpec, schema: Schema) -> Rec
     return Record(*values)
 
 
-def split_answers(content: bytes) -> list[bytes]:
-    """Return sealed answers, each of which comes with its length in 4 bytes."""
-    parts = _Parts(content, "the answers of a task")
-    answers = []
+def split_results(content: bytes) -> list[bytes]:
+    """Return encrypted results, each of which comes with its length in 4 bytes."""
+    parts = _Parts(content, "the results of a task")
+    results = []
     while parts.left:
-        answers.append(parts.sized())
-    return answers
+        results.append(parts.sized())
+    return results
 
 
 class _Parts(ByteReader):

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, KmsUnavailableError
-from tablecrypt.spark.jvm.support import reason_against_session
+from tablecrypt.spark.jvm.support import unsupported_session
 from tablecrypt.spark.session import check_session
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def check_orc_session(spark: SparkSession, keys: Iterable[str] = ()) -> None:
         keys: names of keys that are going to be used. The driver asks for their metadata; a right to those is a right to the key.
     """
     check_session(spark)
-    if reason := reason_against_session(spark):
+    if reason := unsupported_session(spark):
         raise ConfigurationError(f"encrypted ORC is not to be had here: {reason}")
     if str(spark.conf.get("spark.sql.orc.impl", "native")).lower() != "native":
         raise ConfigurationError("spark.sql.orc.impl=hive writes plaintext whatever orc.encrypt says: set it to native")

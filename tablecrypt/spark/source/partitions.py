@@ -1,4 +1,4 @@
-"""Partitions of a read: each carries its own sealed tasks, so that what Spark pickles of a reader before it plans holds nothing."""
+"""Partitions of a read: each carries its own encrypted tasks, so that what Spark pickles of a reader before it plans holds nothing."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from tablecrypt.spark.tables import PlannedRead, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 
 
-class SealedPartition(InputPartition):
-    """One partition: the ticket and two sealed messages."""
+class EncryptedPartition(InputPartition):
+    """One partition: the ticket and two encrypted messages."""
 
-    def __init__(self, ticket: JobTicket, number: int, sealed_shared: bytes, sealed_task: bytes) -> None:
+    def __init__(self, ticket: JobTicket, number: int, encrypted_shared: bytes, encrypted_task: bytes) -> None:
         super().__init__(number)
         self._ticket = ticket
-        self._sealed_shared = sealed_shared
-        self._sealed_task = sealed_task
+        self._encrypted_shared = encrypted_shared
+        self._encrypted_task = encrypted_task
 
     def __repr__(self) -> str:
-        return f"SealedPartition({self.value})"
+        return f"EncryptedPartition({self.value})"
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows. Runs on an executor."""
         number = pa.RecordBatch.from_pydict({"task": [self.value]})
-        return read_partitions(self._ticket, self._sealed_shared, {self.value: self._sealed_task}, [number])
+        return read_partitions(self._ticket, self._encrypted_shared, {self.value: self._encrypted_task}, [number])
 
 
-def sealed_partitions(read: PlannedRead, sizing: Sizing, spark_setting: Callable[[str, str], str | None]) -> list[SealedPartition]:
-    """Seal a plan. The driver's side; one call to the KMS, none for a plan without files."""
+def encrypted_partitions(read: PlannedRead, sizing: Sizing, spark_setting: Callable[[str, str], str | None]) -> list[EncryptedPartition]:
+    """Encrypt a plan. The driver's side; one call to the KMS, none for a plan without files."""
     if not read.tasks:
         return []
     ticket, job_key = read.located.issue_job_under(spark_setting)
     shared = SharedReadContent(TableAccess.of(read.located.table), read.projected, read.row_filter)
-    sealed_shared = job_key.seal(Role.SHARED, 0, pickle.dumps(shared))
+    encrypted_shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(shared))
     codec = FileEntryCodec(read.located.table.metadata)
     return [
-        SealedPartition(ticket, number, sealed_shared, job_key.seal(Role.TASK, number, codec.encode_tasks(tasks)))
+        EncryptedPartition(ticket, number, encrypted_shared, job_key.encrypt(Role.TASK, number, codec.encode_tasks(tasks)))
         for number, tasks in enumerate(sizing.split_partitions(read.tasks))
     ]

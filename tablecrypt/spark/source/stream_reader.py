@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.source.options import EARLIEST, LATEST, SourceOptions
-from tablecrypt.spark.source.partitions import SealedPartition, sealed_partitions
+from tablecrypt.spark.source.partitions import EncryptedPartition, encrypted_partitions
 from tablecrypt.spark.source.table import SourceTable, check_declared
 from tablecrypt.spark.tables import LocatedTable, PlannedRead
 
@@ -78,11 +78,11 @@ class EncryptedStreamReader(DataSourceStreamReader):
         )
         read = PlannedRead.of_scan(located, scan, columns)
         check_declared(self._schema, read.projected)
-        return sealed_partitions(read, self._source.facts.sizing, self._source.facts.setting)
+        return encrypted_partitions(read, self._source.facts.sizing, self._source.facts.setting)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition. Runs on an executor."""
-        return partition.rows() if isinstance(partition, SealedPartition) else iter(())
+        return partition.rows() if isinstance(partition, EncryptedPartition) else iter(())
 
     def _start(self, located: LocatedTable) -> int:
         starting = self._source.options.starting

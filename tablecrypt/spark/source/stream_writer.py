@@ -1,6 +1,6 @@
 """writeStream.format("tablecrypt"): each micro-batch once.
 
-    executor          writes its partition ─▶ a message: ticket, number, sealed entries, the query's id (from its task's local properties)
+    executor          writes its partition ─▶ a message: ticket, number, encrypted entries, the query's id (of its task's properties)
     commit process    opens the messages, commits rows and marker in one snapshot (commit.py); a batch that is there already is left out,
                       and what its tasks wrote is deleted
 
@@ -24,7 +24,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker
-from tablecrypt.spark.executor_job import delete_files, opened_results, removing_on_error
+from tablecrypt.spark.executor_job import decrypted_results, delete_files, removing_on_error
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.source.table import SourceTable, as_arrow
 from tablecrypt.spark.source.writer import write_options
@@ -51,21 +51,21 @@ _PARTITION_BITS: Final = 32
 
 @dataclass(frozen=True)
 class StreamMessage(WriterCommitMessage):
-    """One task's answer, with what opens it."""
+    """One task's result, with what opens it."""
 
     query_id: str
     job_id: bytes
     wrapped_key: bytes
-    sealed_access: bytes
+    encrypted_access: bytes
     number: int
-    sealed: bytes
+    message: bytes
 
     def __repr__(self) -> str:
         return f"StreamMessage(query {self.query_id}, {self.number})"
 
 
 class NoRows(WriterCommitMessage):
-    """The answer of a task without rows."""
+    """The result of a task without rows."""
 
 
 class EncryptedStreamWriter(DataSourceStreamArrowWriter):
@@ -77,28 +77,28 @@ class EncryptedStreamWriter(DataSourceStreamArrowWriter):
         located = source.load()
         check_fits(as_arrow(schema), located, self._options)
         self._ticket, job_key = located.issue_job_under(source.facts.setting)
-        self._sealed_access = job_key.seal(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
+        self._encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition of one micro-batch. Runs on an executor."""
         query_id, batch_id = _batch_of_this_task()
-        for answer in write_partition(self._ticket, self._sealed_access, iterator, batch_id << _PARTITION_BITS):
-            number, sealed = answer.column(0)[0].as_py(), answer.column(1)[0].as_py()
-            return StreamMessage(query_id, self._ticket.job_id, self._ticket.wrapped_key, self._sealed_access, number, sealed)
+        for result in write_partition(self._ticket, self._encrypted_access, iterator, batch_id << _PARTITION_BITS):
+            number, message = result.column(0)[0].as_py(), result.column(1)[0].as_py()
+            return StreamMessage(query_id, self._ticket.job_id, self._ticket.wrapped_key, self._encrypted_access, number, message)
         return NoRows()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit a micro-batch, unless the table has it. Runs on the driver's machine."""
-        answers = [message for message in messages if isinstance(message, StreamMessage)]
-        if not answers and self._options.mode == "append":
+        results = [message for message in messages if isinstance(message, StreamMessage)]
+        if not results and self._options.mode == "append":
             return
-        if not answers:
+        if not results:
             raise ConfigurationError("a micro-batch without rows cannot replace a table: its query is not known")
         located = self._source.load()
-        planned, files = _opened(located, answers, batchId)
+        planned, files = _opened(located, results, batchId)
         with removing_on_error(cast("EncryptingFileIO", located.table.io), files):
             check_unchanged(located.name, planned, located.table.metadata)
-        options = replace(self._options, marker=BatchMarker(answers[0].query_id, batchId, self._options.branch))
+        options = replace(self._options, marker=BatchMarker(results[0].query_id, batchId, self._options.branch))
         try:
             commit_written(located, files, options)
         except BatchAlreadyCommittedError:
@@ -106,10 +106,10 @@ class EncryptedStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Delete what the tasks wrote. Runs on the driver's machine."""
-        answers = [message for message in messages if isinstance(message, StreamMessage)]
-        if answers:
+        results = [message for message in messages if isinstance(message, StreamMessage)]
+        if results:
             located = self._source.load()
-            delete_files(cast("EncryptingFileIO", located.table.io), _opened(located, answers, batchId)[1])
+            delete_files(cast("EncryptingFileIO", located.table.io), _opened(located, results, batchId)[1])
 
 
 def _opened(located: LocatedTable, messages: Sequence[StreamMessage], batch_id: int) -> tuple[EncryptedTableMetadata, list[DataFile]]:
@@ -121,9 +121,9 @@ def _opened(located: LocatedTable, messages: Sequence[StreamMessage], batch_id: 
         raise AuthenticationError(f"a message of another micro-batch came with batch {batch_id}")
     key_id = cast("TableFileIO", located.table.io).manager.table_key_id
     job_key = JobTicket(first.job_id, key_id, first.wrapped_key, located.kms_properties).redeem()
-    opened = opened_results(job_key, FileEntryCodec(located.table.metadata), [(each.number, each.sealed) for each in messages])
-    access: TableAccess = pickle.loads(job_key.open(Role.SHARED, 0, first.sealed_access))
-    return access.metadata(), [file for answer in opened for file in answer.files]
+    opened = decrypted_results(job_key, FileEntryCodec(located.table.metadata), [(each.number, each.message) for each in messages])
+    access: TableAccess = pickle.loads(job_key.decrypt(Role.SHARED, 0, first.encrypted_access))
+    return access.metadata(), [file for result in opened for file in result.files]
 
 
 def _batch_of_this_task() -> tuple[str, int]:

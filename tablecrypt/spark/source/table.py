@@ -1,4 +1,4 @@
-"""The table that the options name, loaded anew in whichever process asks for it, and plans of it."""
+"""The table that the options name, loaded again in each process that asks for it, and plans of it."""
 
 from __future__ import annotations
 

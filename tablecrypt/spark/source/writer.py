@@ -1,7 +1,7 @@
-"""df.write.format("tablecrypt"): executors write files under fresh DEKs and answer sealed; the driver commits once.
+"""df.write.format("tablecrypt"): executors write files under fresh DEKs and return encrypted entries; the driver commits once.
 
-    planner process    checks the schema, seals what tasks need ─▶ the writer, pickled: a ticket and a sealed message
-    executor           writes its partition ─▶ a message: task number and sealed entries
+    planner process    checks the schema, encrypts what tasks need ─▶ the writer, pickled: a ticket and a encrypted message
+    executor           writes its partition ─▶ a message: task number and encrypted entries
     commit process     redeems the ticket, opens the messages, one commit; or aborts, and deletes the files
 
 Spark calls commit with the messages of the attempts that won, so what others wrote is never committed.
@@ -19,7 +19,7 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.executor_job import delete_files, opened_results, removing_on_error
+from tablecrypt.spark.executor_job import decrypted_results, delete_files, removing_on_error
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.source.options import SourceOptions
 from tablecrypt.spark.source.table import SourceTable, as_arrow
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SealedMessage(WriterCommitMessage):
-    """One task's answer; None where it had no rows."""
+class EncryptedMessage(WriterCommitMessage):
+    """One task's result; None where it had no rows."""
 
-    answer: tuple[int, bytes] | None
+    result: tuple[int, bytes] | None
 
 
 class EncryptedWriter(DataSourceArrowWriter):
@@ -47,17 +47,17 @@ class EncryptedWriter(DataSourceArrowWriter):
         located = source.load()
         check_fits(as_arrow(schema), located, self._options)
         self._ticket, job_key = located.issue_job_under(source.facts.setting)
-        self._sealed_access = job_key.seal(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
+        self._encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> SealedMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> EncryptedMessage:
         """Write one partition. Runs on an executor."""
-        return SealedMessage(answer_of(self._ticket, self._sealed_access, iterator))
+        return EncryptedMessage(result_of(self._ticket, self._encrypted_access, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what the tasks wrote. Runs on the driver's machine."""
         located = self._source.load()
         files = self._files(located, messages)
-        planned = _access(self._ticket, self._sealed_access).metadata()
+        planned = _access(self._ticket, self._encrypted_access).metadata()
         with removing_on_error(cast("EncryptingFileIO", located.table.io), files):
             check_unchanged(located.name, planned, located.table.metadata)
         commit_written(located, files, self._options)
@@ -68,11 +68,11 @@ class EncryptedWriter(DataSourceArrowWriter):
         delete_files(cast("EncryptingFileIO", located.table.io), self._files(located, messages))
 
     def _files(self, located: LocatedTable, messages: list[WriterCommitMessage | None]) -> list[DataFile]:
-        answers = [message.answer for message in messages if isinstance(message, SealedMessage) and message.answer is not None]
-        if not answers:
+        results = [message.result for message in messages if isinstance(message, EncryptedMessage) and message.result is not None]
+        if not results:
             return []
-        opened = opened_results(self._ticket.redeem(), FileEntryCodec(located.table.metadata), answers)
-        return [file for answer in opened for file in answer.files]
+        opened = decrypted_results(self._ticket.redeem(), FileEntryCodec(located.table.metadata), results)
+        return [file for result in opened for file in result.files]
 
 
 def write_options(options: SourceOptions, overwrite: bool) -> WriteOptions:
@@ -83,13 +83,13 @@ def write_options(options: SourceOptions, overwrite: bool) -> WriteOptions:
     return WriteOptions(mode, branch=options.written_branch(), snapshot_properties=options.snapshot_properties)
 
 
-def answer_of(ticket: JobTicket, sealed_access: bytes, batches: Iterator[pa.RecordBatch]) -> tuple[int, bytes] | None:
-    """Write one partition and return its number and sealed answer; None without rows. Runs on an executor."""
-    for answer in write_partition(ticket, sealed_access, batches):
-        return int(answer.column(0)[0].as_py()), bytes(answer.column(1)[0].as_py())
+def result_of(ticket: JobTicket, encrypted_access: bytes, batches: Iterator[pa.RecordBatch]) -> tuple[int, bytes] | None:
+    """Write one partition and return its number and encrypted result; None without rows. Runs on an executor."""
+    for result in write_partition(ticket, encrypted_access, batches):
+        return int(result.column(0)[0].as_py()), bytes(result.column(1)[0].as_py())
     return None
 
 
-def _access(ticket: JobTicket, sealed_access: bytes) -> TableAccess:
-    access: TableAccess = pickle.loads(ticket.redeem().open(Role.SHARED, 0, sealed_access))
+def _access(ticket: JobTicket, encrypted_access: bytes) -> TableAccess:
+    access: TableAccess = pickle.loads(ticket.redeem().decrypt(Role.SHARED, 0, encrypted_access))
     return access

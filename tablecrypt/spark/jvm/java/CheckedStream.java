@@ -14,12 +14,12 @@ import org.apache.parquet.format.EncryptionAlgorithm;
 import org.apache.parquet.format.Util;
 
 /**
- * An encrypted Parquet file whose end is fetched once, checked, and then given to whoever reads it.
+ * An encrypted Parquet file whose end is fetched once, checked, and then given to its reader.
  *
- * file = modules of the columns | FileCryptoMetaData, sealed footer, length (4, LE), "PARE"
+ * file = modules of the columns | FileCryptoMetaData, encrypted footer, length (4, LE), "PARE"
  *        from storage             from memory: the very bytes that were checked
  *
- * FileCryptoMetaData is plaintext and says by which algorithm pages are sealed. Parquet believes it; a table's files are AES_GCM_V1 alone.
+ * FileCryptoMetaData is plaintext and says by which algorithm pages are encrypted. Parquet believes it; a table's files are AES_GCM_V1 alone.
  */
 public class CheckedStream extends FSInputStream implements StreamCapabilities {
   private static final int TAIL_LENGTH = 8;

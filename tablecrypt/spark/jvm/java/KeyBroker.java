@@ -35,7 +35,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * The driver's side of all reads of one SparkContext: takes in what Python planned, hands out keys to executors, and makes Datasets.
  * For a write it opens a coordinator.
  *
- * Python seals what it hands over to this process's public key: Py4J writes its commands to debug logs.
+ * Python encrypts what it hands over to this process's public key: Py4J writes its commands to debug logs.
  */
 public class KeyBroker implements RpcEndpoint {
   private static final int NONCE_LENGTH = 12;
@@ -63,7 +63,7 @@ public class KeyBroker implements RpcEndpoint {
     return new BrokerResponse(reads, call);
   }
 
-  /** SubjectPublicKeyInfo of the RSA key that plans are sealed to. */
+  /** SubjectPublicKeyInfo of the RSA key that plans are encrypted to. */
   public byte[] publicKey() {
     return keyPair.getPublic().getEncoded();
   }
@@ -85,23 +85,23 @@ public class KeyBroker implements RpcEndpoint {
   }
 
   /**
-   * Make the Dataset of one read: the columns of `schema`, and of files with deletes only the living rows.
+   * Make the Dataset of one read: the columns of `schema`, and of files with deletes only the live rows.
    *
-   * @param sealedKey an AES key under RSA-OAEP (SHA-256 for both hashes)
-   * @param sealedFiles nonce (12), ciphertext and tag (16) under that key, with the read's name as AAD
+   * @param encryptedKey an AES key under RSA-OAEP (SHA-256 for both hashes)
+   * @param encryptedFiles nonce (12), ciphertext and tag (16) under that key, with the read's name as AAD
    */
   public Dataset dataset(
       SparkSession spark,
       String read,
       String numberColumn,
-      byte[] sealedKey,
-      byte[] sealedFiles,
+      byte[] encryptedKey,
+      byte[] encryptedFiles,
       StructType schema,
       Map options,
       boolean withDeletes)
       throws Exception {
     forgetReadsOfNoPlan();
-    PlannedFiles files = new PlannedFiles(numberColumn, open(read, sealedKey, sealedFiles));
+    PlannedFiles files = new PlannedFiles(numberColumn, decrypt(read, encryptedKey, encryptedFiles));
     reads.put(read, new WeakReference(files));
     // As a column of the file itself, a row's position costs less than as a field of Spark's _metadata.
     String position = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
@@ -117,7 +117,7 @@ public class KeyBroker implements RpcEndpoint {
             scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options)),
             spark);
     Dataset rows = spark.baseRelationToDataFrame(relation);
-    return withDeletes ? rows.filter(isLiving(read, numberColumn, position)).drop(position) : rows;
+    return withDeletes ? rows.filter(isLive(read, numberColumn, position)).drop(position) : rows;
   }
 
   /**
@@ -134,26 +134,26 @@ public class KeyBroker implements RpcEndpoint {
     return rows.select(scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(columns));
   }
 
-  private Column isLiving(String read, String numberColumn, String position) {
-    Column[] place = new Column[] {functions.col(numberColumn), functions.col(position)};
-    return called(functions.udf(new LivingRows(name, read), DataTypes.BooleanType).withName("is_living"), place);
+  private Column isLive(String read, String numberColumn, String position) {
+    Column[] columns = new Column[] {functions.col(numberColumn), functions.col(position)};
+    return called(functions.udf(new LiveRows(name, read), DataTypes.BooleanType).withName("is_live"), columns);
   }
 
   private static Column called(UserDefinedFunction function, Column[] columns) {
     return function.apply(scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(columns));
   }
 
-  private byte[] open(String read, byte[] sealedKey, byte[] sealedFiles) throws Exception {
+  private byte[] decrypt(String read, byte[] encryptedKey, byte[] encryptedFiles) throws Exception {
     Cipher rsa = Cipher.getInstance("RSA/ECB/OAEPPadding");
     rsa.init(
         Cipher.DECRYPT_MODE,
         keyPair.getPrivate(),
         new OAEPParameterSpec("SHA-256", "MGF1", MGF1ParameterSpec.SHA256, PSource.PSpecified.DEFAULT));
-    SecretKeySpec key = new SecretKeySpec(rsa.doFinal(sealedKey), "AES");
+    SecretKeySpec key = new SecretKeySpec(rsa.doFinal(encryptedKey), "AES");
     Cipher aes = Cipher.getInstance("AES/GCM/NoPadding");
-    aes.init(Cipher.DECRYPT_MODE, key, new GCMParameterSpec(TAG_BITS, sealedFiles, 0, NONCE_LENGTH));
+    aes.init(Cipher.DECRYPT_MODE, key, new GCMParameterSpec(TAG_BITS, encryptedFiles, 0, NONCE_LENGTH));
     aes.updateAAD(read.getBytes("UTF-8"));
-    return aes.doFinal(sealedFiles, NONCE_LENGTH, sealedFiles.length - NONCE_LENGTH);
+    return aes.doFinal(encryptedFiles, NONCE_LENGTH, encryptedFiles.length - NONCE_LENGTH);
   }
 
   private void forgetReadsOfNoPlan() {

@@ -12,11 +12,11 @@ public class ReadKeys implements DecryptionPropertiesFactory {
   public static final String READ = "tablecrypt.read";
 
   public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path path) {
-    byte[] answer = BrokerClient.key(conf.get(BROKER), conf.get(READ), CheckedFileSystem.stored(path).toString());
-    int keyEnd = 1 + answer[0];
-    FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withFooterKey(Arrays.copyOfRange(answer, 1, keyEnd));
-    if (keyEnd < answer.length) {
-      builder = builder.withAADPrefix(Arrays.copyOfRange(answer, keyEnd, answer.length));
+    byte[] key = BrokerClient.key(conf.get(BROKER), conf.get(READ), CheckedFileSystem.stored(path).toString());
+    int keyEnd = 1 + key[0];
+    FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withFooterKey(Arrays.copyOfRange(key, 1, keyEnd));
+    if (keyEnd < key.length) {
+      builder = builder.withAADPrefix(Arrays.copyOfRange(key, keyEnd, key.length));
     }
     return builder.build();
   }

@@ -41,10 +41,10 @@ public class WriteAttempt {
       write((InternalRow) rows.next());
     }
     closeFile();
-    byte[] answer = SealedAnswer.seal(job.publicKey, job.id, task, described());
-    // Once the write has ended nobody takes the answer, and so nobody would know the files: then this fails, and they are removed.
+    byte[] result = EncryptedResult.encrypt(job.publicKey, job.id, task, described());
+    // Once the write has ended nobody takes the result, and so nobody would know the files: then this fails, and they are removed.
     BrokerClient.ask(job.coordinator, Requests.finish(task, attempt));
-    return answer;
+    return result;
   }
 
   /** Remove what was written, as far as the store lets it be: the error that made the attempt fail is the one to tell of. */

@@ -66,16 +66,16 @@ public class WriteCoordinator implements RpcEndpoint {
     waiting.add(END);
   }
 
-  /** Write a Dataset's rows, and return the tasks' sealed answers: for each its length (4) and its bytes, in the order of the tasks. */
+  /** Write a Dataset's rows, and return the tasks' encrypted results: for each its length (4) and its bytes, in the order of the tasks. */
   public byte[] write(
       Dataset rows, byte[] id, byte[] publicKey, String schema, String partitionSchema, Map innerIds, Map settings) throws IOException {
     QueryExecution execution = (QueryExecution) rows.queryExecution();
     SparkSession session = (SparkSession) rows.sparkSession();
     WriteJob job = new WriteJob(name, id, publicKey, schema, partitionSchema, innerIds, settings, configuration(session));
-    TaskAnswers answers = new TaskAnswers();
-    WriteRun run = new WriteRun(session.sparkContext(), execution, new WriteTask(job), answers);
+    TaskResults results = new TaskResults();
+    WriteRun run = new WriteRun(session.sparkContext(), execution, new WriteTask(job), results);
     SQLExecution$.MODULE$.withNewExecutionId(execution, Option.apply("write into an encrypted table"), run);
-    return answers.toBytes();
+    return results.toBytes();
   }
 
   /** Hadoop's configuration of the session, with what this Spark's Parquet writer expects to find in it. */

@@ -25,8 +25,8 @@ public class WriteJob implements Serializable {
 
   /**
    * @param coordinator the RPC endpoint of the driver's WriteCoordinator
-   * @param id 16 bytes, which bind a task's answer to this write
-   * @param publicKey what answers are sealed to; see SealedAnswer
+   * @param id 16 bytes, which bind a task's result to this write
+   * @param publicKey what results are encrypted to; see EncryptedResult
    * @param schema Spark's JSON of the columns in the file, with a field id on every field of a struct; what is not nullable is required
    * @param partitionSchema the columns that follow in each row and are not stored: the values of its table partition
    * @param innerIds field ids of list elements, map keys and map values, by their Parquet path

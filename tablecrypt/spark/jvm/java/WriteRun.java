@@ -12,18 +12,18 @@ public class WriteRun extends AbstractFunction0 {
   private final SparkContext context;
   private final QueryExecution execution;
   private final WriteTask task;
-  private final TaskAnswers answers;
+  private final TaskResults results;
 
-  WriteRun(SparkContext context, QueryExecution execution, WriteTask task, TaskAnswers answers) {
+  WriteRun(SparkContext context, QueryExecution execution, WriteTask task, TaskResults results) {
     this.context = context;
     this.execution = execution;
     this.task = task;
-    this.answers = answers;
+    this.results = results;
   }
 
   public Object apply() {
     RDD rows = execution.toRdd();
-    context.runJob(rows, task, answers, ClassTag$.MODULE$.apply(byte[].class));
+    context.runJob(rows, task, results, ClassTag$.MODULE$.apply(byte[].class));
     return BoxedUnit.UNIT;
   }
 }

@@ -6,7 +6,7 @@ import org.apache.spark.unsafe.Platform;
 import scala.collection.Iterator;
 import scala.runtime.AbstractFunction2;
 
-/** What Spark runs for each of its partitions: rows into files, and the sealed answer back. A failed attempt removes its files. */
+/** What Spark runs for each of its partitions: rows into files, and the encrypted result back. A failed attempt removes its files. */
 public class WriteTask extends AbstractFunction2 implements Serializable {
   private final WriteJob job;
 

@@ -1,4 +1,4 @@
-"""A whole job, searched for the keys that it used: plans, event log, closures, Spark's local files, shuffles and answers."""
+"""A whole job, searched for the keys that it used: plans, event log, closures, Spark's local files, shuffles and results."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_search_finds_a_key_in_every_form() -> None:
     assert not found([key], {"here": bytes(1000)})
 
 
-def test_no_key_is_in_plan_event_log_closure_shuffle_or_answer(
+def test_no_key_is_in_plan_event_log_closure_shuffle_or_result(
     spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     spark = spark_run.session
@@ -112,14 +112,14 @@ def test_no_key_is_in_plan_event_log_closure_shuffle_or_answer(
     assert found(keys, haystacks) == []
 
 
-def test_the_search_would_see_a_task_that_is_not_sealed(
+def test_the_search_would_see_a_task_that_is_not_encrypted(
     spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.catalog.create_table("db.open", SCHEMA, properties={"encryption.key-id": "alias/orders"})
     tcs.write_table(
         spark_run.session.range(5).selectExpr("id"), lake.identifier("db.open"), path="python", catalog_properties=lake.properties
     )
-    monkeypatch.setattr(JobKey, "seal", lambda _key, _role, _number, plaintext: plaintext)
+    monkeypatch.setattr(JobKey, "encrypt", lambda _key, _role, _number, plaintext: plaintext)
 
     tcs.read_table(spark_run.session, lake.identifier("db.open"), path="python", catalog_properties=lake.properties)
 
@@ -127,7 +127,7 @@ def test_the_search_would_see_a_task_that_is_not_sealed(
     assert found(keys, {"closure": closures[-1][0]}) == ["closure"]
 
 
-def test_store_and_table_facts_travel_sealed_too(spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]]) -> None:
+def test_store_and_table_facts_travel_encrypted_too(spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]]) -> None:
     lake.catalog.create_table("db.facts", SCHEMA, properties={"encryption.key-id": "alias/orders"})
     properties = lake.properties | {"s3.secret-access-key": "a-store-credential"}
 
@@ -153,7 +153,9 @@ def test_a_job_asks_the_kms_once_on_the_driver(spark_run: SparkRun, lake: Lake) 
     assert kms.calls - before == {"wrap_key": 1}
 
 
-def test_no_key_of_work_on_files_leaves_its_sealed_parts(spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]]) -> None:
+def test_no_key_of_work_on_files_leaves_its_encrypted_parts(
+    spark_run: SparkRun, lake: Lake, closures: list[tuple[bytes, JobTicket]]
+) -> None:
     table = lake.catalog.create_table("db.worked", SCHEMA, properties={"encryption.key-id": "alias/orders"})
     assert isinstance(table, EncryptedTable)
     for first in (0, 10):

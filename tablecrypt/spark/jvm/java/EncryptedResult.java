@@ -14,13 +14,13 @@ import javax.crypto.KeyAgreement;
 import javax.crypto.spec.GCMParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 
-/** Seals what a task answers to the driver's public key of the write. Layout and key derivation are drawn in keys.py. */
-public class SealedAnswer {
+/** Encrypts a task's result to the driver's public key of the write. Layout and key derivation are drawn in keys.py. */
+public class EncryptedResult {
   private static final int NONCE_LENGTH = 12;
   private static final int TAG_BITS = 128;
   private static final byte[] FIRST_BLOCK = new byte[] {0, 0, 0, 1};
 
-  static byte[] seal(byte[] publicKey, byte[] job, int task, byte[] content) throws GeneralSecurityException {
+  static byte[] encrypt(byte[] publicKey, byte[] job, int task, byte[] content) throws GeneralSecurityException {
     ECPublicKey driver = (ECPublicKey) KeyFactory.getInstance("EC").generatePublic(new X509EncodedKeySpec(publicKey));
     KeyPairGenerator generator = KeyPairGenerator.getInstance("EC");
     generator.initialize(driver.getParams());
@@ -31,12 +31,12 @@ public class SealedAnswer {
     Cipher aes = Cipher.getInstance("AES/GCM/NoPadding");
     aes.init(Cipher.ENCRYPT_MODE, key(own, driver, job, ownPublicKey), new GCMParameterSpec(TAG_BITS, nonce));
     aes.updateAAD(ByteBuffer.allocate(job.length + 4).put(job).putInt(task).array());
-    byte[] sealed = aes.doFinal(content);
-    return ByteBuffer.allocate(2 + ownPublicKey.length + NONCE_LENGTH + sealed.length)
+    byte[] encrypted = aes.doFinal(content);
+    return ByteBuffer.allocate(2 + ownPublicKey.length + NONCE_LENGTH + encrypted.length)
         .putShort((short) ownPublicKey.length)
         .put(ownPublicKey)
         .put(nonce)
-        .put(sealed)
+        .put(encrypted)
         .array();
   }
 

@@ -9,13 +9,13 @@ import org.roaringbitmap.PeekableIntIterator;
 import org.roaringbitmap.RoaringBitmap;
 
 /** Whether a row, by its file's number and its position in the file, is not deleted. A task asks once for each file that it reads. */
-public class LivingRows implements UDF2 {
+public class LiveRows implements UDF2 {
   private final String broker;
   private final String read;
   private transient Integer file;
   private transient BitSet deleted;
 
-  LivingRows(String broker, String read) {
+  LiveRows(String broker, String read) {
     this.broker = broker;
     this.read = read;
   }
