@@ -136,6 +136,7 @@ class ModuleCipher:
         location: names the file in errors.
         random: gives nonces.
         may_not_fit: the caller chose the key, so until it decrypts a first module nothing shows that it is this file's.
+        max_modules: how many modules the key may encrypt. Each takes a random nonce.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class ModuleCipher:
         location: str,
         random: Callable[[int], bytes] | None = None,
         may_not_fit: bool = False,
+        max_modules: int = MAX_MODULES_OF_A_KEY,
     ) -> None:
         self._key = key
         self.key_name = key_name
@@ -157,6 +159,7 @@ class ModuleCipher:
         self._gcm = AESGCM(key.reveal())
         self._aes = AES(key.reveal())
         self._nonces_drawn = 0
+        self._max_modules = max_modules
         self.may_not_fit = may_not_fit
 
     def __repr__(self) -> str:
@@ -260,10 +263,8 @@ class ModuleCipher:
     def _nonce(self) -> bytes:
         assert self._random is not None, "a cipher that encrypts was given randomness"
         self._nonces_drawn += 1
-        if self._nonces_drawn > MAX_MODULES_OF_A_KEY:
-            raise ConfigurationError(
-                f"{self._location}: {self.key_name} has encrypted {MAX_MODULES_OF_A_KEY} modules, as many as a key may"
-            )
+        if self._nonces_drawn > self._max_modules:
+            raise ConfigurationError(f"{self._location}: {self.key_name} has encrypted {self._max_modules} modules, as many as a key may")
         return self._random(NONCE_LENGTH)
 
     def _count(self, nonce: bytes, source: memoryview, out: bytearray | memoryview) -> None:

@@ -65,6 +65,7 @@ class UniformParquetFile:
         key_metadata: the file's DEK, AAD prefix and, where known, length.
         location: names the file in errors.
         dictionary_columns: columns to read as Arrow dictionaries.
+        small_file_length: files of up to so many bytes are read whole, longer ones in ranges.
 
     Attributes:
         schema: of the columns as they are stored.
@@ -82,12 +83,14 @@ class UniformParquetFile:
         location: str,
         *,
         dictionary_columns: tuple[str, ...] = (),
+        small_file_length: int = SMALL_FILE_LENGTH,
     ) -> None:
         self.location = location
         self._head_is_right = False
         self._file = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
         self._length = _check_length(self._file, key_metadata, location)
-        if self._length <= SMALL_FILE_LENGTH:
+        self._is_in_memory = self._length <= small_file_length
+        if self._is_in_memory:
             # A mapped file would change with the one in storage, so it is copied.
             mapped = isinstance(self._file, pa.MemoryMappedFile)
             self._file = pa.BufferReader(self._file.read() if mapped else self._file.read_buffer())
@@ -158,8 +161,8 @@ class UniformParquetFile:
         return footer
 
     def _opened(self, file_format: ds.ParquetFileFormat, end: bytes) -> ds.ParquetFileFragment:
-        if self._length <= SMALL_FILE_LENGTH:
-            # All of the file is in memory, so these are the bytes that were checked.
+        if self._is_in_memory:
+            # These are the bytes that were checked.
             return file_format.make_fragment(self._file)
         served = EndThenFile(end, self._file)
         await_release(served)

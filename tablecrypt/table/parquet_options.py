@@ -137,13 +137,14 @@ _INT32_DIGITS: Final = 9
 _INT64_DIGITS: Final = 18
 
 
-def dictionary_columns(rows: pa.Table) -> list[str]:
+def dictionary_columns(rows: pa.Table, sample_bytes: int = SAMPLE_BYTES) -> list[str]:
     """Return the Parquet paths ("props.key_value.key") of the leaf columns that a dictionary makes shorter.
 
     Args:
         rows: the first rows of the file, in its own columns.
+        sample_bytes: about so many bytes of Arrow memory of them are looked at.
     """
-    within_bytes = rows.num_rows * SAMPLE_BYTES // max(rows.nbytes, 1)
+    within_bytes = rows.num_rows * sample_bytes // max(rows.nbytes, 1)
     sample = rows.slice(0, max(1, min(SAMPLE_VALUES, within_bytes))).combine_chunks()
     return [
         path

@@ -18,9 +18,9 @@ import pytest
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import TablecryptError, TamperedFileError
-from tablecrypt.parquet import FileKeys, decrypt, encrypt, read_table, reencrypt, uniform, verify
+from tablecrypt.parquet import FileKeys, decrypt, encrypt, read_table, reencrypt, verify
 from tablecrypt.parquet.footer import END_GUESS
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.uniform import SMALL_FILE_LENGTH, UniformParquetFile
 from tests.support.modular_files import AAD_PREFIX, FOOTER_KEY, Mode, encrypted, plain_file
 from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform, read
 
@@ -50,16 +50,13 @@ def downgraded(data: bytes) -> bytes:
     return data[:start] + CTR_UNION + data[start + 2 :]
 
 
-@pytest.fixture(params=["read whole", "read in ranges"])
-def each_way_of_reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "read in ranges":
-        monkeypatch.setattr(uniform, "SMALL_FILE_LENGTH", 0)
+each_way_of_reading = pytest.mark.parametrize("reading", [read, partial(read, small_file_length=0)], ids=["read whole", "read in ranges"])
 
 
-@pytest.mark.usefixtures("each_way_of_reading")
-def test_a_table_file_that_says_ctr_is_refused() -> None:
+@each_way_of_reading
+def test_a_table_file_that_says_ctr_is_refused(reading: Callable[..., pa.Table]) -> None:
     with pytest.raises(TamperedFileError, match="AES_GCM_CTR_V1") as refused:
-        read(downgraded(ENCRYPTED.data), ENCRYPTED.key_metadata)
+        reading(downgraded(ENCRYPTED.data), ENCRYPTED.key_metadata)
     assert refused.value.location == LOCATION
 
 
@@ -108,11 +105,11 @@ def refused_or_equal(work: Callable[[], pa.Table], rows: pa.Table, at: int) -> b
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("each_way_of_reading")
-def test_no_value_of_a_plaintext_byte_changes_rows_of_a_table_file() -> None:
+@each_way_of_reading
+def test_no_value_of_a_plaintext_byte_changes_rows_of_a_table_file(reading: Callable[..., pa.Table]) -> None:
     """The length is not known here, which is the reader's weakest case. Every value of every byte is refused."""
     unknown_length = StandardKeyMetadata(ENCRYPTED.key_metadata.encryption_key, ENCRYPTED.key_metadata.aad_prefix)
-    refused = [refused_or_equal(partial(read, changed, unknown_length), ENCRYPTED.table, at) for at, changed in changes(ENCRYPTED.data)]
+    refused = [refused_or_equal(partial(reading, changed, unknown_length), ENCRYPTED.table, at) for at, changed in changes(ENCRYPTED.data)]
     assert len(refused) > 15 * 255
     assert all(refused)
 
@@ -153,16 +150,17 @@ class _Changing(io.BytesIO):
 
 
 def long_file() -> EncryptedFile:
-    """One with more than the reader fetches at once."""
-    return encrypt_uniform(required_rows(40_000), row_group_size=10_000, **PLAIN_OPTIONS)
+    """One that the reader does not fetch whole."""
+    encrypted = encrypt_uniform(required_rows(100_000), row_group_size=20_000, **PLAIN_OPTIONS)
+    assert len(encrypted.data) > SMALL_FILE_LENGTH
+    return encrypted
 
 
 def all_rows(file: UniformParquetFile) -> pa.Table:
     return pa.Table.from_batches(list(file.batches(file.schema.names)), schema=file.schema)
 
 
-def test_the_bytes_that_are_checked_are_those_that_the_reader_gets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uniform, "SMALL_FILE_LENGTH", 0)
+def test_the_bytes_that_are_checked_are_those_that_the_reader_gets() -> None:
     encrypted = long_file()
     changing = _Changing(encrypted.data, downgraded(encrypted.data))
     assert all_rows(UniformParquetFile(changing, encrypted.key_metadata, LOCATION)) == encrypted.table
@@ -173,8 +171,6 @@ def test_the_bytes_that_are_checked_are_those_that_the_reader_gets(monkeypatch: 
 def test_the_footer_is_fetched_once() -> None:
     """Also by pyarrow, which keeps what it has read: neither opening nor any scan costs a request for it."""
     encrypted = long_file()
-    assert len(encrypted.data) < uniform.SMALL_FILE_LENGTH < len(encrypt_uniform(required_rows(100_000), **PLAIN_OPTIONS).data)
-    encrypted = encrypt_uniform(required_rows(100_000), row_group_size=20_000, **PLAIN_OPTIONS)
     source = _Changing(encrypted.data, encrypted.data)
     file = UniformParquetFile(source, encrypted.key_metadata, LOCATION)
     assert all_rows(file) == all_rows(file) == encrypted.table
@@ -203,11 +199,11 @@ def test_a_mapped_file_does_not_change_under_the_reader(tmp_path: Path) -> None:
         assert all_rows(file) == ENCRYPTED.table
 
 
-def test_a_file_exchanged_between_its_two_openings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_exchanged_between_its_two_openings_is_refused() -> None:
     """Ours parses the footer to see which reader fits, and pyarrow's opens the file again."""
-    monkeypatch.setattr(uniform, "SMALL_FILE_LENGTH", 0)
-    plaintext = plain_file(required_rows(), **PLAIN_OPTIONS)
+    plaintext = plain_file(required_rows(100_000), **PLAIN_OPTIONS)
     one, other = (encrypted(plaintext, Mode().keys, seed=seed) for seed in (1, 2))
+    assert len(one) > SMALL_FILE_LENGTH
     with pytest.raises(TamperedFileError, match="exchanged for another file while it was read"):
         read_table(_Changing(one, other), Mode().keys)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 
 import pytest
@@ -14,8 +15,16 @@ from hypothesis import strategies as st
 
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, TamperedFileError
-from tablecrypt.parquet import modules
-from tablecrypt.parquet.modules import CTR_OVERHEAD, FOOTER_SUFFIX, GCM_OVERHEAD, ModuleCipher, ModuleOrdinals, ModuleType, module_length
+from tablecrypt.parquet.modules import (
+    CTR_OVERHEAD,
+    FOOTER_SUFFIX,
+    GCM_OVERHEAD,
+    MAX_MODULE_LENGTH,
+    ModuleCipher,
+    ModuleOrdinals,
+    ModuleType,
+    module_length,
+)
 
 KEY = b"k" * 16
 BASE = b"prefix" + b"\x01" * 8
@@ -116,19 +125,18 @@ def test_a_length_that_no_module_has_is_refused_before_anything_is_read(framed: 
     assert module_length(b"\x60\0\0\0", 100, "the page", "file.parquet") == 100
 
 
-def test_one_key_encrypts_no_more_modules_than_gcm_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modules, "MAX_MODULES_OF_A_KEY", 2)
-    one = cipher()
+def test_one_key_encrypts_no_more_modules_than_gcm_allows() -> None:
+    one = ModuleCipher(Secret(KEY), "the footer key", BASE, False, "file.parquet", lambda length: NONCE[:length], max_modules=2)
     one.encrypt(b"", b"")
     one.sign(b"")
     with pytest.raises(ConfigurationError, match="as many as a key may"):
         one.encrypt(b"", b"")
 
 
-def test_a_module_longer_than_the_format_can_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modules, "MAX_MODULE_LENGTH", 40)
-    with pytest.raises(ConfigurationError, match="too long"):
-        cipher().encrypt(b"", bytes(9))
+def test_a_module_longer_than_the_format_can_say_is_refused() -> None:
+    # Pages that nobody touches take no memory.
+    with mmap.mmap(-1, MAX_MODULE_LENGTH - GCM_OVERHEAD + 1) as untouched, pytest.raises(ConfigurationError, match="too long"):
+        cipher().encrypt(b"", untouched)
 
 
 def test_no_key_is_shown() -> None:

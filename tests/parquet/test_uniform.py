@@ -14,8 +14,7 @@ import pytest
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.parquet import uniform
-from tablecrypt.parquet.uniform import UniformParquetFile, UniformParquetWriter
+from tablecrypt.parquet.uniform import SMALL_FILE_LENGTH, UniformParquetFile, UniformParquetWriter
 from tests.support.plaintext import CANARY
 from tests.support.sample_rows import extreme_rows
 from tests.support.uniform_files import LOCATION, encrypt_uniform, read, sample_table
@@ -33,9 +32,9 @@ def test_every_type_is_read_as_it_was_written() -> None:
     assert str(read(encrypted.data, encrypted.key_metadata).to_pydict()) == str(encrypted.table.to_pydict())
 
 
-def test_a_large_file_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uniform, "SMALL_FILE_LENGTH", 0)
-    encrypted = encrypt_uniform(sample_table())
+def test_a_large_file_is_read_as_it_was_written() -> None:
+    encrypted = encrypt_uniform(sample_table(60_000), compression="none")
+    assert len(encrypted.data) > SMALL_FILE_LENGTH
     assert read(encrypted.data, encrypted.key_metadata) == encrypted.table
 
 

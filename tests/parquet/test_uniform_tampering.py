@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import secrets
 import traceback
+from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,17 +16,13 @@ from hypothesis import strategies as st
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import AuthenticationError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.parquet import uniform
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support.uniform_files import LOCATION, EncryptedFile, encrypt_uniform, read, sample_table
 
 ENCRYPTED = encrypt_uniform(sample_table())
 
 
-@pytest.fixture(params=["read whole", "read in ranges"])
-def each_way_of_reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "read in ranges":
-        monkeypatch.setattr(uniform, "SMALL_FILE_LENGTH", 0)
+each_way_of_reading = pytest.mark.parametrize("reading", [read, partial(read, small_file_length=0)], ids=["read whole", "read in ranges"])
 
 
 def without_length(encrypted: EncryptedFile) -> StandardKeyMetadata:
@@ -58,63 +56,63 @@ def test_no_overwritten_range_changes_a_row(data: st.DataObject) -> None:
         assert error.location == LOCATION
 
 
-@pytest.mark.usefixtures("each_way_of_reading")
+@each_way_of_reading
 @pytest.mark.parametrize("kept", [0, 4, 7, 8, 100, len(ENCRYPTED.data) - 4, len(ENCRYPTED.data) - 1])
-def test_a_cut_file_is_refused(kept: int) -> None:
+def test_a_cut_file_is_refused(kept: int, reading: Callable[..., pa.Table]) -> None:
     with pytest.raises(TamperedFileError, match=rf"{kept} bytes.*{len(ENCRYPTED.data)}"):
-        read(ENCRYPTED.data[:kept], ENCRYPTED.key_metadata)
+        reading(ENCRYPTED.data[:kept], ENCRYPTED.key_metadata)
     with pytest.raises(TamperedFileError):
-        read(ENCRYPTED.data[:kept], without_length(ENCRYPTED))
+        reading(ENCRYPTED.data[:kept], without_length(ENCRYPTED))
 
 
-@pytest.mark.usefixtures("each_way_of_reading")
+@each_way_of_reading
 @pytest.mark.parametrize("extra", [b"\0", b"PARE", ENCRYPTED.data])
-def test_bytes_before_or_after_are_refused(extra: bytes) -> None:
+def test_bytes_before_or_after_are_refused(extra: bytes, reading: Callable[..., pa.Table]) -> None:
     for changed in (ENCRYPTED.data + extra, extra + ENCRYPTED.data):
         with pytest.raises(TamperedFileError, match="bytes"):
-            read(changed, ENCRYPTED.key_metadata)
+            reading(changed, ENCRYPTED.key_metadata)
 
 
-@pytest.mark.usefixtures("each_way_of_reading")
-def test_a_plaintext_head_on_an_encrypted_file_is_refused() -> None:
+@each_way_of_reading
+def test_a_plaintext_head_on_an_encrypted_file_is_refused(reading: Callable[..., pa.Table]) -> None:
     with pytest.raises(TamperedFileError, match="begins with"):
-        read(b"PAR1" + ENCRYPTED.data[4:], ENCRYPTED.key_metadata)
+        reading(b"PAR1" + ENCRYPTED.data[4:], ENCRYPTED.key_metadata)
 
 
-@pytest.mark.usefixtures("each_way_of_reading")
-def test_a_plaintext_tail_on_an_encrypted_file_is_refused() -> None:
+@each_way_of_reading
+def test_a_plaintext_tail_on_an_encrypted_file_is_refused(reading: Callable[..., pa.Table]) -> None:
     with pytest.raises(TamperedFileError, match="ends with"):
-        read(ENCRYPTED.data[:-4] + b"PAR1", ENCRYPTED.key_metadata)
+        reading(ENCRYPTED.data[:-4] + b"PAR1", ENCRYPTED.key_metadata)
 
 
-@pytest.mark.usefixtures("each_way_of_reading")
-def test_a_plaintext_file_in_its_place_is_refused() -> None:
+@each_way_of_reading
+def test_a_plaintext_file_in_its_place_is_refused(reading: Callable[..., pa.Table]) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(ENCRYPTED.table, sink)
     plaintext = sink.getvalue().to_pybytes()
     with pytest.raises(PlaintextRefusedError) as refused:
-        read(plaintext, without_length(ENCRYPTED))
+        reading(plaintext, without_length(ENCRYPTED))
     assert refused.value.location == LOCATION
 
 
-@pytest.mark.usefixtures("each_way_of_reading")
-def test_a_file_that_is_not_parquet_is_refused() -> None:
+@each_way_of_reading
+def test_a_file_that_is_not_parquet_is_refused(reading: Callable[..., pa.Table]) -> None:
     with pytest.raises(TamperedFileError, match="begins with"):
-        read(b"AGS1" + bytes(1000), without_length(ENCRYPTED))
+        reading(b"AGS1" + bytes(1000), without_length(ENCRYPTED))
 
 
-@pytest.mark.usefixtures("each_way_of_reading")
-def test_another_files_bytes_are_refused() -> None:
+@each_way_of_reading
+def test_another_files_bytes_are_refused(reading: Callable[..., pa.Table]) -> None:
     other = encrypt_uniform(sample_table())
     with pytest.raises(AuthenticationError):
-        read(other.data, without_length(ENCRYPTED))
+        reading(other.data, without_length(ENCRYPTED))
 
 
-@pytest.mark.usefixtures("each_way_of_reading")
-def test_a_wrong_key_is_refused() -> None:
+@each_way_of_reading
+def test_a_wrong_key_is_refused(reading: Callable[..., pa.Table]) -> None:
     wrong = StandardKeyMetadata.generate(16, secrets.token_bytes)
     with pytest.raises(TamperedFileError, match="key is another file's"):
-        read(ENCRYPTED.data, StandardKeyMetadata(wrong.encryption_key, ENCRYPTED.key_metadata.aad_prefix, len(ENCRYPTED.data)))
+        reading(ENCRYPTED.data, StandardKeyMetadata(wrong.encryption_key, ENCRYPTED.key_metadata.aad_prefix, len(ENCRYPTED.data)))
 
 
 @pytest.mark.parametrize("prefix", [b"", b"x" * 16])

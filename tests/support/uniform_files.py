@@ -45,8 +45,8 @@ def encrypt_uniform(table: pa.Table, key_length: int = 16, row_group_size: int =
     return EncryptedFile(data, key_metadata.with_file_length(length), table)
 
 
-def read(data: bytes, key_metadata: StandardKeyMetadata, columns: list[str] | None = None) -> pa.Table:
+def read(data: bytes, key_metadata: StandardKeyMetadata, columns: list[str] | None = None, **options: Any) -> pa.Table:
     """Every row, through the reader that scans use."""
-    file = UniformParquetFile(pa.BufferReader(data), key_metadata, LOCATION)
+    file = UniformParquetFile(pa.BufferReader(data), key_metadata, LOCATION, **options)
     names = file.schema.names if columns is None else columns
     return pa.Table.from_batches(list(file.batches(names)), schema=pa.schema([file.schema.field(name) for name in names]))

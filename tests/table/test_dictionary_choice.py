@@ -13,7 +13,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.parquet.uniform import UniformParquetFile
-from tablecrypt.table import parquet_options
 from tablecrypt.table.parquet_options import SAMPLE_VALUES, dictionary_columns
 from tablecrypt.table.table_files import key_metadata_of
 from tablecrypt.table.write import write_data_files
@@ -109,14 +108,11 @@ def test_only_the_first_rows_are_looked_at() -> None:
     assert dictionary_columns(pa.table({"column": values})) == []
 
 
-def test_of_long_values_few_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_long_values_few_are_looked_at() -> None:
     values = [f"{number:1000}" for number in range(16)] + [f"{0:1000}"] * 16
     rows = pa.table({"column": pa.array(values, pa.large_string())})
     assert dictionary_columns(rows) == ["column"]
-
-    monkeypatch.setattr(parquet_options, "SAMPLE_BYTES", 8000)
-
-    assert dictionary_columns(rows) == []
+    assert dictionary_columns(rows, sample_bytes=8000) == []
 
 
 def test_rows_without_columns_get_none() -> None:
