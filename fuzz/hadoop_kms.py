@@ -11,7 +11,7 @@ import atheris
 from harness import fuzz
 
 with atheris.instrument_imports(include=["tablecrypt"]):
-    from tablecrypt.hadoop_kms.access import read_allow_list, token_hash
+    from tablecrypt.hadoop_kms.access import AllowListFile, token_hash
     from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
     from tablecrypt.hadoop_kms.protocol import HadoopKms, RateLimit
     from tablecrypt.hadoop_kms.requests import Request, sent_iv
@@ -24,7 +24,7 @@ KMS = MemoryKeyManagementClient(keys={"master": bytes(32)})
 create_key(FOLDER / "keys.json", KMS, "pii", "master", 1)
 create_key(FOLDER / "keys.json", KMS, "hidden", "master", 1)
 (FOLDER / "allow.toml").write_text(f'[users.u]\nkeys = ["pii"]\ntoken-sha256 = ["{token_hash(TOKEN)}"]\n')
-ALLOWED = read_allow_list(FOLDER / "allow.toml")
+ALLOWED = AllowListFile(FOLDER / "allow.toml").read()
 SERVICE = HadoopKms(MasterKeyFile(FOLDER / "keys.json", KMS), lambda: ALLOWED, RateLimit(1e9, 10**9))
 
 

@@ -23,11 +23,11 @@ import hashlib
 import re
 import secrets
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -79,7 +79,7 @@ class Proofs:
 
 
 class AllowList:
-    """The list as it stands at one moment."""
+    """The list at one moment."""
 
     def __init__(self, document: _Document) -> None:
         self._users = document.users
@@ -110,15 +110,16 @@ class AllowList:
 
 
 class AllowListFile:
-    """The file, for many threads that ask for the list as it stands now."""
+    """The file, for many threads that need the current list. `parse` returns what TOML says."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, parse: Callable[[str], dict[str, Any]] = tomllib.loads) -> None:
         self._path = path
+        self._parse = parse
         # One reference to both, so that a thread never meets the bytes of one list with the users of another.
         self._parsed: tuple[bytes, AllowList | str] | None = None
 
     def read(self) -> AllowList:
-        """Return the list. Its bytes are read each time, and parsed where they are not those of the last time."""
+        """Return the list. Its bytes are read each time, and parsed only when they have changed."""
         content, known = _content(self._path), self._parsed
         if known is None or known[0] != content:
             known = self._parsed = content, self._list_or_problem(content)
@@ -128,14 +129,9 @@ class AllowListFile:
 
     def _list_or_problem(self, content: bytes) -> AllowList | str:
         try:
-            return _parse(self._path, content)
+            return _allow_list(self._path, content, self._parse)
         except ConfigurationError as error:
             return str(error)
-
-
-def read_allow_list(path: Path) -> AllowList:
-    """Read the file once."""
-    return _parse(path, _content(path))
 
 
 def _content(path: Path) -> bytes:
@@ -149,9 +145,9 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _parse(path: Path, content: bytes) -> AllowList:
+def _allow_list(path: Path, content: bytes, parse: Callable[[str], dict[str, Any]]) -> AllowList:
     try:
-        document = _Document.model_validate(tomllib.loads(content.decode()))
+        document = _Document.model_validate(parse(content.decode()))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise ConfigurationError(f"the allow list {path}: {first['msg']} at {'.'.join(str(part) for part in first['loc'])}") from None
@@ -172,7 +168,7 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> str:
-    """Return what the list holds of a token. One SHA-256 is enough for what nobody can guess."""
+    """Return what the list holds of a token. One SHA-256 is enough for something that nobody can guess."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# At DEBUG it logs paths, in which tokens stand.
+# At DEBUG it logs paths, which may hold tokens.
 silence_in_key_calls("urllib3.connectionpool")
 _TIMEOUT_SECONDS: Final = (5, 30)
 _MOST_BYTES: Final = 1024 * 1024
@@ -52,12 +52,12 @@ class HadoopKmsKeys:
 
     Args:
         url: "https://host:9600/kms", or what Hadoop's hadoop.security.key.provider.path says: "kms://https@host1;host2:9600/kms". A
-            token of `tablecrypt hadoop-kms` stands in it: "https://host:9600/token/<token>/kms".
-        user: the name to give to a KMS with simple authentication, which believes it. Needless with any other.
+            token of `tablecrypt hadoop-kms` is part of it: "https://host:9600/token/<token>/kms".
+        user: the name to give to a KMS with simple authentication, which believes it. Others ignore it.
         auth: how requests are authenticated: an authentication handler of the package requests, such as Kerberos'.
         client_certificate: PEM file with a client certificate and its private key, or one file for each.
         ca: PEM file of the authority that the server's certificate must come from; without it the system's.
-        retry: how long to go on while no host is available.
+        retry: how long to keep trying while no host is available.
         random: returns as many unpredictable bytes as asked for.
         allowed_key_ids: globs of the keys of that KMS which files and callers may name; None allows every key. Any other is refused with
             MasterKeyRefusedError before the KMS is asked.
@@ -121,18 +121,18 @@ class HadoopKmsKeys:
             # Not chained: what was decoded is a key.
             raise KmsError(f"the Hadoop KMS {self._shown} answered with a local key under {master} that is not base64") from None
         if len(local_key) != master.length:
-            raise FormatError(f"the Hadoop KMS {self._shown} opened a local key under {master} of {len(local_key)} bytes")
+            raise FormatError(f"the Hadoop KMS {self._shown} returned a local key of {len(local_key)} bytes under {master}")
         return local_key
 
     def close(self) -> None:
-        """Let connections go. A later call opens new ones."""
+        """Close connections. A later call opens new ones."""
         session = self._session.drop()
         if session is not None:
             session.close()
 
     @property
     def _shown(self) -> str:
-        """The host, without the token that may stand in the path."""
+        """The host, without the path, which may hold a token."""
         return urlsplit(self._urls[0]).netloc
 
     def _connect(self) -> requests.Session:
@@ -173,7 +173,7 @@ class HadoopKmsKeys:
                 content = response.raw.read(_MOST_BYTES, decode_content=True)
                 status = response.status_code
         except (requests.RequestException, OSError) as error:
-            # Not chained: messages of requests quote the URL, and a token may stand in it.
+            # Not chained: messages of requests quote the URL, which may hold a token.
             raise KmsUnavailableError(f"the Hadoop KMS {host} was not reached for {what} ({type(error).__name__})") from None
         if status != requests.codes.ok:
             raise _refusal(status, content, host, what)
@@ -198,7 +198,7 @@ def _checked_url(url: str) -> str:
     except ValueError:
         fits = False
     if not fits or parts.username is not None or parts.query or parts.fragment:
-        # The URL is not repeated: a token may stand in it.
+        # The URL is not repeated: it may hold a token.
         raise ConfigurationError("a Hadoop KMS has a URL like https://host:9600/kms, or kms://https@host:9600/kms")
     return url.rstrip("/")
 
@@ -225,9 +225,9 @@ def _parsed(content: bytes, host: str, what: str) -> Mapping[str, Any]:
         answer = json.loads(content or b"{}")
     except (ValueError, RecursionError):
         # Not chained: the text may hold a key.
-        raise KmsError(f"the Hadoop KMS {host} answered for {what} with something else than JSON") from None
+        raise KmsError(f"the Hadoop KMS {host} answered for {what} with something other than JSON") from None
     if not isinstance(answer, Mapping):
-        raise KmsError(f"the Hadoop KMS {host} answered for {what} with something else than an object")
+        raise KmsError(f"the Hadoop KMS {host} answered for {what} with something other than an object")
     return answer
 
 

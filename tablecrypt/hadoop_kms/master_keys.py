@@ -46,7 +46,7 @@ KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class _Version(BaseModel):
-    """One version of a key, as it stands in the file."""
+    """One version of a key, as the file holds it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -69,7 +69,7 @@ class _Document(BaseModel):
 
 @dataclass(frozen=True)
 class KeyDescription:
-    """What may be known of a key without the right to use it. `created` is that of version 0, in milliseconds since 1970."""
+    """What anyone may know about a key. `created` is the time of version 0, in milliseconds since 1970."""
 
     name: str
     length: int
@@ -94,7 +94,7 @@ class MasterKeyFile:
         return sorted(_read(self._path).keys)
 
     def describe(self, name: str) -> KeyDescription:
-        """Return what there is to know of the named key."""
+        """Describe the named key."""
         versions = _versions(self._path, _read(self._path), name)
         return KeyDescription(name, versions[-1].length, len(versions), versions[0].created)
 

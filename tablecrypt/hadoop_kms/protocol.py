@@ -110,7 +110,7 @@ class HadoopKms:
 
     Args:
         keys: the master keys.
-        allow_list: returns the list as it stands now.
+        allow_list: returns the current list.
         rate: how often one user, or one address without a known user, may ask.
         believe_names: take `user.name`, which anyone can claim, for a proof.
     """
@@ -262,7 +262,7 @@ def _translated(error: TablecryptError) -> Refusal:
         return Refusal(400, ILLEGAL_ARGUMENT, "the encrypted local key does not fit the master key", reason)
     if isinstance(error, KmsUnavailableError):
         return Refusal(503, ILLEGAL_STATE, "the KMS behind this server is unavailable: ask again later", reason)
-    return Refusal(500, ILLEGAL_STATE, "this server cannot open the key: its log says why", reason)
+    return Refusal(500, ILLEGAL_STATE, "this server cannot decrypt the key: its log says why", reason)
 
 
 def _encode(content: bytes) -> str:

@@ -107,7 +107,7 @@ def understand(request: Request, path: list[str], query: Mapping[str, list[str]]
         case "POST", ["keyversion", version_name, "_eek"] if query.get("eek_op") == ["decrypt"]:
             return Call("decrypt", *_checked_version(version_name), body=request.body)
     raise Refusal(
-        405, UNSUPPORTED, "this server opens ORC's local keys and does nothing else: keys are made with tablecrypt hadoop-kms-key"
+        405, UNSUPPORTED, "this server decrypts ORC's local keys and does nothing else: keys are made with tablecrypt hadoop-kms-key"
     )
 
 
@@ -135,7 +135,7 @@ def encrypted_local_key(call: Call) -> bytes:
     if name != call.key:
         raise Refusal(400, ILLEGAL_ARGUMENT, "body and path name different keys")
     if len(encrypted) < _IV_LENGTH or iv != sent_iv(encrypted):
-        raise Refusal(400, ILLEGAL_ARGUMENT, "this server opens ORC's local keys alone, whose IV is their first 16 bytes")
+        raise Refusal(400, ILLEGAL_ARGUMENT, "this server decrypts only ORC's local keys, whose IV is their first 16 bytes")
     return encrypted
 
 

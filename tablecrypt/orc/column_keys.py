@@ -1,11 +1,11 @@
-"""Which encrypted columns of a file a caller may see, and the local keys that open them.
+"""Which encrypted columns of a file a caller may see, and the local keys that decrypt them.
 
 A column may be encrypted several times, under several keys (variants); the first whose key the provider gives is the one that is read.
-Rights are asked for only when a column is wanted, once for each column and file: the local key of the tail is opened, and the column's
-file statistics with it. AES-CTR itself cannot tell a wrong key, but statistics opened by one do not parse.
+Rights are requested only when a column is wanted, once for each column and file: the local key of the tail is decrypted, and the column's
+file statistics with it. AES-CTR itself cannot detect a wrong key, but statistics decrypted with one do not parse.
 
-Raises KeyMismatchError when the statistics do not open. KeyNotFoundError and KmsAccessDeniedError of a provider mean "no rights";
-whatever else it raises passes through, so that an outage never looks like a missing right.
+Raises KeyMismatchError when the statistics do not decrypt. KeyNotFoundError and KmsAccessDeniedError of a provider mean "no rights";
+all its other errors pass through, so that an outage never looks like a missing right.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ColumnKeys:
     """The local keys of one file.
 
     Args:
-        tail: the file's.
-        provider: None has no key at all.
+        tail: the tail of the file.
+        provider: gives the local keys; None gives none.
     """
 
     def __init__(self, tail: Tail, provider: KeyProvider | None) -> None:
@@ -45,7 +45,7 @@ class ColumnKeys:
         self._local_keys: dict[tuple[int, bytes], Secret] = {}
 
     def variants_of(self, column_id: int) -> list[int]:
-        """Return the numbers of the variants that hold a column, the one to prefer first."""
+        """Return the numbers of the variants that hold a column, the preferred one first."""
         schema = self._tail.schema
         return [number for number, variant in enumerate(self.encryption.variants) if column_id in schema[variant.root].subtree]
 
@@ -68,13 +68,13 @@ class ColumnKeys:
         return self._require(number).statistics
 
     def stripe_statistics(self, number: int, stream: Stream, raw: bytes) -> list[bytes]:
-        """Open one column's stripe statistics: one entry for each stripe."""
+        """Decrypt one column's stripe statistics: one entry for each stripe."""
         what = f"{self._tail.location}: the encrypted stripe statistics of column {stream.column}"
         key = self._require(number).tail_key
         opened = crypt_stream(key, stream.column, stream.kind, len(self._tail.stripes) + 1, raw)
         statistics = Message.parse(self._tail.compression.decompress(opened, what), what).blobs(1)
         if len(statistics) != len(self._tail.stripes):
-            raise FormatError(f"{what} are of {len(statistics)} stripes, the file has {len(self._tail.stripes)}")
+            raise FormatError(f"{what} cover {len(statistics)} stripes, the file has {len(self._tail.stripes)}")
         return statistics
 
     def describe(self, number: int) -> str:
@@ -111,11 +111,11 @@ class ColumnKeys:
     def _local_key(self, number: int, encrypted: bytes) -> Secret:
         variant = self.encryption.variants[number]
         if self._provider is None:
-            raise KeyNotFoundError(f"no key provider was given to open {self.describe(number)}")
+            raise KeyNotFoundError(f"no key provider was given for {self.describe(number)}")
         if (variant.key, encrypted) not in self._local_keys:
             self._local_keys[variant.key, encrypted] = self._provider.decrypt_local_key(self.encryption.keys[variant.key], encrypted)
         return self._local_keys[variant.key, encrypted]
 
     def _wrong_key(self, number: int) -> KeyMismatchError:
-        what = f"the statistics of {self.describe(number)} do not open: the provider's key does not fit, or the file was changed"
+        what = f"the statistics of {self.describe(number)} do not decrypt: the provider's key does not fit, or the file was changed"
         return KeyMismatchError(self._tail.location, what)

@@ -39,9 +39,9 @@ def mask_of(choice: MaskChoice) -> Mask:
         return Redact(*parameters)
     plain: Mapping[str, type[Mask]] = {Nullify.name: Nullify, Sha256.name: Sha256}
     if name not in plain:
-        raise ConfigurationError(f"there is no mask {name!r}: take nullify, redact, sha256 or a tablecrypt.orc.KeyedHash")
+        raise ConfigurationError(f"there is no mask {name!r}: use nullify, redact, sha256 or a tablecrypt.orc.KeyedHash")
     if parameters:
-        raise ConfigurationError(f"the mask {name} takes no parameters, {', '.join(parameters)!r} was given")
+        raise ConfigurationError(f"the mask {name} takes no parameters, but got {', '.join(parameters)!r}")
     return plain[name]()
 
 
@@ -89,7 +89,7 @@ def plan_columns(schema: Schema, encrypt: Mapping[str, Sequence[str]], mask: Map
     encrypted = _encrypted(schema, encrypt)
     chosen = {schema.find(name).id: mask_of(choice) for name, choice in mask.items()}
     if len(chosen) != len(mask):
-        raise ConfigurationError("two masks are given for one column")
+        raise ConfigurationError("one column has two masks")
     masks = {one.column.id: chosen.get(one.column.id, Nullify()) for one in encrypted} | chosen
     trees: dict[str, MaskTree] = {}
     for column_id, one_mask in sorted(masks.items()):
@@ -106,12 +106,10 @@ def _encrypted(schema: Schema, encrypt: Mapping[str, Sequence[str]]) -> tuple[En
             column = schema.find(name)
             for other in found:
                 if column.id in other.column.subtree or other.column.id in column.subtree:
-                    raise ConfigurationError(
-                        f"column {name!r} is to be encrypted twice: by itself, with a column above it or with one below"
-                    )
+                    raise ConfigurationError(f"column {name!r} would be encrypted twice: by itself, or with a column above or below it")
             found.append(EncryptedColumn(column, key_name, _top(schema, column.id)))
     if not found:
-        raise ConfigurationError("no column is to be encrypted: name some in `encrypt`, or write the file with pyarrow.orc")
+        raise ConfigurationError("`encrypt` names no column: name some, or write the file with pyarrow.orc")
     return tuple(sorted(found, key=lambda one: (one.key_name, one.column.id)))
 
 

@@ -43,7 +43,7 @@ _MASK_ATTRIBUTE: Final = b"mask"
 
 
 class ShadowColumns:
-    """Where the true values of encrypted columns stand in what pyarrow wrote.
+    """Where the true values of encrypted columns are in the file that pyarrow wrote.
 
     Shadows follow the public columns, one for each top-level column that is encrypted wholly or in part, in the order of those.
     """
@@ -87,7 +87,7 @@ class _MovedStream:
 
 @dataclass(frozen=True)
 class EncryptedStripe:
-    """A finished stripe: its bytes, in pieces, and what the footer says of it but for where it begins."""
+    """A finished stripe: its bytes, in pieces, and what the footer says of it, except where it begins."""
 
     pieces: tuple[bytes, ...]
     information: StripeInformation
@@ -97,7 +97,7 @@ class StripeEncryptor:
     """Encrypts the stripes of one file, one after the other.
 
     Args:
-        shadows: where the true values stand.
+        shadows: where the true values are.
         keys: a fresh local key for each variant, used for this file only.
     """
 
@@ -156,7 +156,7 @@ def _length(streams: list[_MovedStream]) -> int:
 
 
 class FileAssembly:
-    """One encrypted file in the making. `put` takes its bytes in order.
+    """An encrypted file that is being written. `put` takes its bytes in order.
 
     Args:
         plan: what to encrypt and mask.
@@ -190,9 +190,9 @@ class FileAssembly:
             self._add_stripe(stripe)
 
     def finish(self) -> None:
-        """Write the tail. At least one part, if one without rows, must have been added."""
+        """Write the tail. At least one part must have been added, even if it has no rows."""
         if self._first_tail is None:
-            raise ConfigurationError("an ORC file is made of at least one part")
+            raise ConfigurationError("an ORC file has at least one part")
         tail = self._first_tail
         compress = tail.compression.compress
         contents_length = self._position
@@ -263,7 +263,7 @@ class FileAssembly:
         ]
 
     def _types(self) -> list[bytes]:
-        """Return the types of the public columns, with the attributes that ORC's Java writer leaves on encrypted and masked ones."""
+        """Return the types of the public columns, with the attributes that ORC's Java writer puts on encrypted and masked columns."""
         attributes: dict[int, list[Field]] = {column.id: [] for column in self._plan.schema}
         for one in self._plan.encrypted:
             attributes[one.column.id].append(_attribute(_ENCRYPT_ATTRIBUTE, one.key_name.encode()))
@@ -282,7 +282,7 @@ def _attribute(name: bytes, value: bytes) -> Field:
 
 
 def _is_own_attribute(field: Field) -> bool:
-    """Whether a type's field is an attribute that tells of encryption: of the file that the rows were read from, not of this one."""
+    """Whether a type's field is an attribute about encryption: it describes the file that the rows were read from, not this one."""
     number, _, value = field
     if number != _ATTRIBUTES or not isinstance(value, bytes):
         return False

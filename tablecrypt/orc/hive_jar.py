@@ -1,4 +1,4 @@
-"""A jar for Apache Hive, which reads encrypted ORC but writes none: compiled from orc/java against the Hive that it is for.
+"""A jar that lets Apache Hive write encrypted ORC, compiled from orc/java against the version of Hive that will use it.
 
     python -m tablecrypt.orc.hive_jar tablecrypt-hive.jar "$HIVE_HOME/lib/*:$(hadoop classpath)"
 
@@ -6,9 +6,9 @@
     EncryptedOrcSerde             a table's SERDE
     EncryptedOrcInputFormat       its INPUTFORMAT
     EncryptedOrcOutputFormat      its OUTPUTFORMAT
-    CheckedKeys, its factory      orc.key.provider "tablecrypt" and "tablecrypt-masks": a KMS that fails is an error and not masks
+    CheckedKeys, its factory      orc.key.provider "tablecrypt" and "tablecrypt-masks": a failing KMS is an error, not masks
 
-docs/orc-spark.md says how they are used. Raises ConfigurationError.
+docs/orc-spark.md says how to use them. Raises ConfigurationError.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def write_hive_jar(target: Path, class_path: str, javac: str = "javac") -> None:
     Args:
         target: the jar.
         class_path: the jars of Hive and Hadoop, as javac takes them.
-        javac: the compiler, of the Java that Hive runs with or an older one.
+        javac: the compiler of the Java version that Hive runs with, or of an older one.
 
     Raises:
-        ConfigurationError: there is no such compiler, or it does not take the sources with these jars.
+        ConfigurationError: the compiler does not exist, or cannot compile the sources with these jars.
     """
     with tempfile.TemporaryDirectory() as scratch:
         sources, classes = Path(scratch) / "sources", Path(scratch) / "classes"
@@ -58,7 +58,7 @@ def _compile(command: list[str]) -> None:
     try:
         run = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise ConfigurationError(f"{command[0]} cannot be run: {error}. A JDK has it, a JRE does not") from error
+        raise ConfigurationError(f"{command[0]} cannot be run: {error}. A JDK includes it, a JRE does not") from error
     if run.returncode:
         said = (run.stdout + run.stderr).strip()[:2000]
         raise ConfigurationError(f"the classes for Hive do not compile with these jars of Hive and Hadoop: {said}")

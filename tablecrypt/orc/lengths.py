@@ -1,4 +1,4 @@
-"""How long the lists, maps and texts of a stripe claim to be, added up before pyarrow's decoder believes it.
+"""How long the lists, maps and texts of a stripe claim to be, added up before pyarrow's decoder relies on it.
 
 Lengths are unauthenticated numbers: one changed bit can ask for 2^60 elements or for fewer than none, and the decoder tries. They stand
 run-length encoded in the column's LENGTH stream; of each run a bound follows from its header, so that values are unpacked only where
@@ -44,7 +44,7 @@ class _Run(NamedTuple):
 
 
 def check_lengths(lengths: bytes, version: int, limit: int, what: str) -> None:
-    """Refuse a LENGTH stream, decompressed, that claims more than `limit` or fewer than none. `version` is that of the encoding."""
+    """Refuse a decompressed LENGTH stream whose sum is above `limit` or negative. `version` is that of the encoding."""
     runs = _runs_of_version_1 if version == 1 else _runs_of_version_2
     bounds = [run.bound for run in runs(ByteReader(lengths, what))]
     if None not in bounds and sum(bound for bound in bounds if bound is not None) <= limit:
@@ -54,7 +54,7 @@ def check_lengths(lengths: bytes, version: int, limit: int, what: str) -> None:
         values = run.values()
         total += sum(values)
         if min(values) < 0 or total > limit:
-            raise FormatError(f"{what} claim to be more than {limit} in one stripe, or fewer than none")
+            raise FormatError(f"{what} claim to be more than {limit} in one stripe, or fewer than 0")
 
 
 def _packed(reader: ByteReader, count: int, width: int) -> bytes:
@@ -117,7 +117,7 @@ def _patched_base(reader: ByteReader, width: int, count: int) -> _Run:
         for entry in _unpack(packed_patches, patch_bits, patches):
             index += entry >> patch_width
             if index >= count:
-                raise FormatError(f"{reader.what} has a patch outside of its run")
+                raise FormatError(f"{reader.what} has a patch outside its run")
             unpacked[index] |= (entry & ((1 << patch_width) - 1)) << width
         return [base + value for value in unpacked]
 

@@ -23,7 +23,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -39,7 +39,7 @@ from tablecrypt.errors import ConfigurationError
 MIN_HASH_KEY_LENGTH: Final = 16
 
 # Years of the calendar are counted from March on here, so that the leap day is the last of its year and months have a regular rhythm:
-# 153 days for each five months from March. Python's datetime does not have all years of ORC.
+# 153 days for each five months from March. Python's datetime does not cover all years of ORC.
 _DAYS_PER_ERA: Final = 146097  # 400 years
 _EPOCH: Final = 719468  # days from 0000-03-01 to 1970-01-01
 
@@ -81,11 +81,11 @@ class Mask(ABC):
         return ()
 
     def check(self, leaf_types: list[pa.DataType], column: str) -> None:  # noqa: B027 - most masks take every type
-        """Raise ConfigurationError when the mask does nothing sensible for a column of these leaves."""
+        """Raise ConfigurationError when the mask makes no sense for a column with these leaves."""
 
     @abstractmethod
     def apply(self, leaf: pa.Array) -> pa.Array:
-        """Return an array of the same type and length. Leaves are arrays of a type that ORC has, and of no nested one."""
+        """Return an array of the same type and length. Leaves are arrays of a type that ORC has and that is not nested."""
 
 
 class Nullify(Mask):
@@ -100,7 +100,7 @@ class Nullify(Mask):
 class _HashMask(Mask):
     def check(self, leaf_types: list[pa.DataType], column: str) -> None:
         if not any(map(_is_hashable, leaf_types)):
-            raise ConfigurationError(f"column {column!r} has no text or bytes that {self.name} could hash: mask it with nullify or redact")
+            raise ConfigurationError(f"column {column!r} has no text or bytes for {self.name} to hash: mask it with nullify or redact")
 
     def apply(self, leaf: pa.Array) -> pa.Array:
         if pt.is_binary(leaf.type):
@@ -122,36 +122,32 @@ class Sha256(_HashMask):
         return hashlib.sha256(value).digest()
 
 
-@dataclass(frozen=True, eq=False)
 class KeyedHash(_HashMask):
     """HMAC-SHA256. Equal values have equal masks in all files under one key, so masked columns can still be joined.
 
     Args:
-        key: 16 bytes or more, of which no reader needs to know anything. Keep it: new files need it to fit the older ones.
+        key: 16 bytes or more. Readers do not need it. Keep it: new files need it to match the older ones.
     """
 
-    key: bytes | Secret = field(repr=False)
     name: ClassVar[str] = "hmac-sha256"
 
-    def __post_init__(self) -> None:
-        if len(self.key) < MIN_HASH_KEY_LENGTH:
-            raise ConfigurationError(f"the key of a keyed hash has {MIN_HASH_KEY_LENGTH} bytes or more, not {len(self.key)}")
-        if not isinstance(self.key, Secret):
-            object.__setattr__(self, "key", Secret(self.key))
-
-    @cached_property
-    def _keyed(self) -> HMAC:
-        assert isinstance(self.key, Secret)
-        return HMAC(self.key.reveal(), SHA256())
+    def __init__(self, key: bytes | Secret) -> None:
+        if len(key) < MIN_HASH_KEY_LENGTH:
+            raise ConfigurationError(f"the key of a keyed hash has {MIN_HASH_KEY_LENGTH} bytes or more, not {len(key)}")
+        self.key = key if isinstance(key, Secret) else Secret(key)
+        self._keyed = HMAC(self.key.reveal(), SHA256())
 
     def digest(self, value: bytes) -> bytes:
         hashing = self._keyed.copy()
         hashing.update(value)
         return hashing.finalize()
 
+    def __repr__(self) -> str:
+        return "KeyedHash()"
+
 
 def map_values(array: pa.Array, change: Callable[[Any], Any]) -> pa.Array:
-    """Change each distinct value once. Nulls stay."""
+    """Change each distinct value once, and leave nulls alone."""
     encoded = array.dictionary_encode()
     changed = pa.array([change(value) for value in encoded.dictionary.to_pylist()], array.type)
     return changed.take(encoded.indices)
@@ -230,7 +226,7 @@ class Redact(Mask):
         return magnitude if value >= 0 else -magnitude
 
     def double(self, value: float) -> float:
-        """Redact one floating-point number. What is not a number counts as the largest negative one."""
+        """Redact one floating-point number. NaN counts as the largest negative number."""
         if self._unmasked_ranges:
             return self._double_with_kept_digits(value)
         if value == 0 or self._digit == 0:
@@ -329,9 +325,9 @@ def _time_replacements(time: str) -> tuple[int | None, ...]:
         elif given[index].isascii() and given[index].isdecimal() and len(given[index]) <= 4 and int(given[index]) <= highest:
             parts.append(int(given[index]))
         else:
-            raise ConfigurationError(f"redact cannot replace the {name} by {given[index]!r}: give a number up to {highest}, or {KEEP!r}")
+            raise ConfigurationError(f"redact cannot replace the {name} with {given[index]!r}: give a number up to {highest}, or {KEEP!r}")
     if 0 in (parts[1], parts[2]):
-        raise ConfigurationError("redact cannot replace a month or day by 0: they begin at 1")
+        raise ConfigurationError("redact cannot replace a month or day with 0: they begin at 1")
     return tuple(parts)
 
 
@@ -350,7 +346,7 @@ def _from_end(position: int, length: int) -> int:
 
 
 def _wrap(value: int, bits: int) -> int:
-    """Cut an integer to a signed one of so many bits."""
+    """Wrap an integer around into a signed one of `bits` bits."""
     half = 1 << (bits - 1)
     return (value + half) % (1 << bits) - half
 

@@ -1,4 +1,4 @@
-"""The messages in an ORC file's tail and stripe footers that tell where things are and what encrypts them.
+"""The messages in an ORC file's tail and stripe footers: where things are, and which keys encrypt them.
 
     PostScript         1 footer length  2 compression  3 block size  5 metadata length  7 stripe statistics length  8000 "ORC"
     Footer             2 content length  3 stripes  4 types  6 rows  7 statistics  10 encryption
@@ -42,7 +42,7 @@ class StreamKind(IntEnum):
 INDEX_KINDS: Final = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
 PLACEHOLDER_KINDS: Final = frozenset({StreamKind.ENCRYPTED_INDEX, StreamKind.ENCRYPTED_DATA})
 LAST_STREAM_KIND: Final = StreamKind.ENCRYPTED_DATA
-"""The highest kind that streams in a stripe have."""
+"""The highest kind of a stream in a stripe."""
 ENCODING_VERSIONS: Final = (1, 1, 2, 2)
 """Which version of run-length encoding the numbers of a column have, by the kind of its encoding (DIRECT, DICTIONARY, and both in V2)."""
 BLOOM_FILTER_KINDS: Final = frozenset({StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
@@ -69,7 +69,7 @@ class Stream:
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether it only stands for the space that encrypted streams take."""
+        """Whether it is only a placeholder for the space that encrypted streams take."""
         return self.kind in PLACEHOLDER_KINDS
 
 
@@ -107,7 +107,7 @@ class StripeFooter:
 
 @dataclass(frozen=True)
 class StripeInformation:
-    """Where a stripe is. The last two stand on the first stripe of a file, and of each file in a merged one."""
+    """Where a stripe is. Only the first stripe of a file, and of each part of a merged file, has the last two."""
 
     offset: int
     index_length: int

@@ -87,14 +87,14 @@ class StreamBytes:
 
 
 class ExpandedStream:
-    """The stream `stored`, with what it holds behind `start` in the view. `what` names it in errors."""
+    """The stream `stored`, decompressed, which begins at `start` in the view. `what` names it in errors."""
 
     def __init__(self, stored: StreamBytes, source: Source, compression: Compression, what: str) -> None:
         self.start = stored.start
         self._stored = stored
         self._compression = compression
         self._what = what
-        # Arrays, since a stream can be of chunks that hold nothing.
+        # Arrays, because a stream can consist of chunks that hold nothing.
         self._stored_ends = array("Q", [0])
         self._ends = array("Q", [0])
         for end, contents in compression.open_chunks(stored.read(source, 0, stored.length), what):
@@ -292,7 +292,7 @@ class PlainView(io.RawIOBase):
         try:
             data = self._read_range(self._position, wanted)
         except BaseException as failure:
-            # The ORC reader below turns whatever comes out of here into its own error: the caller asks for this one.
+            # pyarrow's ORC reader turns any exception from here into its own: the caller asks for this one.
             self.failure = failure
             raise
         self._position += len(data)

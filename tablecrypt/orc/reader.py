@@ -4,7 +4,7 @@ Of the columns asked for, those that are encrypted need their key. Without it th
 With `masked=True` a column whose key is given is still read in the clear, and only the others as their masks, as ORC readers in Java do;
 `keys=None, masked=True` reads the masks of all. Columns that are not asked for need no key and cost no call.
 
-Raises KeyNotFoundError or KmsAccessDeniedError without rights, whatever a provider raises when it fails (an outage is never taken for a
+Raises KeyNotFoundError or KmsAccessDeniedError without rights, any other error of a provider (an outage is never taken for a
 missing right), KeyMismatchError for a key that decrypts nothing of the file, FormatError for bytes that cannot be read,
 PlaintextRefusedError for a file without encryption, TamperedFileError for bytes that are not those of the manifest.
 
@@ -72,7 +72,7 @@ def read_batches(
 
 
 class DecodedFile:
-    """An encrypted file behind pyarrow's decoder. Making one asks for rights; arguments are those of read_table."""
+    """An encrypted file behind pyarrow's decoder. Creating one requests the rights; arguments are those of read_table."""
 
     def __init__(self, tail: Tail, source: Source, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> None:
         self._location = tail.location
@@ -94,14 +94,14 @@ class DecodedFile:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Say what pyarrow's errors mean: the store's or our own from below it, or bytes that it cannot decode."""
+        """Translate pyarrow's errors: into the error of the store or the view that caused them, or into FormatError."""
         try:
             yield
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             if self._view.failure is not None:
                 raise self._view.failure from None
             raise FormatError(
-                f"{self._location}: cannot be decoded: its bytes were changed, or pyarrow does not read a feature of the file"
+                f"{self._location}: cannot be decoded: its bytes were changed, or the file has a feature that pyarrow does not read"
             ) from error
 
 
@@ -113,7 +113,7 @@ def checked_source(file: FileSource, keys: KeyProvider | None, manifest: bytes |
 
 
 def open_view(tail: Tail, source: Source, keys: KeyProvider | None, columns: Sequence[str] | None, masked: bool) -> PlainView:
-    """Return the file as plain ORC, in which the columns asked for are decrypted as far as rights go."""
+    """Return the file as plain ORC, in which the requested columns are decrypted as far as the rights go."""
     column_keys = ColumnKeys(tail, keys)
     owners: dict[int, int] = {}
     wanted = _wanted(tail, columns)
@@ -127,7 +127,7 @@ def open_view(tail: Tail, source: Source, keys: KeyProvider | None, columns: Seq
 
 
 def _wanted(tail: Tail, columns: Sequence[str] | None) -> list[int]:
-    """Return the ids of the columns asked for, and of those below and above them."""
+    """Return the ids of the requested columns, and of the columns below and above them."""
     if columns is None:
         return list(range(len(tail.schema)))
     below: set[int] = set()
@@ -138,7 +138,7 @@ def _wanted(tail: Tail, columns: Sequence[str] | None) -> list[int]:
 
 def _no_rights(tail: Tail, column_id: int, refusal: NoRights) -> NoRights:
     message = (
-        f"{tail.location}: column {tail.schema.name_of(column_id)!r} is encrypted and cannot be opened: {refusal}. "
+        f"{tail.location}: column {tail.schema.name_of(column_id)!r} is encrypted and cannot be decrypted: {refusal}. "
         "Get the right to its key, leave it out of `columns`, or read its mask with masked=True"
     )
     return KmsAccessDeniedError(message) if isinstance(refusal, KmsAccessDeniedError) else KeyNotFoundError(message)

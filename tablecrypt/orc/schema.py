@@ -7,7 +7,7 @@
 The columns below a column therefore have the ids that follow its own, without a gap. That holds for every file, and a file where it
 does not is refused: everything else relies on it. A name may hold dots itself; the longest field name that fits is taken.
 
-Raises FormatError for a tree that is none, ConfigurationError for a name that is not there.
+Raises FormatError for an invalid tree, ConfigurationError for a name that does not exist.
 Specification: Apache ORC v1, "Type Information"; names of columns in lists and maps as in ORC's `orc.encrypt` option.
 """
 
@@ -34,7 +34,7 @@ _SCALE: Final = 6
 
 
 class TypeKind(IntEnum):
-    """The types that have columns below them, and those that masks ask about."""
+    """The types that have columns below them, and those that matter to masks."""
 
     STRING = 7
     BINARY = 8
@@ -49,7 +49,7 @@ class TypeKind(IntEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One node of the tree. `last` is the highest column id below it, its own where there is none."""
+    """One node of the tree. `last` is the highest column id below it, or its own."""
 
     id: int
     last: int
@@ -79,7 +79,7 @@ class Schema:
             expected = column_id + 1
             for child in children:
                 if child != expected or child >= len(types):
-                    raise FormatError(f"{what}: column {column_id} has a column {child} below it, where {expected} belongs")
+                    raise FormatError(f"{what}: column {column_id} has a column {child} below it instead of {expected}")
                 expected = last[child] + 1
             last[column_id] = expected - 1
             columns.append(_column(column_id, last[column_id], message, children, what))
@@ -151,7 +151,7 @@ class Schema:
 def _column(column_id: int, last: int, message: Message, children: tuple[int, ...], what: str) -> Column:
     kind = message.integer(_KIND)
     if kind > LAST_KIND:
-        raise FormatError(f"{what}: column {column_id} is of an unknown type {kind}")
+        raise FormatError(f"{what}: column {column_id} has an unknown type {kind}")
     if kind == TypeKind.DECIMAL and max(message.integer(_PRECISION), message.integer(_SCALE)) > MAX_PRECISION:
         raise FormatError(f"{what}: column {column_id} is a decimal number of more than {MAX_PRECISION} digits")
     match kind:

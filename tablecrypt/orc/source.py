@@ -22,7 +22,7 @@ class Source(Protocol):
     length: int
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Return exactly `length` bytes. Raises FormatError when the file ends before, and whatever its store raises."""
+        """Return exactly `length` bytes. Raises FormatError when the file ends before, and any error of its store."""
         ...
 
 
@@ -44,10 +44,10 @@ class FileSource:
         if length <= 0:
             return b""
         if offset + length > self.length:
-            raise FormatError(f"{self.location}: asks for bytes up to {offset + length}, but has {self.length}")
+            raise FormatError(f"{self.location}: needs bytes up to {offset + length}, but the file has {self.length}")
         data: bytes = self._file.read_at(length, offset)
         if len(data) != length:
-            raise FormatError(f"{self.location}: ended at byte {offset + len(data)} while it was read, it had {self.length} before")
+            raise FormatError(f"{self.location}: ended at byte {offset + len(data)} while it was read; it had {self.length} bytes before")
         return data
 
     def __enter__(self) -> FileSource:

@@ -1,4 +1,4 @@
-"""Column statistics of several parts of a file, put together into those of the whole.
+"""Column statistics of the parts of a file, merged into those of the whole file.
 
     ColumnStatistics   1 values  2 integers  3 doubles  4 strings  5 buckets  6 decimals  7 dates  8 binary  9 timestamps  10 has null
                        11 bytes on disk  12 collections
@@ -198,7 +198,7 @@ def _decimal_of(message: Message, number: int) -> Decimal | None:
     try:
         return Decimal(texts[-1])
     except InvalidOperation as error:
-        raise FormatError(f"{_WHAT}: {texts[-1]!r} is no decimal number") from error
+        raise FormatError(f"{_WHAT}: {texts[-1]!r} is not a decimal number") from error
 
 
 def _decimal_field(number: int, value: Decimal) -> Field:

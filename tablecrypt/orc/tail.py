@@ -48,7 +48,7 @@ class Stripe:
 
 @dataclass(frozen=True)
 class Tail:
-    """All that the end of a file says. `statistics_offset` is where the encrypted stripe statistics begin."""
+    """Everything that the end of a file says. `statistics_offset` is where the encrypted stripe statistics begin."""
 
     location: str
     postscript: Message
@@ -63,18 +63,18 @@ class Tail:
 
     @property
     def file_statistics(self) -> list[bytes]:
-        """The statistics of each column, of the masks where it is encrypted."""
+        """The statistics of each column; those of its mask if it is encrypted."""
         return self.footer.blobs(7)
 
     def require_encryption(self) -> Encryption:
         if self.encryption is None:
             raise PlaintextRefusedError(
-                self.location, "is an ORC file without encrypted columns: read it with pyarrow.orc if that is meant"
+                self.location, "is an ORC file without encrypted columns: if you expect that, read it with pyarrow.orc"
             )
         return self.encryption
 
     def stripe_statistics(self) -> list[list[bytes]]:
-        """For each stripe the statistics of each column, of the masks where it is encrypted."""
+        """For each stripe the statistics of each column; those of its mask if it is encrypted."""
         what = f"{self.location}: the stripe statistics"
         metadata = Message.parse(self.compression.decompress(self.metadata, what), what)
         return [stripe.blobs(1) for stripe in metadata.messages(1)]
@@ -133,7 +133,7 @@ def read_tail(source: Source) -> Tail:
 
 
 def locate_streams(footer: StripeFooter, stripe: Stripe, what: str) -> list[LocatedStream]:
-    """Find where each stream of a stripe stands: index before data, and in each the unencrypted ones before the variants in order."""
+    """Find where each stream of a stripe is: index before data, and in each the unencrypted streams before the variants in order."""
     located: list[LocatedStream] = []
     information = stripe.information
     position, end = information.offset, information.offset + information.streams_length
@@ -169,9 +169,9 @@ def _read_postscript(source: Source) -> tuple[Message, int]:
 
 
 def no_orc_file(source: Source, why: str) -> FormatError:
-    """Return the error for a file that is none, with what it looks like."""
+    """Return the error for a file that is not ORC, with what it looks like."""
     head = source.read_at(0, min(source.length, HEAD_LENGTH))
-    return FormatError(f"{source.location}: is no ORC file: it {looks_like(head)}, and {why}")
+    return FormatError(f"{source.location}: is not an ORC file: it {looks_like(head)}, and {why}")
 
 
 def _compression(postscript: Message, what: str) -> Compression:
@@ -191,7 +191,7 @@ def _encryption(footer: Message, schema: Schema, what: str) -> Encryption | None
     encryption = Encryption.parse(Message.parse(raw, f"{what}'s encryption"), what)
     for variant in encryption.variants:
         if variant.root >= len(schema) or variant.key >= len(encryption.keys):
-            raise FormatError(f"{what} encrypts column {variant.root} with key number {variant.key}, of which it has no such")
+            raise FormatError(f"{what} encrypts column {variant.root} with key number {variant.key}, which it does not have")
     return encryption if encryption.variants else None
 
 
@@ -203,7 +203,7 @@ def _stripes(footer: Message, encryption: Encryption | None, end_of_contents: in
     end = len(MAGIC)
     for information in map(StripeInformation.parse, footer.messages(3)):
         if information.offset < end or information.end > end_of_contents or information.rows > _MAX_ROWS:
-            raise FormatError(f"{what} has a stripe at {information.offset} to {information.end}, outside of what is left for it")
+            raise FormatError(f"{what} has a stripe at {information.offset} to {information.end}, outside the space that is left for it")
         end = information.end
         encrypt_id = encrypt_id + 1 if information.encrypt_stripe_id is None else information.encrypt_stripe_id
         keys = information.encrypted_local_keys or keys

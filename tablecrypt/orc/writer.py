@@ -84,10 +84,11 @@ def write_table(
         options: WRITER_OPTIONS.
     """
     if unknown := options.keys() - WRITER_OPTIONS:
-        raise ConfigurationError(f"{', '.join(sorted(unknown))}: no option of this writer; it takes {', '.join(sorted(WRITER_OPTIONS))}")
+        known = ", ".join(sorted(WRITER_OPTIONS))
+        raise ConfigurationError(f"{', '.join(sorted(unknown))}: not an option of this writer; it takes {known}")
     if not hasattr(keys, "current_version"):
         given = "keys=None" if keys is None else f"keys is {described(keys)}"
-        raise ConfigurationError(f"{given}: give a key provider; an ORC file in the clear is written by pyarrow.orc")
+        raise ConfigurationError(f"{given}: give a key provider; use pyarrow.orc to write an ORC file without encryption")
     encrypt = {key_name: names_of(f"encrypt[{key_name!r}]", columns) for key_name, columns in encrypt.items()}
     if stripe_size < 1:
         raise ConfigurationError(f"a stripe size of {stripe_size} bytes")
@@ -122,7 +123,7 @@ class _PartWriter:
         bloom_filter_columns: Sequence[str],
     ) -> None:
         if len(set(schema.names)) != len(schema.names):
-            raise ConfigurationError("an ORC file with encrypted columns needs a name of its own for every column")
+            raise ConfigurationError("an ORC file with encrypted columns needs a different name for every column")
         self._options = options
         self._schema = _orc_schema(schema)
         with _translated():
@@ -148,10 +149,10 @@ class _PartWriter:
         return _as_orc(part, {**self._options, "bloom_filter_columns": self._bloom_filters or None})
 
     def _written_id(self, name: str) -> int:
-        """Return the written column with a column's true values: a filter over a mask helps nobody."""
+        """Return the written column with a column's true values: a filter over a mask is useless."""
         column = self._orc_schema.find(name)
         if column.children:
-            raise ConfigurationError(f"column {name!r} has columns below it: a bloom filter goes to one of those")
+            raise ConfigurationError(f"column {name!r} has columns below it: put the bloom filter on one of those")
         shadow = self.shadows.shadow_of(column.id)
         return column.id if shadow is None else shadow
 
@@ -173,7 +174,7 @@ def _without_slices(table: pa.Table) -> pa.Table:
 
 
 def _stripe_sized(table: pa.Table | pa.RecordBatchReader, stripe_size: int) -> Iterator[pa.Table]:
-    """Cut rows into tables of about one stripe; at least one, if one without rows."""
+    """Cut rows into tables of about one stripe; at least one table, even without rows."""
     batches = table.to_batches() if isinstance(table, pa.Table) else table
     pending: list[pa.RecordBatch] = []
     size = 0
@@ -193,7 +194,7 @@ def _stripe_sized(table: pa.Table | pa.RecordBatchReader, stripe_size: int) -> I
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Say of pyarrow's refusals, met while writing into memory, that they are about what was asked."""
+    """Turn pyarrow's errors into ConfigurationError: while it writes into memory, they are about the request."""
     try:
         yield
     except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.hadoop_kms.access import AccessDecision, AllowList, Proofs, new_token, read_allow_list, token_hash
+from tablecrypt.hadoop_kms.access import AccessDecision, AllowList, AllowListFile, Proofs, new_token, token_hash
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 def _read(path: Path, content: str = LIST) -> AllowList:
     path.write_text(content)
-    return read_allow_list(path)
+    return AllowListFile(path).read()
 
 
 def test_what_is_not_listed_is_denied(path: Path) -> None:
@@ -117,11 +117,11 @@ def test_a_list_that_is_not_understood_allows_nothing(path: Path, content: str) 
 
 def test_a_missing_or_huge_list_is_an_error(path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        read_allow_list(path)
+        AllowListFile(path).read()
     with path.open("wb") as file:
         file.truncate(64 * 1024 * 1024)
     with pytest.raises(ConfigurationError, match="longer than"):
-        read_allow_list(path)
+        AllowListFile(path).read()
 
 
 @given(content=st.one_of(st.binary(max_size=200), st.sampled_from([LIST, *BAD]).map(str.encode)))
@@ -129,7 +129,7 @@ def test_no_content_raises_anything_but_a_configuration_error(tmp_path_factory: 
     path = tmp_path_factory.getbasetemp() / "fuzzed-allow.toml"
     path.write_bytes(content)
     try:
-        read_allow_list(path).user(Proofs(token="x"))
+        AllowListFile(path).read().user(Proofs(token="x"))
     except ConfigurationError:
         return
 

@@ -316,7 +316,7 @@ def test_the_runs_of_the_specification_add_up(kind: str) -> None:
     ],
 )
 def test_lengths_below_none_are_refused(run: bytes, version: int) -> None:
-    with pytest.raises(FormatError, match="fewer than none"):
+    with pytest.raises(FormatError, match="fewer than 0"):
         check_lengths(run, version, 2**31, "the lengths")
 
 

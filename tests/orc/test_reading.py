@@ -135,7 +135,7 @@ def test_a_file_of_another_kind_is_said_to_be_so(data: bytes, looks: str) -> Non
     for read in (orc.read_table, orc.verify):
         with pytest.raises(FormatError) as refused:
             read(data, local_keys())
-        assert f"is no ORC file: it {looks}" in str(refused.value)
+        assert f"is not an ORC file: it {looks}" in str(refused.value)
 
 
 def test_a_master_key_of_another_length_is_refused() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tablecrypt.hadoop_kms.access import new_token, read_allow_list, token_hash
+from tablecrypt.hadoop_kms.access import AllowListFile, new_token, token_hash
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
 from tablecrypt.hadoop_kms.protocol import HadoopKms, RateLimit
 from tablecrypt.hadoop_kms.server import HadoopKmsServer, ServerSettings
@@ -43,7 +43,7 @@ class Bridge:
             create_key(self.key_file, client, name, master_key, CREATED, length)
         self.keys = MasterKeyFile(self.key_file, client)
         service = HadoopKms(
-            self.keys, lambda: read_allow_list(self.allow_file), rate or RateLimit(10_000, 10_000), believe_names=believe_names
+            self.keys, lambda: AllowListFile(self.allow_file).read(), rate or RateLimit(10_000, 10_000), believe_names=believe_names
         )
         self.server = HadoopKmsServer(service, ServerSettings(**{"port": 0, **settings}))
         self.down = False

@@ -33,7 +33,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import TablecryptError
 from tablecrypt.files.ags1_reader import Ags1InputStream
-from tablecrypt.hadoop_kms.access import read_allow_list
+from tablecrypt.hadoop_kms.access import AllowListFile
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.kms.client import unwrap_with_master_key, wrap_with_master_key
@@ -371,7 +371,7 @@ PARSERS: Final[Sequence[Parser]] = (
     Parser("key file", _from_file(read_key_file), _key_file_seeds),
     Parser("wrapped key", lambda data: unwrap_with_master_key(data, _MASTER, "orders"), _sealed_keys),
     Parser("Hadoop KMS key file", _from_file(_hadoop_key_file), _hadoop_key_files),
-    Parser("Hadoop KMS allow list", _from_file(read_allow_list), lambda: [_ALLOW_LIST]),
+    Parser("Hadoop KMS allow list", _from_file(lambda path: AllowListFile(path).read()), lambda: [_ALLOW_LIST]),
     Parser("row positions", decode_positions, _positions),
     Parser("work items", lambda data: decode_items(data, frozenset({"tablecrypt"})), _work_items),
 )
