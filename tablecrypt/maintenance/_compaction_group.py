@@ -32,7 +32,7 @@ from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.scan import prefetched
 from tablecrypt.table.table_files import FreshKeys, delete_written, key_metadata_of, with_key
 from tablecrypt.table.write import write_data_files
@@ -113,9 +113,7 @@ def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequenc
     def batches() -> Iterator[pa.RecordBatch]:
         sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
         for rows in prefetched(sources, _WORKERS, _QUEUE_LENGTH):
-            yield pa.RecordBatch.from_arrays(
-                [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)], schema=schema
-            )
+            yield cast_batch(rows, schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 

@@ -32,6 +32,7 @@ from tablecrypt.files.deletion import is_journal_name
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.maintenance._storage import stored_files
+from tablecrypt.maintenance._tables import metadata_folder
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
@@ -65,7 +66,7 @@ class Journal:
         self._codec = FileEntryCodec(metadata)
         self._keys = list(keys)
         self._key_id = key_id
-        self._folder = f"{metadata.location.rstrip('/')}/metadata/tablecrypt-{operation}"
+        self._folder = f"{metadata_folder(metadata)}/tablecrypt-{operation}"
 
     def load(self) -> dict[str, EncryptedDataFile]:
         """Return what is done: for each old location the file that takes its place, as far as that is still stored."""

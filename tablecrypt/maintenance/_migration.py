@@ -76,6 +76,7 @@ from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.metadata_file import write_metadata_file
 from tablecrypt.table.parquet_options import with_target_file_size
+from tablecrypt.table.reader import cast_batch
 from tablecrypt.table.replace_files import BaseManifest, EncryptedFileSwap
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import (
@@ -224,8 +225,7 @@ def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, file: DataFile
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in ArrowScan(metadata, io.inner, schema, ALWAYS_TRUE).to_record_batches([FileScanTask(file)]):
-            columns = [column.cast(field.type) for column, field in zip(batch.columns, arrow_schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema)
+            yield cast_batch(batch, arrow_schema)
 
     return pa.RecordBatchReader.from_batches(arrow_schema, batches())
 

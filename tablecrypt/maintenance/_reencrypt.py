@@ -44,7 +44,15 @@ from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance._journal import Journal, make_new_files, replacement_entry
-from tablecrypt.maintenance._tables import check_branch, checked_filter, checked_moment, encrypted_metadata_of, name_of, table_io
+from tablecrypt.maintenance._tables import (
+    check_branch,
+    checked_filter,
+    checked_moment,
+    encrypted_metadata_of,
+    name_of,
+    require_encrypted,
+    table_io,
+)
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.records import EncryptedDataFile
@@ -172,8 +180,7 @@ def reencrypt(
         KmsError: the KMS refused the table's key.
         CommitFailedException: other writers were faster, again and again; the next run continues.
     """
-    if not isinstance(table, EncryptedTable):
-        raise ConfigurationError(f"{name_of(table)} is not an encrypted table: `migrate` makes it one")
+    table = require_encrypted(table, "`migrate` makes it one")
     runner = runner_or_threads(runner, workers)
     _check_numbers(older_than, data_key_length)
     table.refresh()

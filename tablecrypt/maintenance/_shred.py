@@ -41,7 +41,7 @@ from tablecrypt.maintenance._key_rotation import plan_rotation
 from tablecrypt.maintenance._shred_find import Plan, Wanted, find, kek_ids, look_at_older
 from tablecrypt.maintenance._shred_scrub import Scrubbed, after_scrub, forget_in_log, holders, scrub
 from tablecrypt.maintenance._storage import object_versions
-from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
 from tablecrypt.table.snapshots import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
@@ -310,7 +310,7 @@ def _outside(table: EncryptedTable) -> tuple[str, ...]:
 
 def _versions(table: EncryptedTable) -> str:
     scheme = urlsplit(table.location()).scheme
-    folder = f"{table.location().rstrip('/')}/metadata"
+    folder = metadata_folder(table.metadata)
     if scheme in ("", "file", "hdfs"):
         return f"Snapshots and backups of the file system that holds {folder} are not known here."
     try:

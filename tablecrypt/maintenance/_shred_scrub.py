@@ -27,7 +27,7 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._key_commit import commit_keys
 from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
 from tablecrypt.maintenance._storage import canonical, delete_checksums, stored_files
-from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, table_io
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import decompressed, read_named_metadata_file
@@ -62,7 +62,7 @@ def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) 
     for location, unread in older.unread.items():
         if (unread.is_logged and unread.problem) or _names_any(_content(io, location), retired):
             yield Holder(location, is_readable=False)
-    for stored in stored_files(io.inner, f"{table.location().rstrip('/')}/metadata"):
+    for stored in stored_files(io.inner, metadata_folder(table.metadata)):
         is_journal = _JOURNAL_FOLDER in stored.location and stored.location.endswith(".json")
         if is_journal and _names_any(_stored(io, stored.location), retired):
             yield Holder(stored.location, is_readable=False)

@@ -57,7 +57,7 @@ from pyiceberg.utils.properties import get_first_property_value
 from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
 from tablecrypt.files.deletion import store_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
-from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, table_io
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
@@ -298,7 +298,7 @@ def read_older(table: EncryptedTable, location: str, is_given: bool = False) -> 
 
 
 def _listed(table: EncryptedTable) -> list[str]:
-    folders = {f"{table.location().rstrip('/')}/metadata"}
+    folders = {metadata_folder(table.metadata)}
     if (elsewhere := table.properties.get(TableProperties.WRITE_METADATA_PATH)) is not None:
         folders.add(elsewhere.rstrip("/"))
     inner = table_io(table).inner

@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyparsing import ParseBaseException
 
@@ -22,14 +23,14 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 
 
-def require_encrypted(table: Table) -> EncryptedTable:
+def require_encrypted(table: Table, advice: str = "") -> EncryptedTable:
     """Return a table as what it is.
 
     Raises:
-        ConfigurationError: it is not encrypted.
+        ConfigurationError: it is not encrypted; with what to do about it, where the caller knows.
     """
     if not isinstance(table, EncryptedTable):
-        raise ConfigurationError(f"{name_of(table)} is not an encrypted table")
+        raise ConfigurationError(f"{name_of(table)} is not an encrypted table{advice and ': '}{advice}")
     return table
 
 
@@ -46,6 +47,11 @@ def encrypted_metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
 def table_io(table: EncryptedTable) -> TableFileIO:
     """Return a table's FileIO with its encryption manager."""
     return cast("TableFileIO", table.io)
+
+
+def metadata_folder(metadata: TableMetadata) -> str:
+    """Return where a table's metadata files are, unless its properties name another folder; and its journals always."""
+    return f"{metadata.location.rstrip('/')}/metadata"
 
 
 def reload(table: Table) -> EncryptedTable:

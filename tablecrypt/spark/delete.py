@@ -41,7 +41,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.filters import certain
 from tablecrypt.table.lineage import ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:
@@ -110,9 +110,7 @@ def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap6
             live = removed.living(positions)
             kept = rows if live is None else rows.filter(live)
             if kept.num_rows:
-                yield pa.RecordBatch.from_arrays(
-                    [column.cast(field.type) for column, field in zip(kept.columns, schema, strict=True)], schema=schema
-                )
+                yield cast_batch(kept, schema)
 
     return job.write(pa.RecordBatchReader.from_batches(schema, remaining()))
 

@@ -304,3 +304,9 @@ def _filtered(positioned: PositionedBatch, deletes: TaskDeletes, row_filter: pc.
         name += "_"
     kept = batch.append_column(name, positions).filter(row_filter)
     return kept.column(name), kept.drop_columns([name])
+
+
+def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows in the types of a schema whose columns are theirs, in that order."""
+    columns = [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -45,7 +45,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TamperedFileError
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
-from tablecrypt.maintenance._tables import table_io
+from tablecrypt.maintenance._tables import require_encrypted, table_io
 from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look_at_file
 from tablecrypt.maintenance.progress import Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
@@ -225,8 +225,7 @@ def verify(
         KmsError, KeyNotFoundError: the key service refused every KEK, or failed.
         OSError: the store failed. With `resume_from`, the next run goes on from there.
     """
-    if not isinstance(table, EncryptedTable):
-        raise ConfigurationError(f"{'.'.join(table.name())} is not an encrypted table: there is nothing to authenticate")
+    table = require_encrypted(table, "there is nothing to authenticate")
     found = reachable_files(table.metadata, table.io)
     state = None if resume_from is None else VerifyState(Path(resume_from), str(table.metadata.table_uuid))
     run = _Run(table, found, not quick, state, progress)
