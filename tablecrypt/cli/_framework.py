@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-FAILED: Final = "with --include or --exclude, a table failed; the report names it and why"
+TABLE_FAILED: Final = "with --include or --exclude, a table failed; the report names it and why"
 _BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
 _CODES: Final = {
     0: "done",
@@ -88,19 +88,19 @@ table_argument = click.argument("table", metavar="TABLE")
 optional_table_argument = click.argument("table", metavar="[TABLE]", required=False)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask. Needed where nobody can be asked.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Needed where nobody can be asked.")
 workers_option = click.option(
-    "--workers", type=click.IntRange(min=1), help="How many files at once; by default one for each core.", metavar="N"
+    "--workers", type=click.IntRange(min=1), help="How many files to process at once; by default one per core.", metavar="N"
 )
 delete_below_option = click.option(
     "--delete-below",
     "delete_below",
     metavar="LOCATION",
     multiple=True,
-    help="A folder in which files of the table may be deleted or written over, where no pin says so; repeatable.",
+    help="A folder in which the table's files may be deleted or overwritten although no pin says so; repeatable.",
 )
 spark_option = click.option(
-    "--spark", "use_spark", is_flag=True, help="Run on the executors of the Spark session that the environment describes."
+    "--spark", "use_spark", is_flag=True, help="Run on the executors of the Spark session that the environment configures."
 )
 
 
@@ -114,8 +114,8 @@ def _set_loudness(context: click.Context, parameter: click.Parameter, value: boo
 def progress_options(command: F) -> F:
     """Add --quiet and --progress, which may stand before the command too: what `progress_shown` shows."""
     for flags, help_text in (
-        (("--progress",), "Show progress where stderr is no terminal too."),
-        (("--quiet", "-q"), "Show neither progress nor retries: results and errors alone."),
+        (("--progress",), "Show progress even if stderr is not a terminal."),
+        (("--quiet", "-q"), "Show neither progress nor retries, only results and errors."),
     ):
         command = click.option(*flags, is_flag=True, expose_value=False, callback=_set_loudness, help=help_text)(command)
     return command
@@ -278,7 +278,7 @@ def _summary(done: CatalogResult[Any], bad: int) -> str:
 
 
 TABLE_COMMANDS: Final = {
-    "doctor": "Try out whether everything works.",
+    "doctor": "Try whether everything works.",
     "audit": "Look for plaintext, and for keys that need care.",
     "verify": "Authenticate every byte of a table.",
     "inspect": "Show how a table or a file is put together.",
@@ -392,7 +392,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, value: boo
     "--catalog",
     "catalog_name",
     metavar="NAME",
-    help="The catalog, as .pyiceberg.yaml or the environment configures it; else the default one.",
+    help="The catalog, as .pyiceberg.yaml or the environment configures it; without it, the default one.",
 )
 @click.option(
     "--property",
@@ -400,7 +400,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, value: boo
     "pairs",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A property of the catalog or the key service, before those configured. Others on this machine may see it: no passwords here.",
+    help="A property of the catalog or the key service; it overrides the configured one. Others on this machine may see it: no passwords.",
 )
 @progress_options
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")

@@ -22,7 +22,7 @@ from tablecrypt.cli._framework import (
     workers_option,
 )
 from tablecrypt.cli._output import progress_shown, say, show
-from tablecrypt.cli.main import FOUND, is_of_the_world
+from tablecrypt.cli.main import FOUND, is_external_error
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.printable import bytes_shown, counted
@@ -41,16 +41,21 @@ if TYPE_CHECKING:
         ("In a nightly job, failing on warnings too", "tablecrypt --catalog prod audit db.orders --json --fail-on warning"),
     ],
     needs="Permission to unwrap with the table's master key, to read its files and to list its folder.",
-    codes={FOUND: "something at least as grave as --fail-on was found; plaintext always is"},
+    codes={FOUND: "something of at least the severity --fail-on was found; plaintext always counts"},
 )
 @click.argument("table", metavar="[TABLE]", required=False)
-@click.option("--html", "html_file", type=click.Path(dir_okay=False, path_type=Path), help="Write a page without external parts here.")
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the report to this file as one self-contained HTML page.",
+)
 @click.option(
     "--fail-on",
     type=click.Choice(["critical", "error", "warning", "info"]),
     default="error",
     show_default=True,
-    help="The least grave finding that makes the exit code 1.",
+    help="The lowest severity that makes the exit code 1.",
 )
 @glob_options
 @progress_options
@@ -132,7 +137,7 @@ def _print_table(table: TableAudit) -> None:
 @click.option(
     "--resume-from",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Note good files here, and go on from there after an interruption. The file is removed at the end.",
+    help="Record verified files here, and continue from there after an interruption. The file is removed at the end.",
 )
 @workers_option
 @spark_option
@@ -206,7 +211,7 @@ _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
 @pass_settings
 @click.pass_context
 def doctor(context: click.Context, settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool, as_json: bool) -> None:
-    """Try out whether everything works.
+    """Try whether everything works.
 
     Loads the catalog, has the key service wrap and unwrap a random probe under each master key, opens TABLE's newest key, lists and reads
     its folder, and writes, reads back and deletes a probe there: an encrypted file of random bytes. Looks at pins, versions and Java.
@@ -228,7 +233,7 @@ def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], r
     try:
         catalog = settings.catalog()
     except Exception as error:
-        if not isinstance(error, TablecryptError) and not is_of_the_world(error):
+        if not isinstance(error, TablecryptError) and not is_external_error(error):
             raise
         return without_catalog(settings.catalog_name or "default", error)
     return check_up(catalog, table, key_ids=key_ids, read_only=read_only)

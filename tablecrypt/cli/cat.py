@@ -37,10 +37,12 @@ _COPIED = 1024 * 1024
 )
 @click.argument("source", metavar="TABLE|FILE")
 @click.option("--columns", metavar="A,B,…", help="Only these columns, in this order.")
-@click.option("--filter", "row_filter", metavar="FILTER", help="Only rows that pass this filter; of tables.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many rows.")
+@click.option("--filter", "row_filter", metavar="FILTER", help="Only rows that pass this filter; tables only.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
 @click.option("--snapshot", type=int, metavar="ID", help="The table as it was at this snapshot.")
-@click.option("--format", "row_format", type=click.Choice(ROW_FORMATS), default="csv", show_default=True, help="json: an object a line.")
+@click.option(
+    "--format", "row_format", type=click.Choice(ROW_FORMATS), default="csv", show_default=True, help="json prints one object per line."
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @file_keys.key_options
 @pass_settings

@@ -47,7 +47,9 @@ _COPIED: Final = 4 * 1024 * 1024
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 @file_keys.key_options
 @click.option("--format", "file_format", type=click.Choice(["auto", "parquet", "ags1"]), default="auto", show_default=True)
-@click.option("--data-key-length", type=click.Choice([16, 24, 32]), default=32, show_default=True, help="Bytes of the file's key.")
+@click.option(
+    "--data-key-length", type=click.Choice([16, 24, 32]), default=32, show_default=True, help="Length of the file's key in bytes."
+)
 @click.option("--force", is_flag=True, help="Replace TARGET and its key.")
 @dry_run_option
 @json_option

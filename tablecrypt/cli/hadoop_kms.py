@@ -37,17 +37,23 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     needs="Permission to unwrap with the master keys that the key file names.",
 )
 @click.option("--key-file", required=True, type=_FILE, help="The keys to serve; tablecrypt hadoop-kms-key makes them.")
-@click.option("--allow-list", required=True, type=_FILE, help="Who may use which key, in TOML; a user who is not in it may use none.")
+@click.option(
+    "--allow-list", required=True, type=_FILE, help="A TOML file that says who may use which key; a user who is not in it may use none."
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen. Any but a loopback address needs --certificate.")
-@click.option("--port", default=9600, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--port", default=9600, show_default=True, type=click.IntRange(0, 65535), help="Where to listen; 0 takes a free port.")
 @click.option("--certificate", type=_FILE, help="PEM file of the server's certificate chain.")
 @click.option("--private-key", type=_FILE, help="PEM file of its private key.")
 @click.option("--client-ca", type=_FILE, help="PEM file of the authority whose client certificates prove a user.")
-@click.option("--believe-names", is_flag=True, help="Take the name that a client gives for a proof. On loopback addresses only.")
+@click.option("--believe-names", is_flag=True, help="Trust the user name that a client gives, without proof. On loopback addresses only.")
 @click.option("--workers", default=32, show_default=True, type=click.IntRange(1, 1000), help="Requests answered at the same time.")
-@click.option("--seconds", default=15.0, show_default=True, type=click.FloatRange(0.1, 600), help="Time for a request to arrive whole.")
-@click.option("--rate", default=200.0, show_default=True, type=click.FloatRange(0.1), help="Requests a second of one user.")
-@click.option("--burst", default=1000, show_default=True, type=click.IntRange(1), help="Requests of one user at once, after a pause.")
+@click.option(
+    "--seconds", default=15.0, show_default=True, type=click.FloatRange(0.1, 600), help="Seconds in which a request has to arrive."
+)
+@click.option("--rate", default=200.0, show_default=True, type=click.FloatRange(0.1), help="Requests per second of one user.")
+@click.option(
+    "--burst", default=1000, show_default=True, type=click.IntRange(1), help="Requests that one user may send at once after a pause."
+)
 @pass_settings
 def hadoop_kms(
     settings: Settings, /, key_file: Path, allow_list: Path, believe_names: bool, rate: float, burst: int, **listening: Any
@@ -92,10 +98,12 @@ def hadoop_kms(
     needs="Permission to generate a key with the master key.",
 )
 @click.argument("name")
-@click.option("--key-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Made if it is not there.")
-@click.option("--master-key", help="The key service's key. Needed for a new key; a new version stays with the last one's by default.")
+@click.option(
+    "--key-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The key file; created if it does not exist."
+)
+@click.option("--master-key", help="The key service's key. Needed for a new key; a new version uses that of the last one by default.")
 @click.option("--length", default=16, show_default=True, type=click.Choice([16, 32]), help="Length of a new key in bytes.")
-@click.option("--roll", is_flag=True, help="Add a version to a key that is there.")
+@click.option("--roll", is_flag=True, help="Add a version to an existing key.")
 @json_option
 @pass_settings
 def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: str | None, length: int, roll: bool, as_json: bool) -> None:
@@ -127,7 +135,7 @@ def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: st
         ("Where it goes", "hadoop.security.key.provider.path=kms://https@kms.example.org:9600/token/<token>/kms"),
     ],
 )
-@click.option("--token-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="A file that is not there yet.")
+@click.option("--token-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The new file; it must not exist yet.")
 @json_option
 def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
     """Make a token for a user of hadoop-kms.

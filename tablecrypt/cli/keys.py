@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tablecrypt.cli._framework import (
-    FAILED,
+    TABLE_FAILED,
     Chosen,
     DocumentedCommand,
     confirm,
@@ -46,11 +46,14 @@ DEFAULT_LENGTH: Final = 32
     ],
 )
 @click.option(
-    "--key-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Key file; made with mode 0600 if it is not there."
+    "--key-file",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The key file; created with mode 0600 if it does not exist.",
 )
-@click.option("--key-id", required=True, help="Name of the key: what a table's encryption.key-id says.")
+@click.option("--key-id", required=True, help="The key's name, as a table's encryption.key-id gives it.")
 @click.option("--length", type=click.Choice([16, 24, 32]), help="Length of a new key in bytes; 32 unless given.")
-@click.option("--new-version", is_flag=True, help="Add a version to a key that the file has, of the same length.")
+@click.option("--new-version", is_flag=True, help="Add a version of the same length to a key in the file.")
 @json_option
 def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, as_json: bool) -> None:
     """Make a master key in a key file.
@@ -82,7 +85,7 @@ def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, a
         ("Every table of a namespace but one", "tablecrypt --catalog prod rotate-kek --include 'db.*' --exclude db.archive"),
     ],
     needs="Permission to wrap and unwrap with the table's master key, and to commit to the table.",
-    codes={FOUND: FAILED},
+    codes={FOUND: TABLE_FAILED},
 )
 @optional_table_argument
 @glob_options
@@ -122,11 +125,11 @@ def rotate_kek(
         ("Every table of the catalog", "tablecrypt --catalog prod rewrap --include '*'"),
     ],
     needs="On AWS kms:ReEncryptFrom and kms:ReEncryptTo, elsewhere permission to unwrap and wrap; and to commit to the table.",
-    codes={FOUND: FAILED},
+    codes={FOUND: TABLE_FAILED},
 )
 @optional_table_argument
 @glob_options
-@click.option("--from-key-id", metavar="KEY", help="The master key that wraps the KEKs now, where an alias was moved.")
+@click.option("--from-key-id", metavar="KEY", help="The master key that wraps the KEKs now, if its alias was moved.")
 @dry_run_option
 @progress_options
 @json_option
@@ -185,7 +188,7 @@ def prune_keys(settings: Settings, table: str, dry_run: bool, as_json: bool) -> 
 )
 @table_argument
 @click.option("--metadata", multiple=True, metavar="LOCATION", help="A metadata file that may hold the keys; repeatable.")
-@click.option("--expire-lost", is_flag=True, help="Remove snapshots whose keys are nowhere.")
+@click.option("--expire-lost", is_flag=True, help="Remove snapshots whose keys cannot be found.")
 @yes_option
 @dry_run_option
 @progress_options
@@ -200,7 +203,7 @@ def rescue(settings: Settings, table: str, metadata: tuple[str, ...], expire_los
     from tablecrypt.maintenance import rescue as bring_back
 
     if expire_lost and not dry_run:
-        confirm(f"Snapshots of {table} whose keys are nowhere will be removed. Go on?", yes)
+        confirm(f"Snapshots of {table} whose keys cannot be found will be removed. Continue?", yes)
     with progress_shown(settings) as heard:
         done = bring_back(settings.table(table), metadata, expire_lost, dry_run=dry_run, progress=heard)
     show(done, as_json)

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         _refuse("interrupted", INTERRUPTED)
     except Exception as error:  # noqa: BLE001  the last place that can tell an error from a finding
-        if is_of_the_world(error):
+        if is_external_error(error):
             _refuse(f"{type(error).__name__}: {error}")
         sys.stderr.writelines(f"{printable(line)}\n" for line in traceback.format_exc().splitlines())
         raise SystemExit(REFUSED) from None
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     raise SystemExit(code or 0)
 
 
-def is_of_the_world(error: Exception) -> bool:
+def is_external_error(error: Exception) -> bool:
     """Whether an error is one of storage, the network or the catalog rather than of this program."""
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in _OF_CATALOGS
 

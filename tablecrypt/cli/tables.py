@@ -45,9 +45,11 @@ if TYPE_CHECKING:
 )
 @table_argument
 @click.option("--where", metavar="FILTER", help="Only data files that may hold rows which pass this filter.")
-@click.option("--older-than", metavar="MOMENT", callback=moment, help="Only files whose keys were made before: a date, or 730d ago.")
-@click.option("--data-key-length", type=click.Choice([16, 24, 32]), help="Bytes of the new keys; by default as the table says.")
-@click.option("--branch", default="main", show_default=True, help="Whose files.")
+@click.option(
+    "--older-than", metavar="MOMENT", callback=moment, help="Only files whose keys were made before a date, or before an age such as 730d."
+)
+@click.option("--data-key-length", type=click.Choice([16, 24, 32]), help="Length of the new keys in bytes; by default what the table says.")
+@click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
 @workers_option
 @spark_option
 @dry_run_option
@@ -105,7 +107,7 @@ def reencrypt(
     "--set", "properties", metavar="NAME=VALUE", multiple=True, help="A further table property, such as encryption.data-key-length=32."
 )
 @click.option("--into", metavar="NAME", help="Make a new table of this name, and leave the plain one as it is.")
-@click.option("--location", help="Of the new table; by default beside the plain table's.")
+@click.option("--location", help="Location of the new table; by default beside the plain table's.")
 @click.option("--drop-refs", is_flag=True, help="Drop other branches and tags, which would keep plaintext snapshots.")
 @click.option("--keep-plaintext", is_flag=True, help="Do not delete the plaintext files after the commit.")
 @delete_below_option
@@ -172,14 +174,16 @@ def migrate(
 )
 @table_argument
 @click.option("--where", metavar="FILTER", help="Only files that may hold rows which pass this filter.")
-@click.option("--target-file-size", type=click.IntRange(min=1), metavar="BYTES", help="By default write.target-file-size-bytes.")
+@click.option(
+    "--target-file-size", type=click.IntRange(min=1), metavar="BYTES", help="Size of new files; by default write.target-file-size-bytes."
+)
 @click.option(
     "--min-input-files",
     type=click.IntRange(min=1),
     metavar="N",
     default=5,
     show_default=True,
-    help="Rewrite short files where so many are together.",
+    help="Rewrite short files where at least this many belong together.",
 )
 @click.option(
     "--delete-ratio",
@@ -187,12 +191,12 @@ def migrate(
     metavar="X",
     default=0.3,
     show_default=True,
-    help="Rewrite files of whose rows more are deleted.",
+    help="Rewrite files in which a larger share of the rows is deleted.",
 )
 @click.option("--rewrite-all", is_flag=True, help="Rewrite every file that --where leaves.")
 @click.option("--sort-by", multiple=True, metavar="COLUMN", help="Order the rows of each group; repeatable.")
 @click.option("--partial-progress", type=click.IntRange(min=1), metavar="N", help="Commit after every N groups, not once at the end.")
-@click.option("--branch", default="main", show_default=True, help="Whose files.")
+@click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
 @workers_option
 @spark_option
 @dry_run_option
@@ -313,11 +317,11 @@ def relocate(
 )
 @table_argument
 @click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="A snapshot, in the table or expired; repeatable.")
-@click.option("--whole-table", metavar="NAME", help="Shred all of it: say the table's name once more.")
+@click.option("--whole-table", metavar="NAME", help="Shred the whole table: repeat its name here.")
 @click.option(
     "--replace-heads",
     is_flag=True,
-    help="Put the same rows in the place of heads that hold keys of files they deleted, and shred those too.",
+    help="Replace branch heads that hold keys of files they deleted by snapshots with the same rows, and shred those heads too.",
 )
 @delete_below_option
 @yes_option
@@ -382,7 +386,12 @@ def shred(
     codes={FOUND: "a file could not be deleted; the report says why"},
 )
 @table_argument
-@click.option("--older-than", metavar="MOMENT", callback=moment, help="Only files last written before: a date, or 7d ago; by default 3d.")
+@click.option(
+    "--older-than",
+    metavar="MOMENT",
+    callback=moment,
+    help="Only files last written before a date, or before an age such as 7d; by default 3d.",
+)
 @delete_below_option
 @yes_option
 @dry_run_option
