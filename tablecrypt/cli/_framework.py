@@ -278,7 +278,7 @@ def _summary(done: CatalogResult[Any], bad: int) -> str:
 
 
 TABLE_COMMANDS: Final = {
-    "doctor": "Try whether everything works.",
+    "doctor": "Check whether everything works.",
     "audit": "Look for plaintext, and for keys that need care.",
     "verify": "Authenticate every byte of a table.",
     "inspect": "Show how a table or a file is put together.",
@@ -359,7 +359,7 @@ class LazyGroup(click.Group):
 def completion(context: click.Context, shell: str) -> None:
     """Print the shell's completion script.
 
-    Evaluate what it prints where your shell starts, and TAB completes commands and options.
+    Evaluate the output in your shell's startup file, and TAB completes commands and options.
     """
     from click.shell_completion import get_completion_class
 

@@ -74,12 +74,12 @@ def audit(
 ) -> None:
     """Look for plaintext, and for keys that need care.
 
-    Walks TABLE, or every table of the catalog: its metadata, manifests and files, older metadata, and whatever else lies in its folder.
-    Says of each file how it is encrypted, under which KEK, with a key of which length and age. Finds plaintext among data, statistics,
-    orphans and older metadata, keys near or past their life, snapshots without a key, keys without a snapshot, and tables that nothing
-    pins.
+    Examines TABLE, or every table of the catalog: its metadata, manifests and files, older metadata, and everything else in its folder.
+    Reports for each file how it is encrypted, under which KEK, and the length and age of its key. Finds plaintext in data, statistics,
+    orphans and older metadata, keys near or past the end of their life, snapshots without a key, keys without a snapshot, and tables
+    without a pin.
 
-    Of data files only the first bytes are read; verify authenticates them whole. Nothing is changed.
+    Only the first bytes of data files are read; verify authenticates whole files. Nothing is changed.
     """
     from tablecrypt.maintenance import Severity
     from tablecrypt.maintenance import audit as look_through
@@ -129,7 +129,7 @@ def _print_table(table: TableAudit) -> None:
         ("Every table of a namespace", "tablecrypt --catalog prod verify --include 'db.*' --quick"),
     ],
     needs="Permission to unwrap with the table's master key, and to read its files; with --resume-from also to list its folder.",
-    codes={FOUND: "a file is not what its writer left; the report names it and what of it failed; or a table of several failed"},
+    codes={FOUND: "a file is not what its writer left; the report says which and what failed in it; or one of several tables failed"},
 )
 @optional_table_argument
 @glob_options
@@ -159,10 +159,9 @@ def verify(
 ) -> None:
     """Authenticate every byte of a table.
 
-    Reads every file that any snapshot of TABLE leads to, and authenticates each block of AGS1 files and each module of Parquet files:
-    pages, headers, dictionaries, indexes, bloom filters and footers, and their lengths against the metadata. A bad file does not end it:
-    the report names every bad file, and of it the blocks or modules that failed.
-    Nothing is changed.
+    Reads every file that any snapshot of TABLE leads to. Authenticates each block of AGS1 files and each module of Parquet files (pages,
+    headers, dictionaries, indexes, bloom filters and footers), and compares lengths with the metadata. It does not stop at a bad file: the
+    report names every one, with the blocks or modules that failed. Nothing is changed.
     """
     from tablecrypt.maintenance import verify as authenticate
 
@@ -201,7 +200,7 @@ _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
         ("Why a job cannot write", "tablecrypt --catalog prod doctor db.orders"),
         ("With a reader's rights", "tablecrypt --catalog prod doctor db.orders --read-only"),
     ],
-    needs="Nothing: what is missing is what it tells.",
+    needs="Nothing: it reports what is missing.",
     codes={FOUND: "something does not work; the report says what to do"},
 )
 @click.argument("table", metavar="[TABLE]", required=False)
@@ -211,11 +210,11 @@ _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
 @pass_settings
 @click.pass_context
 def doctor(context: click.Context, settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool, as_json: bool) -> None:
-    """Try whether everything works.
+    """Check whether everything works.
 
-    Loads the catalog, has the key service wrap and unwrap a random probe under each master key, opens TABLE's newest key, lists and reads
-    its folder, and writes, reads back and deletes a probe there: an encrypted file of random bytes. Looks at pins, versions and Java.
-    Says of each what works, what does not, and what to do. No table is changed.
+    Loads the catalog, lets the key service wrap and unwrap a random probe under each master key, and opens TABLE's newest key. Lists and
+    reads the table's folder, and writes, reads back and deletes a probe there, an encrypted file of random bytes. Also checks pins,
+    versions and Java. Reports what works, what does not, and what to do about it. No table is changed.
     """
     found = _check_up(settings, table, key_ids, read_only)
     if as_json:

@@ -61,7 +61,7 @@ def cat(
     """Print rows of a table or a file.
 
     An argument with a / names a FILE, any other a TABLE of the catalog. A file needs the .key.json that encrypt-file left beside it; an
-    AGS1 file is printed as the bytes that it holds. What is printed was authenticated before; it is plaintext from then on.
+    AGS1 file is printed as the bytes it holds. Everything is authenticated before it is printed. The output is plaintext.
     """
     names = None if columns is None else columns.split(",")
     wanted = "json" if as_json else row_format

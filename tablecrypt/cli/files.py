@@ -68,9 +68,9 @@ def encrypt_file(
 ) -> None:
     """Encrypt one file.
 
-    A Parquet SOURCE is encrypted module by module, without decoding a value, and stays a Parquet file; any other, and what comes through
-    a pipe, becomes an AGS1 stream; - as SOURCE is stdin. Its fresh key is written beside TARGET, as TARGET.key.json, wrapped under the
-    master key: keep both. SOURCE stays as it is.
+    A Parquet SOURCE is encrypted module by module, without decoding a value, and stays a Parquet file. Any other file becomes an AGS1
+    stream, as does a pipe; SOURCE - is stdin. The file's fresh key is written to TARGET.key.json, wrapped under the master key: keep both
+    files. SOURCE does not change.
     """
     source = Path("/dev/stdin") if str(source) == "-" else source
     _check_target(source, target)
@@ -115,9 +115,9 @@ def decrypt_file(
 ) -> None:
     """Decrypt one file.
 
-    SOURCE is a file that encrypt-file made, with SOURCE.key.json beside it. TARGET gets its name only after every byte of SOURCE has
-    authenticated, and only its owner may read it. With - as TARGET the plaintext goes to stdout, each part after it has authenticated: what
-    comes out is authentic, and whole only if the exit code is 0.
+    SOURCE is a file that encrypt-file made, with SOURCE.key.json beside it. TARGET gets its name only after every byte of SOURCE has been
+    authenticated, and only its owner may read it. If TARGET is -, the plaintext goes to stdout, each part after it has been authenticated:
+    the output is authentic, but complete only if the exit code is 0.
     """
     to_stdout = str(target) == "-"
     if not to_stdout:

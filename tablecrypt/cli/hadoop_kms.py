@@ -60,9 +60,9 @@ def hadoop_kms(
 ) -> None:
     """Serve the keys of encrypted ORC columns to Spark and Hive.
 
-    Speaks the part of Hadoop's KMS protocol that ORC uses, in front of the key service that the properties name. Master keys stay here: a
-    client gets the local keys of single files. A denied key is an error for the client, and not ORC's silent masks, unless the allow list
-    says masks.
+    Speaks the part of Hadoop's KMS protocol that ORC uses, in front of the key service that the properties name. Clients never get a master
+    key, only the local keys of single files. If a key is denied, the client gets an error and not ORC's silent masks, unless the allow list
+    asks for masks.
     """
     from tablecrypt.hadoop_kms.access import AllowListFile
     from tablecrypt.hadoop_kms.master_keys import MasterKeyFile
@@ -109,8 +109,9 @@ def hadoop_kms(
 def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: str | None, length: int, roll: bool, as_json: bool) -> None:
     """Make a key that ORC files can be encrypted with.
 
-    NAME is what the option orc.encrypt says. The key is random and stands in the file under a key of the key service, so the file is of no
-    use without that; but without the file, every ORC file under its keys is lost: keep copies. Older versions stay in it for their files.
+    NAME is the key's name in the option orc.encrypt. The key is random. The file holds it encrypted under a key of the key service, without
+    which the file is of no use. Keep copies of the file: without it, every ORC file under its keys is lost. Older versions of a key stay in
+    it for the files that use them.
     """
     from tablecrypt.hadoop_kms.master_keys import create_key, roll_key
     from tablecrypt.kms.factory import load_kms
@@ -140,8 +141,8 @@ def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: st
 def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
     """Make a token for a user of hadoop-kms.
 
-    Prints the token's hash, which belongs into the allow list: [users.NAME] token-sha256 = ["..."]. The token proves that user to the
-    server. It is among Spark's settings, so use it over TLS, and client certificates where many people can see those.
+    Prints the token's hash, which belongs in the allow list: [users.NAME] token-sha256 = ["..."]. The token proves that user to the server.
+    It is among Spark's settings, so use it over TLS, and use client certificates where many people can see those settings.
     """
     from tablecrypt.hadoop_kms.access import new_token, token_hash
 

@@ -58,12 +58,12 @@ DEFAULT_LENGTH: Final = 32
 def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, as_json: bool) -> None:
     """Make a master key in a key file.
 
-    The key is random, and for the key service that is a file: encryption.kms-type=local. The file is made where there is none.
+    The key is random. It is for the key service that is a file: encryption.kms-type=local. The file is created if it does not exist.
 
-    With --new-version the key gets another version. The newest version wraps; all of them unwrap, so tables written before still open.
-    tablecrypt rewrap has a table's KEKs wrapped by the newest version.
+    With --new-version the key gets another version. The newest version wraps; all of them unwrap, so that tables written before still open.
+    tablecrypt rewrap wraps a table's KEKs under the newest version.
 
-    Keep a copy of the file in a safe place, and a new one after each change: without it, every table under its keys is lost.
+    Keep a copy of the file in a safe place, and make a new one after each change. Without the file, every table under its keys is lost.
     """
     path, version = key_file.expanduser(), 1
     if new_version and length is not None:
@@ -105,9 +105,9 @@ def rotate_kek(
 ) -> None:
     """Give a table a new KEK now.
 
-    Wraps the manifest-list key of every snapshot of TABLE under a new KEK and removes the old KEKs, in one metadata commit. No file is
-    read or written. Data keys stay as they are (reencrypt), older metadata files keep the old KEK (shred), and so does the master key its
-    versions (rewrap).
+    Wraps the manifest-list key of every snapshot of TABLE under a new KEK and removes the old KEKs, in one metadata commit. No file is read
+    or written. Data keys do not change (see reencrypt), older metadata files keep the old KEK (see shred), and the master key keeps its
+    version (see rewrap).
     """
     from tablecrypt.maintenance import rotate_kek as rotate
 
@@ -147,8 +147,8 @@ def rewrap(
 ) -> None:
     """Wrap the KEKs again, under the newest master key version.
 
-    For before an old version of TABLE's master key is disabled, and after its alias was moved to another key. The KEKs themselves stay, and
-    so does everything under them. Older metadata files keep what the old version wrapped.
+    Run it before an old version of TABLE's master key is disabled, or after its alias was moved to another key. The KEKs do not change, nor
+    does anything under them. Older metadata files keep the KEKs as the old version wrapped them.
     """
     from tablecrypt.maintenance import rewrap as wrap_again
 
@@ -170,8 +170,8 @@ def rewrap(
 def prune_keys(settings: Settings, table: str, dry_run: bool, as_json: bool) -> None:
     """Remove keys that no snapshot needs.
 
-    Iceberg Java never removes an entry of encryption-keys, so metadata of TABLE grows with every commit. What the entries opened does not
-    become unreadable by that: older metadata files still hold them (shred).
+    Iceberg Java never removes an entry of encryption-keys, so the metadata of TABLE grows with every commit. Pruning makes nothing
+    unreadable: older metadata files still hold the entries (see shred).
     """
     from tablecrypt.maintenance import prune_keys as prune
 
@@ -197,8 +197,8 @@ def prune_keys(settings: Settings, table: str, dry_run: bool, as_json: bool) -> 
 def rescue(settings: Settings, table: str, metadata: tuple[str, ...], expire_lost: bool, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Bring back a lost key from older metadata.
 
-    For TABLE whose metadata another tool wrote and dropped entries of encryption-keys. Looks in the metadata files that the table left
-    behind, and in those given. It does not help against a lost master key, and does not ask whether a key is gone on purpose.
+    Helps if another tool wrote the metadata of TABLE and dropped entries of encryption-keys. Searches the metadata files that the table
+    left behind, and those given. It cannot replace a lost master key, and does not know whether a key was removed on purpose.
     """
     from tablecrypt.maintenance import rescue as bring_back
 

@@ -70,9 +70,9 @@ def reencrypt(
 ) -> None:
     """Encrypt data files again, under fresh keys.
 
-    Data and delete files of TABLE are decrypted and encrypted module by module, without decoding a value, and put in place of the old ones
-    in one snapshot. Row ids, statistics and the order of rows stay. An interrupted run goes on when called again. Older snapshots go on
-    naming the old files until they are expired.
+    Data and delete files of TABLE are decrypted and encrypted module by module, without decoding a value, and replace the old ones in one
+    snapshot. Row ids, statistics and the order of rows do not change. Run it again to continue an interrupted run. Older snapshots name the
+    old files until they are expired.
     """
     from tablecrypt.maintenance import reencrypt as encrypt_again
 
@@ -136,10 +136,10 @@ def migrate(
 ) -> None:
     """Make an encrypted table of a plaintext one.
 
-    Every live file of TABLE is encrypted beside itself, without decoding a value, and one commit puts the encrypted ones in place. Its
-    history goes, and its plaintext files are deleted; with --into both stay, and the encrypted table is a new one. An interrupted run goes
-    on when called again. The report lists every place where plaintext may still be. Files outside TABLE's folder stay as they are, unless
-    --delete-below names their folder.
+    Every live file of TABLE is encrypted into a new file, without decoding a value, and one commit replaces the plain files by the
+    encrypted ones. The table's history and its plaintext files are deleted. With --into both stay, and the encrypted table is a new one.
+    Run it again to continue an interrupted run. The report lists every place where plaintext may remain. Files outside TABLE's folder stay
+    as they are, unless --delete-below names their folder.
     """
     from tablecrypt.maintenance import migrate as encrypt_table
 
@@ -221,8 +221,8 @@ def compact(
 ) -> None:
     """Rewrite small files and applied deletes.
 
-    Short files of TABLE, and files with many deleted rows, become files of the right size under fresh keys. Rows keep their ids. Older
-    snapshots keep the old files until they are expired.
+    Small files of TABLE, and files with many deleted rows, are rewritten as files of the right size under fresh keys. Rows keep their ids.
+    Older snapshots keep the old files until they are expired.
     """
     from tablecrypt.maintenance import compact as rewrite
 
@@ -283,9 +283,9 @@ def relocate(
 ) -> None:
     """Copy a table to another place or master key.
 
-    The copy of TABLE at LOCATION is a table of its own that Iceberg Java reads there: paths in metadata, manifest
-    lists and manifests are rewritten, and the latter two get fresh keys. The original stays. Data files keep their keys (reencrypt). An
-    interrupted run goes on when called again.
+    The copy of TABLE at LOCATION is a table of its own, which Iceberg Java can read. Paths in metadata, manifest lists and manifests are
+    rewritten, and lists and manifests get fresh keys. Data files keep their keys (see reencrypt). The original does not change. Run it
+    again to continue an interrupted run.
     """
     from tablecrypt.maintenance import relocate as copy_table
 
@@ -344,8 +344,8 @@ def shred(
 ) -> None:
     """Destroy the keys of snapshots, or of a whole table.
 
-    Rows that were deleted from TABLE are in older snapshots until the keys of those are gone. Takes the keys out of the table and out of
-    every metadata file that can still be read, and removes the KEK that opened them. It cannot be undone. The report says what copies
+    Rows that were deleted from TABLE can be read in older snapshots for as long as the keys of those exist. Removes the keys from the table
+    and from every metadata file that can still be read, and the KEK that opened them. It cannot be undone. The report says what copies
     elsewhere would still open.
     """
     from tablecrypt.maintenance import shred as destroy
@@ -410,8 +410,8 @@ def orphans(
 ) -> None:
     """Find and remove files that the table does not know.
 
-    What failed and cancelled writes left, and what expired snapshots held, in the folder of TABLE. --older-than must be longer ago than the
-    longest write takes. Do not use it where the folder holds another table's files.
+    They are in the folder of TABLE, left by failed and cancelled writes and by expired snapshots. --older-than must be longer ago than the
+    longest write takes. Do not use it if the folder holds files of another table.
     """
     from tablecrypt.maintenance import remove_orphan_files
 
