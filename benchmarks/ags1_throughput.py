@@ -48,24 +48,24 @@ class Bench:
         self.cipher = AESGCM(self.key_metadata.encryption_key.reveal())
         self.buffer = bytearray(secrets.token_bytes(size))
         self.expected = bytes(self.buffer)
-        self.sealed = bytearray(size + 16)
+        self.encrypted = bytearray(size + 16)
         self.store = bytearray(ags1.file_length(size))
 
     def encrypt_in_one_call(self) -> None:
         self.cipher.encrypt(NONCE, self.buffer, b"")
 
     def encrypt_in_place(self) -> None:
-        self.cipher.encrypt_into(NONCE, self.buffer, b"", self.sealed)
+        self.cipher.encrypt_into(NONCE, self.buffer, b"", self.encrypted)
 
     def ags1_write(self) -> None:
         with Ags1OutputStream(pa.FixedSizeBufferWriter(pa.py_buffer(self.store)), self.key_metadata) as stream:
             stream.write(self.buffer)
 
     def decrypt_in_one_call(self) -> None:
-        self.cipher.decrypt(NONCE, self.sealed, b"")
+        self.cipher.decrypt(NONCE, self.encrypted, b"")
 
     def decrypt_in_place(self) -> None:
-        self.cipher.decrypt_into(NONCE, self.sealed, b"", self.buffer)
+        self.cipher.decrypt_into(NONCE, self.encrypted, b"", self.buffer)
 
     def ags1_readinto(self) -> None:
         with self.opened() as stream:

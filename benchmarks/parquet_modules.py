@@ -5,7 +5,7 @@
 Compared, in turn within every round, so that a busy machine slows all of them alike; the median of the rounds counts. One core each:
 
     cipher       AESGCM.encrypt_into / decrypt_into of each page of the file, from and into memory that is there already
-    encrypt      a plaintext file in memory into memory; every module is parsed, sealed and written
+    encrypt      a plaintext file in memory into memory; every module is parsed, encrypted and written
     decrypt      the same back; every module is authenticated
     reencrypt    under another key
     verify       every module authenticated, nothing written
@@ -73,19 +73,19 @@ class Bench:
         self.page_length = max(1, self.size // self.pages)
         self.cipher = AESGCM(KEY)
         self.page = bytearray(self.page_length)
-        self.sealed_page = bytearray(self.page_length + 16)
-        self.cipher.encrypt_into(NONCE, self.page, b"aad", self.sealed_page)
+        self.encrypted_page = bytearray(self.page_length + 16)
+        self.cipher.encrypt_into(NONCE, self.page, b"aad", self.encrypted_page)
 
     def _sink(self) -> pa.FixedSizeBufferWriter:
         return pa.FixedSizeBufferWriter(pa.py_buffer(self.out))
 
-    def cipher_seals(self) -> None:
+    def cipher_encrypts(self) -> None:
         for _ in range(self.pages):
-            self.cipher.encrypt_into(NONCE, self.page, b"aad", self.sealed_page)
+            self.cipher.encrypt_into(NONCE, self.page, b"aad", self.encrypted_page)
 
-    def cipher_opens(self) -> None:
+    def cipher_decrypts(self) -> None:
         for _ in range(self.pages):
-            self.cipher.decrypt_into(NONCE, self.sealed_page, b"aad", self.page)
+            self.cipher.decrypt_into(NONCE, self.encrypted_page, b"aad", self.page)
 
     def encrypt(self) -> None:
         encrypt(self.plaintext, self._sink(), self.keys)
@@ -137,9 +137,9 @@ def medians(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, 
 def report(bench: Bench, rounds: int) -> bool:
     """Print one algorithm's figures; whether they meet the aims."""
     ways: dict[str, Callable[[], object]] = {
-        "cipher seals": bench.cipher_seals,
+        "cipher encrypts": bench.cipher_encrypts,
         "encrypt": bench.encrypt,
-        "cipher opens": bench.cipher_opens,
+        "cipher decrypts": bench.cipher_decrypts,
         "decrypt": bench.decrypt,
         "reencrypt": bench.reencrypt,
         "verify": bench.verify,
@@ -148,7 +148,7 @@ def report(bench: Bench, rounds: int) -> bool:
     }
     seconds = medians(ways, rounds)
     bench.check()
-    peers = {"encrypt": "cipher seals", "decrypt": "cipher opens", "verify": "cipher opens"}
+    peers = {"encrypt": "cipher encrypts", "decrypt": "cipher decrypts", "verify": "cipher decrypts"}
     for name, taken in seconds.items():
         if name.startswith("read"):
             continue

@@ -43,7 +43,7 @@ TABLE: Final = "db.rows"
 TAG_LENGTH: Final = 16
 NONCE: Final = bytes(12)
 CIPHER: Final = AESGCM(secrets.token_bytes(16))
-SEALED: Final = CIPHER.encrypt(NONCE, secrets.token_bytes(MESSAGE), b"")
+ENCRYPTED: Final = CIPHER.encrypt(NONCE, secrets.token_bytes(MESSAGE), b"")
 T = TypeVar("T")
 
 
@@ -109,7 +109,7 @@ def raw_seconds(folder: Path, threads: int) -> float:
         buffer, target = bytearray(MESSAGE + TAG_LENGTH), bytearray(MESSAGE)
         with path.open("rb", buffering=0) as file:
             while file.readinto(memoryview(buffer)[:MESSAGE]):
-                CIPHER.decrypt_into(NONCE, SEALED, b"", target)
+                CIPHER.decrypt_into(NONCE, ENCRYPTED, b"", target)
 
     return seconds_of(work, [path for path in (folder / "warehouse").rglob("*") if path.is_file()], threads)
 
@@ -120,7 +120,7 @@ def cipher_seconds(length: int, threads: int) -> float:
     def work(messages: int) -> None:
         target = bytearray(MESSAGE)
         for _ in range(messages):
-            CIPHER.decrypt_into(NONCE, SEALED, b"", target)
+            CIPHER.decrypt_into(NONCE, ENCRYPTED, b"", target)
 
     return seconds_of(work, [length // MESSAGE // threads] * threads, threads)
 

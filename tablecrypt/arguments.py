@@ -1,12 +1,12 @@
 """Arguments of public functions, held against their annotations before anything is done: the one place that decides what fits.
 
     @checked_arguments()
-    def verb(table: Table, columns: Sequence[str] | None = None, dry_run: bool = False) -> …
+    def operation(table: Table, columns: Sequence[str] | None = None, dry_run: bool = False) -> …
 
-    verb("db.t")                     ConfigurationError: table is a str; it must be a Table
-    verb(table, dry_run="no")        ConfigurationError: dry_run is a str; it must be True or False
-    verb(table, columns="id")        columns is ("id",): one name is one name, never its letters
-    verb(table, columns=3)           ConfigurationError: columns is an int; it must be a name or a list of names, or None
+    operation("db.t")                     ConfigurationError: table is a str; it must be a Table
+    operation(table, dry_run="no")        ConfigurationError: dry_run is a str; it must be True or False
+    operation(table, columns="id")        columns is ("id",): one name is one name, never its letters
+    operation(table, columns=3)           ConfigurationError: columns is an int; it must be a name or a list of names, or None
 
 An annotation that only type checkers can resolve is not looked at, since its class may not be installed. No message shows a value: an
 argument in the wrong place may be a key.

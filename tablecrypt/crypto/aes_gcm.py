@@ -3,7 +3,7 @@
     encrypted = nonce (12) | ciphertext (as long as the plaintext) | tag (16)
 
 The key is 16, 24 or 32 bytes. The nonce comes in as an argument; the caller draws it at random and never uses it twice with one key.
-The AAD is not stored: whoever decrypts the bytes supplies it again, which binds them to their place. Lengths are bytes.
+The AAD is not stored: the reader supplies it again, which binds the bytes to their place. Lengths are bytes.
 Follows NIST SP 800-38D with a 96-bit IV and a 128-bit tag, as the Iceberg specification asks for (appendix "AES GCM Stream").
 
 Raises ConfigurationError for an argument that cannot be used, AuthenticationError for bytes that do not authenticate.

@@ -37,7 +37,7 @@ _MAX_LONG: Final = 2**63 - 1
 class StandardKeyMetadata:
     """The DEK, AAD prefix (empty when null) and encrypted length in bytes (None when unknown) of one file.
 
-    Its repr does not show the DEK, and it cannot be pickled. Raises ConfigurationError for a DEK or length that cannot be.
+    Its repr does not show the DEK, and it cannot be pickled. Raises ConfigurationError for an impossible DEK or length.
     """
 
     encryption_key: Secret

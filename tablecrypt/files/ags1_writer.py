@@ -1,6 +1,6 @@
 """Writing an AGS1 file (layout: tablecrypt.crypto.ags1) as a stream: a full block leaves as soon as it is there.
 
-Memory: the plaintext of at most one block, and one encrypted block on its way to the store. Nonces are drawn anew for every block. Nothing
+Memory: the plaintext of at most one block, and one encrypted block on its way to the store. Every block gets a new random nonce. Nothing
 in an AGS1 file says that it is whole: a writer that gives up after a full block leaves one byte more, a length that no AGS1 file has.
 
 Raises FormatError past 2^31 - 1 blocks. What the store raises passes through, and the stream can then only be abandoned.
@@ -88,9 +88,9 @@ class Ags1OutputStream:
         view = memoryview(data).cast("B")
         written = len(view)
         if self._pending:
-            room = ags1.BLOCK_LENGTH - len(self._pending)
-            self._pending += view[:room]
-            view = view[room:]
+            space = ags1.BLOCK_LENGTH - len(self._pending)
+            self._pending += view[:space]
+            view = view[space:]
             if len(self._pending) == ags1.BLOCK_LENGTH:
                 self._write_block(self._pending)
                 self._pending.clear()

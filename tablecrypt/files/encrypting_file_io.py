@@ -215,6 +215,6 @@ class EncryptingFileIO(FileIO):
 
 
 def _stored_length(raw: InputStream) -> int:
-    """The store's length, from the open file: asking the store anew would cost one more request."""
+    """The store's length, from the open file: asking the store again would cost one more request."""
     raw.seek(0, SEEK_END)
     return raw.tell()

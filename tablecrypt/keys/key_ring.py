@@ -17,8 +17,8 @@ Rules:
     1. Only the KEK that its encrypted-by-id names unwraps a manifest-list key, and only the table's master key unwraps that KEK.
     2. A KEK wraps new keys only while its encrypted-by-id is the table's master key and its age is under its lifespan. One that says it
        was made later than now, by more than CLOCK_SKEW_MS, wraps none.
-    3. Of the KEKs in the metadata only that which unwraps the key of the snapshot that a commit follows may wrap the commit's key: whoever
-       can add an entry to metadata.json cannot make an older KEK unwrap that key. Where there is no such KEK, a new one is made.
+    3. Of the KEKs in the metadata only that which unwraps the key of the snapshot that a commit follows may wrap the commit's key: an
+       entry that somebody adds to metadata.json cannot make an older KEK unwrap that key. Where there is no such KEK, a new one is made.
     4. An entry is needed while a snapshot names it, or while a needed manifest-list key is wrapped by it.
 
 `now_ms` is always given by the caller.

@@ -102,14 +102,14 @@ class AzureKeyManagementClient:
         if client is not None:
             client.close()
 
-    def _ask(self, verb: str, key_id: str, value: bytes) -> bytes:
+    def _ask(self, action: str, key_id: str, value: bytes) -> bytes:
         match = _KEY_ID.fullmatch(key_id)
         if match is None:
             raise ConfigurationError(f"{key_id!r} is not the name of a Key Vault key: write its name, or name/version")
         # An empty version is the current one.
-        path = f"/keys/{match['name']}/{match['version'] or ''}/{verb.lower()}"
+        path = f"/keys/{match['name']}/{match['version'] or ''}/{action.lower()}"
         request = HttpRequest("POST", path, json={"alg": self._algorithm, "value": _encode(value)})
-        with _errors(verb, key_id):
+        with _errors(action, key_id):
             response = self._client.get().send_request(request)
             response.raise_for_status()
             return _decode(response.json()["value"])
@@ -146,15 +146,15 @@ def _service_principal(properties: Mapping[str, str]) -> tuple[str, str, str] | 
 
 
 @contextmanager
-def _errors(verb: str, key_id: str) -> Iterator[None]:
+def _errors(action: str, key_id: str) -> Iterator[None]:
     try:
         yield
     except (azure.AzureError, ValueError, KeyError, TypeError) as error:
-        raise _translate(error, verb, key_id) from error
+        raise _translate(error, action, key_id) from error
 
 
-def _translate(error: azure.AzureError | ValueError | KeyError | TypeError, verb: str, key_id: str) -> TablecryptError:
-    what = f"Key Vault {verb} with key {key_id!r}"
+def _translate(error: azure.AzureError | ValueError | KeyError | TypeError, action: str, key_id: str) -> TablecryptError:
+    what = f"Key Vault {action} with key {key_id!r}"
     if isinstance(error, (ValueError, KeyError, TypeError)):
         # ValueError is also what the SDK raises for a server that is not the vault it says it is.
         return KmsError(f"{what}: the answer is not that of a vault ({type(error).__name__}); check {AZURE_KEYVAULT_URL.name}")
@@ -166,10 +166,10 @@ def _translate(error: azure.AzureError | ValueError | KeyError | TypeError, verb
     if isinstance(error, azure.ClientAuthenticationError) or status == 401:
         return KmsAccessDeniedError(f"{what} was refused: no valid Azure credentials were found ({type(error).__name__})")
     if status == 403:
-        return KmsAccessDeniedError(f"{what} was refused: grant the caller keys/{verb} on the key, and check that the key is enabled")
+        return KmsAccessDeniedError(f"{what} was refused: grant the caller keys/{action} on the key, and check that the key is enabled")
     if status == 404:
         return KeyNotFoundError(f"{what}: no such key or version in this vault; check encryption.key-id and {AZURE_KEYVAULT_URL.name}")
-    if status == 400 and verb == "unwrapKey":
+    if status == 400 and action == "unwrapKey":
         return AuthenticationError(f"{what} was refused: the wrapped key was changed, or another master key or version wrapped it")
     if status is not None and (status in (408, 429) or status >= 500):
         return KmsUnavailableError(f"{what}: the vault is unavailable or throttles (HTTP {status})")

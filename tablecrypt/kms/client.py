@@ -19,7 +19,7 @@ The key version names the generation of the master key that did the wrapping, so
 Changing it, like changing any other byte behind the first, makes the blob fail to authenticate.
 The same key twice gives two different blobs.
 
-Raises: FormatError for a blob that cannot be of this layout, KeyNotFoundError for a key version that is gone, AuthenticationError for
+Raises: FormatError for a blob of another layout, KeyNotFoundError for a key version that is gone, AuthenticationError for
 a changed blob or one that belongs to another master key.
 """
 
@@ -87,7 +87,7 @@ class KeyManagementClient(Protocol):
 
 @runtime_checkable
 class RewrappingClient(Protocol):
-    """A key management service that can wrap a key anew without giving it out."""
+    """A key management service that can rewrap a key without giving it out."""
 
     def rewrap_key(self, wrapped_key: bytes, wrapping_key_id: str, from_key_id: str) -> bytes:
         """Return the key inside `wrapped_key`, which `from_key_id` wrapped, wrapped by the newest version of `wrapping_key_id`.

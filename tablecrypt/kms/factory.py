@@ -58,8 +58,8 @@ def load_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
 def shared_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
     """The client of these properties in this process: the same object for everyone who passes the same KMS-relevant properties.
 
-    Closing it empties it for all; whoever goes on using it opens it again. A forked child gets a client of its own. Pickled, it is its
-    properties alone: whoever unpickles it gets the shared client of their own process, without a key in it.
+    Closing it empties it for all; the next call opens it again. A forked child gets a client of its own. Pickled, it is its
+    properties alone: unpickled, it is the shared client of that process, without a key in it.
     """
     registry = _registry.get()
     name = _relevant(properties)
@@ -135,7 +135,7 @@ def _from_class_path(path: str) -> Callable[[Mapping[str, str]], KeyManagementCl
         found = getattr(import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"{KMS_IMPL.name} {path!r} cannot be imported: {error}") from error
-    missing = [verb for verb in ("wrap_key", "unwrap_key", "generate_key", "close") if not callable(getattr(found, verb, None))]
+    missing = [name for name in ("wrap_key", "unwrap_key", "generate_key", "close") if not callable(getattr(found, name, None))]
     if missing or not callable(found):
         raise ConfigurationError(
             f"{KMS_IMPL.name} {path!r} is not a key management client: it lacks {', '.join(missing) or 'a constructor'}"

@@ -103,17 +103,17 @@ def _check_key_name(name: str) -> None:
 
 
 @contextmanager
-def _errors(verb: str, key_id: str) -> Iterator[None]:
+def _errors(action: str, key_id: str) -> Iterator[None]:
     try:
         with key_call():
             yield
     except (api.GoogleAPIError, auth.GoogleAuthError, requests.RequestException) as error:
-        raise _translate(error, verb, key_id) from error
+        raise _translate(error, action, key_id) from error
 
 
-def _translate(error: Exception, verb: str, key_id: str) -> TablecryptError:
-    what = f"Cloud KMS {verb} with key {key_id!r}"
-    permission = f"cloudkms.cryptoKeyVersions.useTo{verb.capitalize()}"
+def _translate(error: Exception, action: str, key_id: str) -> TablecryptError:
+    what = f"Cloud KMS {action} with key {key_id!r}"
+    permission = f"cloudkms.cryptoKeyVersions.useTo{action.capitalize()}"
     if isinstance(error, (api.NotFound, api.MethodNotImplemented)):
         return KeyNotFoundError(f"{what}: no such key; check encryption.key-id")
     if isinstance(error, api.Forbidden):
@@ -123,17 +123,17 @@ def _translate(error: Exception, verb: str, key_id: str) -> TablecryptError:
             f"{what} was refused ({type(error).__name__}): no valid Google credentials; renew {GCS_OAUTH2_TOKEN.name} or log in"
         )
     if isinstance(error, api.BadRequest):
-        return _from_bad_request(error, verb, what)
+        return _from_bad_request(error, action, what)
     if isinstance(error, (api.TooManyRequests, api.ServerError, api.RetryError, auth.TransportError, requests.RequestException)):
         return KmsUnavailableError(f"{what}: the service is unavailable, throttles or was not reached ({type(error).__name__})")
     return KmsError(f"{what} failed ({type(error).__name__})")
 
 
-def _from_bad_request(error: api.BadRequest, verb: str, what: str) -> TablecryptError:
+def _from_bad_request(error: api.BadRequest, action: str, what: str) -> TablecryptError:
     """HTTP 400 has two meanings, told apart by the status in its body."""
     if _status(error) == "FAILED_PRECONDITION":
         return KmsAccessDeniedError(f"{what} was refused: the key version is disabled, destroyed or not yet ready")
-    if verb == "decrypt":
+    if action == "decrypt":
         return AuthenticationError(f"{what} was refused: the wrapped key was changed, or another master key wrapped it")
     return KmsError(f"{what} was refused as an invalid request: check that the key's purpose is ENCRYPT_DECRYPT")
 

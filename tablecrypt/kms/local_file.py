@@ -1,7 +1,7 @@
 """Master keys in a file of this machine, for one-person use, tests of a whole system, and places where no key service is.
 
-Whoever can read the file can read every table, so its mode must keep everyone but its owner out, and a copy of it
-belongs in a safe: without it the tables are lost. Wrapped keys have the layout that tablecrypt/kms/client.py draws.
+Anyone who can read the file can read every table, so its mode must keep everyone but its owner out. Keep a copy of it in a safe: without it
+the tables are lost. Wrapped keys have the layout that tablecrypt/kms/client.py draws.
 
     {"format": "tablecrypt-key-file", "version": 1,
      "keys": {"orders": {"1": "<base64 of 16, 24 or 32 bytes>", "2": "..."}}}

@@ -29,7 +29,7 @@ class MemoryKeyManagementClient:
     """The master keys of one named keyring of this process.
 
     Properties: `kms.memory.name`, the keyring ("default" when absent).
-    Permissions: none; whoever runs code in the process holds the keys.
+    Permissions: none; any code in the process holds the keys.
     """
 
     def __init__(

@@ -106,7 +106,7 @@ def check_blob(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id:
     except KmsAccessDeniedError as error:
         raise KmsAccessDeniedError(
             f"a key that {wrapping_key_id!r} has just wrapped cannot be checked, since unwrapping is refused; nothing was committed: "
-            f"whoever writes needs the permission to unwrap too: {error}"
+            f"writers need the permission to unwrap too: {error}"
         ) from error
     except (AuthenticationError, FormatError, KeyNotFoundError) as error:
         _refuse(wrapping_key_id, f"does not open again ({error})", error)

@@ -134,7 +134,7 @@ class KeyCache:
         return key
 
     def put(self, name: CacheName, key: Secret) -> None:
-        """Remember `key` from now on, making room for it."""
+        """Remember `key` from now on; the oldest go where there are too many."""
         now = self._clock()
         for old in [each for each, (expires_at, _) in self._entries.items() if now >= expires_at]:
             del self._entries[old]
@@ -317,11 +317,11 @@ class ResilientKeyManagementClient:
     def _check(self, *key_ids: str) -> None:
         self._allowed.check(key_ids, "what is to be wrapped or unwrapped")
 
-    def _ask(self, verb: str, call: Callable[[], T]) -> T:
+    def _ask(self, action: str, call: Callable[[], T]) -> T:
         def counted() -> T:
             state = self._state.get()
             with state.lock:
-                state.calls[verb] += 1
+                state.calls[action] += 1
             try:
                 return call()
             except BaseException as error:

@@ -105,15 +105,15 @@ class VaultKeyManagementClient:
         if client is not None:
             client.adapter.close()
 
-    def _ask(self, verb: str, key_id: str, **request: str | int) -> Mapping[str, Any]:
+    def _ask(self, action: str, key_id: str, **request: str | int) -> Mapping[str, Any]:
         if not _KEY_NAME.fullmatch(key_id):
             raise ConfigurationError(
                 f"{key_id!r} is not the name of a transit key: letters, digits, '.', '_' and '-', not beginning with '.'"
             )
         try:
-            return self._post(f"/v1/{self._mount}/{verb}/{key_id}", request)
+            return self._post(f"/v1/{self._mount}/{action}/{key_id}", request)
         except (hvac.exceptions.VaultError, requests.RequestException) as error:
-            raise _translate(error, verb, key_id, self._mount) from error
+            raise _translate(error, action, key_id, self._mount) from error
 
     def _post(self, path: str, request: Mapping[str, str | int]) -> Mapping[str, Any]:
         try:
@@ -168,12 +168,12 @@ def _decode(text: str) -> bytes:
         raise KmsError("Vault answered with a plaintext that is not base64") from None
 
 
-def _translate(error: Exception, verb: str, key_id: str, mount: str) -> TablecryptError:
-    what = f"Vault {mount}/{verb} with key {key_id!r}"
+def _translate(error: Exception, action: str, key_id: str, mount: str) -> TablecryptError:
+    what = f"Vault {mount}/{action} with key {key_id!r}"
     if isinstance(error, _UNAVAILABLE):
         return KmsUnavailableError(f"{what}: Vault is sealed, throttles or was not reached ({type(error).__name__}); check vault.url")
     if isinstance(error, (hvac.exceptions.Forbidden, hvac.exceptions.Unauthorized)):
-        return KmsAccessDeniedError(f"{what} was refused: the token is not valid, or its policy lacks update on {mount}/{verb}/{key_id}")
+        return KmsAccessDeniedError(f"{what} was refused: the token is not valid, or its policy lacks update on {mount}/{action}/{key_id}")
     if isinstance(error, hvac.exceptions.InvalidPath):
         return ConfigurationError(
             f"{what}: no transit engine is mounted there; check {VAULT_TRANSIT_MOUNT.name} and {VAULT_NAMESPACE.name}"
@@ -182,6 +182,6 @@ def _translate(error: Exception, verb: str, key_id: str, mount: str) -> Tablecry
         return KmsError(f"{what} failed ({type(error).__name__})")
     if "key not found" in str(error):
         return KeyNotFoundError(f"{what}: no such key; check encryption.key-id")
-    if verb in ("decrypt", "rewrap"):
+    if action in ("decrypt", "rewrap"):
         return AuthenticationError(f"{what} was refused: the wrapped key was changed, or another master key wrapped it")
     return KmsError(f"{what} was refused as an invalid request")

@@ -188,7 +188,7 @@ class PropertiesDrivenCryptoFactory:
         return FileKeys(key_retriever=retrieve, **options)
 
     def rotate_master_keys(self, folder: str, double_wrapping: bool = True, kek_length: int = 16) -> int:
-        """Wrap every DEK anew whose key material is kept beside its file in a folder, under the newest version of the same master keys.
+        """Rewrap every DEK whose key material is kept beside its file in a folder, under the newest version of the same master keys.
 
         The data files are not touched. Returns how many files it was. A folder is done again when this fails on the way.
         """

@@ -23,7 +23,7 @@ A table's file has its end fetched once: what is checked here are the very bytes
             ◀── column chunks, at the places that the authenticated footer names ── Arrow's scan of the file itself
 
 FileCryptoMetaData is plaintext and says by which algorithm pages are encrypted. Arrow believes it, so it must not come from storage a
-second time between the check and the reader: whoever writes storage could change it in between.
+second time between the check and the reader: anyone who can write storage could change it in between.
 
 Specification: Apache Parquet, "Parquet Modular Encryption", sections 4.4.1, 5.2, 5.4 and 5.5.
 """
@@ -73,7 +73,7 @@ _NOT_ACCEPTED_IN_A_TABLE: Final = (
     "its plaintext file crypto metadata was changed"
 )
 _NOT_ASKED_FOR: Final = (
-    "says that it is written with AES_GCM_CTR_V1, which leaves pages unauthenticated. Whoever can write the file can make it say so. "
+    "says that it is written with AES_GCM_CTR_V1, which leaves pages unauthenticated. Anyone who can write the file can make it say so. "
     'If its writer chose that algorithm, ask for it: FileKeys(algorithm="AES_GCM_CTR_V1")'
 )
 

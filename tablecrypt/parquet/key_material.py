@@ -12,7 +12,7 @@
     keyEncryptionKeyID     with double wrapping: the KEK's id, 16 random bytes in base64
     wrappedKEK             with double wrapping: in base64
 
-kmsInstanceID and kmsInstanceURL are read and never used: whoever writes the file could name a KMS of his own. Which KMS is asked, the
+kmsInstanceID and kmsInstanceURL are read and never used: the writer of a file could name a KMS of his own. Which KMS is asked, the
 client's configuration says.
 
 Key material may stand in a file beside the Parquet file, so that master keys can be rotated without touching the data.

@@ -61,8 +61,8 @@ class FileKeys:
         key_retriever: used on reading.
         file_length: how long the encrypted file is, from a place that storage cannot change; another length is refused.
         strict: on reading, refuse what is used without authentication and was not asked for: AES_GCM_CTR_V1, columns in the clear that
-            plaintext_columns does not name, and a stored AAD prefix that was not also given here. False: the file decides, and with it
-            whoever can write it.
+            plaintext_columns does not name, and a stored AAD prefix that was not also given here. False: the file decides, and so
+            does anyone who can write it.
     """
 
     @checked_arguments(but=("footer_key",))

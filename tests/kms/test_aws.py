@@ -53,9 +53,9 @@ def test_keks_that_java_wrapped_open_the_manifest_list_keys_they_sealed(client: 
         if wrapper is None:
             continue
         kek = client.unwrap_key(base64.b64decode(wrapper["encrypted-key-metadata"]), wrapper["encrypted-by-id"])
-        sealed = base64.b64decode(entry["encrypted-key-metadata"])
+        encrypted = base64.b64decode(entry["encrypted-key-metadata"])
         timestamp = wrapper["properties"]["KEY_TIMESTAMP"].encode()
-        assert AESGCM(kek).decrypt(sealed[:12], sealed[12:], timestamp)[0] == 1
+        assert AESGCM(kek).decrypt(encrypted[:12], encrypted[12:], timestamp)[0] == 1
         opened += 1
     assert opened == 3
 

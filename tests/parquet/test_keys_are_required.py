@@ -14,21 +14,21 @@ from tablecrypt.errors import ConfigurationError
 from tests.support.modular_files import FOOTER_KEY, encrypted, plain_file, sample_table
 
 PLAINTEXT = plain_file(sample_table())
-SEALED = encrypted(PLAINTEXT, parquet.FileKeys(FOOTER_KEY))
+ENCRYPTED = encrypted(PLAINTEXT, parquet.FileKeys(FOOTER_KEY))
 
 WRITERS: dict[str, Callable[[Any, Any], object]] = {
     "write_table": lambda sink, keys: parquet.write_table(sample_table(), sink, keys),
     "EncryptedParquetWriter": lambda sink, keys: parquet.EncryptedParquetWriter(sink, sample_table().schema, keys),
     "encrypt": lambda sink, keys: parquet.encrypt(PLAINTEXT, sink, keys),
-    "reencrypt": lambda sink, keys: parquet.reencrypt(SEALED, sink, parquet.FileKeys(FOOTER_KEY), keys),
-    "reencrypt from": lambda sink, keys: parquet.reencrypt(SEALED, sink, keys, parquet.FileKeys(FOOTER_KEY)),
-    "decrypt": lambda sink, keys: parquet.decrypt(SEALED, sink, keys),
+    "reencrypt": lambda sink, keys: parquet.reencrypt(ENCRYPTED, sink, parquet.FileKeys(FOOTER_KEY), keys),
+    "reencrypt from": lambda sink, keys: parquet.reencrypt(ENCRYPTED, sink, keys, parquet.FileKeys(FOOTER_KEY)),
+    "decrypt": lambda sink, keys: parquet.decrypt(ENCRYPTED, sink, keys),
 }
 READERS: dict[str, Callable[[Any], object]] = {
-    "read_table": lambda keys: parquet.read_table(SEALED, keys),
-    "read_schema": lambda keys: parquet.read_schema(SEALED, keys),
-    "dataset": lambda keys: parquet.dataset(SEALED, keys),
-    "verify": lambda keys: parquet.verify(SEALED, keys),
+    "read_table": lambda keys: parquet.read_table(ENCRYPTED, keys),
+    "read_schema": lambda keys: parquet.read_schema(ENCRYPTED, keys),
+    "dataset": lambda keys: parquet.dataset(ENCRYPTED, keys),
+    "verify": lambda keys: parquet.verify(ENCRYPTED, keys),
 }
 
 

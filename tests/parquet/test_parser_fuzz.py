@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 TABLE = sample_table(10)
 PLAINTEXT = plain_file(TABLE, **every_module(row_group_size=5, write_page_checksum=True))
 # pyarrow may misread plaintext pages, which nothing authenticates, without our seeing it; it is not what is tried here.
-SEALED = [(encrypted(PLAINTEXT, mode.keys), mode.keys) for mode in (*MODES[1::3], PARTLY_PLAIN)]
+ENCRYPTED = [(encrypted(PLAINTEXT, mode.keys), mode.keys) for mode in (*MODES[1::3], PARTLY_PLAIN)]
 
 
 def _uses(keys: FileKeys) -> list[Callable[[bytes], Any]]:
@@ -42,7 +42,7 @@ def _uses(keys: FileKeys) -> list[Callable[[bytes], Any]]:
 
 
 @settings(max_examples=150)
-@given(mutations([data for data, _ in SEALED]), st.sampled_from([keys for _, keys in SEALED]))
+@given(mutations([data for data, _ in ENCRYPTED]), st.sampled_from([keys for _, keys in ENCRYPTED]))
 def test_damaged_encrypted_files_give_our_errors_or_nothing(data: bytes, keys: FileKeys) -> None:
     for use in _uses(keys):
         try:

@@ -18,7 +18,7 @@ def kek(key_id: str, created_at_ms: int, wrapped: bytes, by: str = MASTER) -> di
     return {**list_key(key_id, by, wrapped), "properties": {"KEY_TIMESTAMP": str(created_at_ms)}}
 
 
-def list_key(key_id: str, by: str | None, wrapped: bytes = b"sealed") -> dict[str, Any]:
+def list_key(key_id: str, by: str | None, wrapped: bytes = b"wrapped") -> dict[str, Any]:
     """A manifest-list key's entry."""
     return {"key-id": key_id, "encrypted-key-metadata": base64.b64encode(wrapped).decode(), "encrypted-by-id": by}
 

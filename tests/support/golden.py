@@ -98,9 +98,9 @@ class GoldenTable:
         keys = {key["key-id"]: key for key in self.metadata["encryption-keys"]}
         entry = keys[snapshot["key-id"]]
         kek = keys[entry["encrypted-by-id"]]
-        sealed = base64.b64decode(entry["encrypted-key-metadata"])
+        encrypted = base64.b64decode(entry["encrypted-key-metadata"])
         aad = kek["properties"]["KEY_TIMESTAMP"].encode()
-        return StandardKeyMetadata.decode(AESGCM(_unwrap(kek)).decrypt(sealed[:_NONCE_LENGTH], sealed[_NONCE_LENGTH:], aad))
+        return StandardKeyMetadata.decode(AESGCM(_unwrap(kek)).decrypt(encrypted[:_NONCE_LENGTH], encrypted[_NONCE_LENGTH:], aad))
 
     def expected(self, snapshot_index: int | None = None) -> Path:
         """The Parquet file of the rows that Java read: at the n-th snapshot, or now."""

@@ -45,13 +45,13 @@ class CloudKms(HttpService):
 
     def _encrypt(self, name: str, request: Request) -> Answer:
         nonce = secrets.token_bytes(12)
-        sealed = nonce + self.keys[name].encrypt(nonce, base64.b64decode(request.body["plaintext"]), name.encode())
-        return Answer(200, {"name": f"{name}/cryptoKeyVersions/1", "ciphertext": base64.b64encode(sealed).decode()})
+        encrypted = nonce + self.keys[name].encrypt(nonce, base64.b64decode(request.body["plaintext"]), name.encode())
+        return Answer(200, {"name": f"{name}/cryptoKeyVersions/1", "ciphertext": base64.b64encode(encrypted).decode()})
 
     def _decrypt(self, name: str, request: Request) -> Answer:
-        sealed = base64.b64decode(request.body.get("ciphertext", ""))
+        encrypted = base64.b64decode(request.body.get("ciphertext", ""))
         try:
-            key = self.keys[name].decrypt(sealed[:12], sealed[12:], name.encode())
+            key = self.keys[name].decrypt(encrypted[:12], encrypted[12:], name.encode())
         except (InvalidTag, ValueError):
             return _error(400, "INVALID_ARGUMENT", "Decryption failed: verify that 'name' refers to the correct CryptoKey.")
         return Answer(200, {"plaintext": base64.b64encode(key).decode()})

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from tests.kms.services.http_service import Answer, HttpService, Request
 
 _PATH = re.compile(r"/v1/transit/(?P<verb>encrypt|decrypt|rewrap|datakey/plaintext)/(?P<name>[^/?]+)")
-_CIPHERTEXT = re.compile(r"vault:v(?P<version>\d+):(?P<sealed>.+)")
+_CIPHERTEXT = re.compile(r"vault:v(?P<version>\d+):(?P<encrypted>.+)")
 
 
 class Transit(HttpService):
@@ -71,8 +71,8 @@ class Transit(HttpService):
         if match is None or not 1 <= int(match["version"]) <= len(versions):
             return _errors(400, "invalid ciphertext: version is not known")
         try:
-            sealed = base64.b64decode(match["sealed"])
-            key = versions[int(match["version"]) - 1].decrypt(sealed[:12], sealed[12:], None)
+            encrypted = base64.b64decode(match["encrypted"])
+            key = versions[int(match["version"]) - 1].decrypt(encrypted[:12], encrypted[12:], None)
         except (binascii.Error, InvalidTag, ValueError):
             return _errors(400, "cipher: message authentication failed")
         return Answer(200, {"data": {"plaintext": base64.b64encode(key).decode()}})

@@ -124,10 +124,10 @@ public class ParquetPeer {
         public String wrapKey(byte[] key, String masterKeyId) {
             byte[] nonce = new byte[12];
             new SecureRandom().nextBytes(nonce);
-            byte[] sealed = run(Cipher.ENCRYPT_MODE, masterKeyId, nonce, key);
-            byte[] wrapped = new byte[nonce.length + sealed.length];
+            byte[] ciphertext = run(Cipher.ENCRYPT_MODE, masterKeyId, nonce, key);
+            byte[] wrapped = new byte[nonce.length + ciphertext.length];
             System.arraycopy(nonce, 0, wrapped, 0, nonce.length);
-            System.arraycopy(sealed, 0, wrapped, nonce.length, sealed.length);
+            System.arraycopy(ciphertext, 0, wrapped, nonce.length, ciphertext.length);
             return Base64.getEncoder().encodeToString(wrapped);
         }
 
