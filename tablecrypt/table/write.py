@@ -145,17 +145,25 @@ class _Rows:
         return combined
 
 
-def write_stream(writer: DataFileWriter, rows: pa.RecordBatchReader, target_size: int) -> list[DataFile]:
+def write_stream(
+    writer: DataFileWriter,
+    rows: pa.RecordBatchReader,
+    target_size: int,
+    row_group_bytes: int = ROW_GROUP_BYTES,
+    open_files: int = OPEN_FILES,
+) -> list[DataFile]:
     """Write a stream and return its files, in the order in which they were finished.
 
     Args:
         writer: of the rows' Arrow schema.
         rows: drawn as they are written.
         target_size: stored bytes of a file.
+        row_group_bytes: Arrow memory of a row group, and of all rows that wait for theirs to be full.
+        open_files: so many files are written at a time.
     """
-    limit = _Limit(writer.row_group_size, min(ROW_GROUP_BYTES, target_size))
-    files = _RollingFiles(writer, target_size)
-    waiting = _Waiting(limit)
+    limit = _Limit(writer.row_group_size, min(row_group_bytes, target_size))
+    files = _RollingFiles(writer, target_size, open_files)
+    waiting = _Waiting(limit, row_group_bytes)
     with ThreadPoolExecutor(1, thread_name_prefix="tablecrypt-write") as thread:
         encoder = _OneAtATime(thread)
         try:
@@ -212,8 +220,9 @@ def _by_partition(writer: DataFileWriter, chunk: _Rows) -> Iterator[_Rows]:
 class _Waiting:
     """Rows of partitions whose row groups are not full yet. When they are too many, the largest row group is taken as it is."""
 
-    def __init__(self, limit: _Limit) -> None:
+    def __init__(self, limit: _Limit, most_bytes: int) -> None:
         self._limit = limit
+        self._most_bytes = most_bytes
         self._rows: dict[Hashable, _Rows] = {}
         self._size = 0
 
@@ -226,7 +235,7 @@ class _Waiting:
         self._size += part.size
         if self._limit.is_reached(known):
             yield self._take(key)
-        while self._size > ROW_GROUP_BYTES:
+        while self._size > self._most_bytes:
             yield self._take(max(self._rows, key=lambda each: self._rows[each].size))
 
     def remaining(self) -> Iterator[_Rows]:
@@ -243,9 +252,10 @@ class _Waiting:
 class _RollingFiles:
     """The files of a stream. All of it but `abandon` happens in one thread at a time."""
 
-    def __init__(self, writer: DataFileWriter, target_size: int) -> None:
+    def __init__(self, writer: DataFileWriter, target_size: int, open_files: int) -> None:
         self._writer = writer
         self._target_size = target_size
+        self._open_files = open_files
         self._open: dict[Hashable, UnfinishedDataFile] = {}
         self._finished: list[DataFile] = []
 
@@ -254,7 +264,7 @@ class _RollingFiles:
         key = _key(rows.partition_key)
         file = self._open.pop(key, None)
         if file is None:
-            if len(self._open) >= OPEN_FILES:
+            if len(self._open) >= self._open_files:
                 self._finish(next(iter(self._open)))
             file = self._writer.begin(next(self._writer.counter), rows.partition_key)
         self._open[key] = file

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,9 +21,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.parquet.uniform import UniformParquetFile
-from tablecrypt.table import write
+from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.table_files import key_metadata_of
-from tablecrypt.table.write import write_data_files
+from tablecrypt.table.write import write_data_files, write_stream
 from tests.support.plaintext import CANARY
 from tests.support.table_files import Keys, TableFiles
 
@@ -34,6 +38,37 @@ def batch(ids: list[int], parts: list[int]) -> pa.RecordBatch:
 
 def stream(batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch]) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(SCHEMA.as_arrow(), batches)
+
+
+TARGET: Final = 512 * 1024 * 1024
+
+
+@dataclass
+class WatchedWriter(DataFileWriter):
+    """Knows how many files are open, and how many rows it has been given to encode."""
+
+    open: int = 0
+    encoded: int = 0
+    open_at_once: list[int] = field(default_factory=list)
+
+    def begin(self, *arguments: Any) -> UnfinishedDataFile:
+        self.open += 1
+        self.open_at_once.append(self.open)
+        return super().begin(*arguments)
+
+    def data_file(self, *arguments: Any) -> DataFile:
+        self.open -= 1
+        return super().data_file(*arguments)
+
+    def as_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self.encoded += len(batch)
+        return super().as_stored(batch)
+
+
+def watched_writer(files: TableFiles) -> WatchedWriter:
+    writer = WatchedWriter.of(files.metadata, SCHEMA.as_arrow(), files.io, Keys(), uuid.uuid4(), itertools.count())
+    assert isinstance(writer, WatchedWriter)
+    return writer
 
 
 def footer(files: TableFiles, file: DataFile) -> pq.FileMetaData:
@@ -62,14 +97,13 @@ def test_a_file_ends_at_the_target_size_in_stored_bytes(tmp_path: Path) -> None:
     assert [file.file_size_in_bytes for file in written] == [Path(file.file_path).stat().st_size for file in written]
 
 
-def test_row_groups_are_as_long_as_the_limits_let_them_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_groups_are_as_long_as_the_limits_let_them_be(tmp_path: Path) -> None:
     batches = [batch(list(range(start, start + 100)), [0] * 100) for start in range(0, 2000, 100)]
     by_rows = TableFiles(tmp_path / "rows", SCHEMA, properties={"write.parquet.row-group-limit": "500"})
     (one,) = write_data_files(by_rows.metadata, stream(batches), by_rows.io, Keys())
-    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 10 * batches[0].nbytes)
     by_size = TableFiles(tmp_path / "size", SCHEMA)
 
-    (other,) = write_data_files(by_size.metadata, stream(batches), by_size.io, Keys())
+    (other,) = write_stream(watched_writer(by_size), stream(batches), TARGET, row_group_bytes=10 * batches[0].nbytes)
 
     counts = [
         [footer(files, file).row_group(number).num_rows for number in range(footer(files, file).num_row_groups)]
@@ -90,44 +124,36 @@ def test_mixed_partitions_fill_one_file_each(tmp_path: Path) -> None:
     assert [footer(files, file).num_row_groups for file in written] == [3] * 4
 
 
-def test_files_of_many_partitions_are_not_all_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "OPEN_FILES", 2)
-    open_at_once: list[int] = []
-    original = write._RollingFiles.write
-
-    def observed(self: write._RollingFiles, rows: write._Rows) -> None:
-        original(self, rows)
-        open_at_once.append(len(self._open))
-
-    monkeypatch.setattr(write._RollingFiles, "write", observed)
+def test_files_of_many_partitions_are_not_all_open_at_once(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, SCHEMA, BY_PART, {"write.parquet.row-group-limit": "10"})
     mixed = [batch(list(range(start, start + 50)), [each % 5 for each in range(50)]) for start in range(0, 500, 50)]
     ordered = [batch([500 + part], [10 + part]) for part in range(5)]
 
-    written = write_data_files(files.metadata, stream([*mixed, *ordered]), files.io, Keys())
+    writer = watched_writer(files)
+
+    written = write_stream(writer, stream([*mixed, *ordered]), TARGET, open_files=2)
 
     assert sorted(ids_of(files, written)) == list(range(505))
-    assert max(open_at_once) == 2
+    assert max(writer.open_at_once) == 2
     assert sum(file.partition[0] >= 10 for file in written) == 5
 
 
-def test_rows_that_wait_for_their_partitions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_wait_for_their_partitions_are_bounded(tmp_path: Path) -> None:
     one = batch(list(range(50)), [each % 50 for each in range(50)])
-    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 4 * one.nbytes)
-    waiting: list[int] = []
-    original = write._Waiting.add
-
-    def observed(self: write._Waiting, part: write._Rows) -> Iterator[write._Rows]:
-        yield from original(self, part)
-        waiting.append(self._size)
-
-    monkeypatch.setattr(write._Waiting, "add", observed)
     files = TableFiles(tmp_path, SCHEMA, BY_PART)
+    writer = watched_writer(files)
+    held: list[int] = []
 
-    written = write_data_files(files.metadata, stream([one] * 40), files.io, Keys())
+    def drawn() -> Iterator[pa.RecordBatch]:
+        for number in range(40):
+            held.append(50 * number - writer.encoded)
+            yield one
+
+    written = write_stream(writer, stream(drawn()), TARGET, row_group_bytes=4 * one.nbytes)
 
     assert sorted(ids_of(files, written)) == sorted(list(range(50)) * 40)
-    assert max(waiting) <= 4 * one.nbytes
+    # Four batches are being cut by partition, as many wait, and one row group is being encoded.
+    assert max(held) <= 50 * (4 + 4 + 4)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
