@@ -218,7 +218,7 @@ def test_any_ranges_of_a_checked_file_are_those_of_the_file(data: st.DataObject)
         assert source.read_at(offset, length) == content[offset : offset + length]
     for offset in range(0, len(content), BLOCK_LENGTH):
         source.read_at(offset, 1)
-    with pytest.raises(FormatError, match="asks for bytes"):
+    with pytest.raises(FormatError, match="needs bytes"):
         source.read_at(len(content), 1)
 
 
