@@ -1,4 +1,4 @@
-"""What executors import, each of their Python workers anew, is what they need."""
+"""What executors import, each of their Python workers again, is what they need."""
 
 from __future__ import annotations
 

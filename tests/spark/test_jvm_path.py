@@ -631,12 +631,12 @@ def _explain_modes(spark: SparkSession) -> list[Any]:
 
 
 def _held_reads(spark: SparkSession) -> int:
-    """How many reads the broker still holds keys of, once what can be collected is gone in both processes."""
+    """How many reads the driver's JVM still holds keys of, once what can be collected is gone in both processes."""
     counts: list[int] = []
     while len(counts) < 3 or len(set(counts[-3:])) > 1:
         gc.collect()
         jvm: Any = spark.sparkContext._jvm
         jvm.java.lang.System.gc()
         jvm.java.lang.Thread.sleep(100)
-        counts.append(jvm_side(spark).broker.heldReads())
+        counts.append(jvm_side(spark).endpoint.heldReads())
     return counts[-1]

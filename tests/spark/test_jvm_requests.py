@@ -21,7 +21,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.spark.jvm.coordinator import KIND, REQUESTS, FileLocations, LocationRequest, responding
-from tablecrypt.spark.jvm.install import PACKAGE, jvm_side
+from tablecrypt.spark.jvm.install import CLASSES, PACKAGE, jvm_side, source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,10 +143,20 @@ def test_java_has_the_names_that_python_documents() -> None:
     }
 
 
+def test_java_reads_the_settings_that_python_gives() -> None:
+    package = resources.files("tablecrypt.spark.jvm")
+    setting = re.compile(r'"(tablecrypt\.(?!jvm)[a-z-]+)"')
+    of_java = {name for each in CLASSES for name in setting.findall(source(each))}
+    of_python = {name for each in ("reader", "writer") for name in setting.findall((package / f"{each}.py").read_text(encoding="utf-8"))}
+
+    assert of_java == of_python
+    assert len(of_java) == 4
+
+
 @pytest.fixture
 def requests(spark: SparkSession) -> Callable[..., Any]:
     """Calls a static method of Requests.java."""
-    loader = jvm_side(spark).broker.getClass().getClassLoader()
+    loader = jvm_side(spark).endpoint.getClass().getClassLoader()
     methods = {method.getName(): method for method in loader.loadClass(f"{PACKAGE}.Requests").getMethods()}
     gateway: Any = spark.sparkContext._gateway
 
@@ -189,7 +199,7 @@ def test_an_executor_that_sends_something_else_gets_no_location_and_no_key(spark
     from py4j.protocol import Py4JJavaError
 
     side, locations = jvm_side(spark), FileLocations(metadata())
-    coordinator = side.broker.openCoordinator("tablecrypt-write-attacked")
+    coordinator = side.endpoint.openCoordinator("tablecrypt-write-attacked")
 
     def ask(endpoint: str, text: str) -> bytes:
         jvm: Any = spark.sparkContext._jvm

@@ -1,7 +1,7 @@
 """Encrypted tables through Spark's own Parquet reader and writer, in the JVM: classic Spark with Py4J.
 
-    read    driver     Python plans and opens the files' keys ──encrypted──▶ key broker in the driver's JVM
-            executor   Spark's vectorised reader ── "key of this file?" ──▶ broker, over Spark's RPC; deletes by position, the same way
+    read    driver     Python plans and opens the files' keys ──encrypted──▶ endpoint in the driver's JVM
+            executor   Spark's vectorised reader ── "key of this file?" ──▶ endpoint, over Spark's RPC; deletes by position, the same way
     write   executor   "where to?" ──▶ coordinator in the driver's JVM ──▶ Python
             executor   Spark's writer, under a key made there ──encrypted──▶ Python
 

@@ -1,7 +1,7 @@
 """The Java sources compiled into a running Spark application, once per SparkContext, and what its Hadoop knows of a file.
 
     java/*.java ──Janino, in the driver──▶ classes ──jar──▶ SparkContext.addJar: executors load it before their next task
-                                                └──────▶ a KeyBroker in the driver
+                                                └──────▶ a DriverEndpoint in the driver
 
 The jar lies in a folder of its own, which goes when this process ends: executors fetch it for as long as the application runs.
 
@@ -34,8 +34,8 @@ PACKAGE: Final = "tablecrypt.jvm"
 CLASSES: Final = (
     "Requests",
     "PlannedFiles",
-    "BrokerResponse",
-    "BrokerClient",
+    "ReadResponse",
+    "DriverClient",
     "CheckedStream",
     "CheckedFileSystem",
     "ReadKeys",
@@ -60,7 +60,7 @@ CLASSES: Final = (
     "PendingRequest",
     "WriteCoordinator",
     "Bucket",
-    "KeyBroker",
+    "DriverEndpoint",
 )
 _lock = Lock()
 logger = logging.getLogger(__name__)
@@ -108,9 +108,9 @@ def write_jar(classes: Mapping[str, bytes], services: Mapping[str, str] | None =
 
 @dataclass(frozen=True)
 class JvmSide:
-    """What runs in the driver's JVM: the broker (a Py4J object), its name among Spark's RPC endpoints, and its RSA public key in DER."""
+    """What runs in the driver's JVM: the endpoint (a Py4J object), its name among Spark's RPC endpoints, and its RSA public key in DER."""
 
-    broker: Any
+    endpoint: Any
     name: str
     public_key: bytes
 
@@ -139,8 +139,8 @@ def _install(spark: SparkSession) -> JvmSide:
         spark.sparkContext._jsc.addJar(str(jar))
         loader = _loader(spark, jar)
         name = f"tablecrypt-{secrets.token_hex(8)}"
-        broker = loader.loadClass(f"{PACKAGE}.KeyBroker").getConstructors()[0].newInstance(_objects(spark, name))
-        return JvmSide(broker, name, bytes(broker.publicKey()))
+        endpoint = loader.loadClass(f"{PACKAGE}.DriverEndpoint").getConstructors()[0].newInstance(_objects(spark, name))
+        return JvmSide(endpoint, name, bytes(endpoint.publicKey()))
     except Py4JError as error:
         raise ConfigurationError(f"the JVM path does not run on Spark {spark.version}: {error}") from error
 

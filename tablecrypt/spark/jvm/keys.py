@@ -1,15 +1,15 @@
 """Keys of data files between Python and the JVM: of files to read, encrypted for the driver's JVM, and of written files, for the driver.
 
-The files of one read travel from Python to the key broker in the driver's JVM:
+The files of one read travel from Python to the driver's JVM:
 
     content = number of files (4) | file | file | ...
     file    = path | length of the file (8) | key | deletes      path, key, deletes: each its length in bytes (4), then the bytes
     key     = length of the DEK (1) | DEK | AAD prefix
     deletes = a 32-bit Roaring bitmap of deleted positions, in its portable form; empty for a file without deletes
 
-The content is encrypted for the broker alone, because Py4J writes what it sends to debug logs:
+The content is encrypted for the driver's JVM alone, because Py4J writes what it sends to debug logs:
 
-    encrypted key   = a fresh AES-256 key, RSA-OAEP under the broker's public key, SHA-256 for both hashes
+    encrypted key   = a fresh AES-256 key, RSA-OAEP under the endpoint's public key, SHA-256 for both hashes
     encrypted files = nonce (12) | ciphertext | tag (16), AES-256-GCM under that key, AAD the read's name
 
 The result of a writing task (written_files.py) is encrypted to a public key that the driver makes for one write:
@@ -72,7 +72,7 @@ def encode_planned_files(files: Sequence[PlannedFile]) -> bytes:
     return _COUNT.pack(len(files)) + b"".join(_encoded_file(file) for file in files)
 
 
-def encrypt_for_broker(
+def encrypt_for_driver(
     content: bytes, read: str, public_key: bytes, random: Callable[[int], bytes] = secrets.token_bytes
 ) -> tuple[bytes, bytes]:
     """Return (encrypted key, encrypted files).
@@ -80,7 +80,7 @@ def encrypt_for_broker(
     Args:
         content: as `encode_planned_files` gives it.
         read: the read's name.
-        public_key: the broker's RSA key, a SubjectPublicKeyInfo in DER.
+        public_key: the endpoint's RSA key, a SubjectPublicKeyInfo in DER.
     """
     key = random(READ_KEY_LENGTH)
     rsa = cast("RSAPublicKey", serialization.load_der_public_key(public_key))

@@ -37,7 +37,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.jvm.columns import quoted
 from tablecrypt.spark.jvm.install import PACKAGE, JvmSide, jvm_side, length_in_hadoop
-from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files, encrypt_for_broker
+from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files, encrypt_for_driver
 from tablecrypt.spark.jvm.row_filter import UnsupportedFilterError, spark_condition
 from tablecrypt.spark.jvm.schema import path_of, schema_json, stored_names
 from tablecrypt.spark.jvm.support import (
@@ -158,12 +158,12 @@ def _relation(spark: SparkSession, side: JvmSide, files: Sequence[PlannedFile], 
 
     session: Any = spark._jsparkSession
     read = secrets.token_hex(16)
-    encrypted_key, encrypted_files = encrypt_for_broker(encode_planned_files(files), read, side.public_key)
-    options = _OPTIONS | {"tablecrypt.broker": side.name, "tablecrypt.read": read}
+    encrypted_key, encrypted_files = encrypt_for_driver(encode_planned_files(files), read, side.public_key)
+    options = _OPTIONS | {"tablecrypt.endpoint": side.name, "tablecrypt.read": read}
     has_deletes = files[0].deletes is not None
     try:
         parsed = session.parseDataType(schema)
-        rows = side.broker.dataset(session, read, number_column, encrypted_key, encrypted_files, parsed, options, has_deletes)
+        rows = side.endpoint.dataset(session, read, number_column, encrypted_key, encrypted_files, parsed, options, has_deletes)
     except Py4JError as error:
         raise ConfigurationError(f"Spark {spark.version} does not take a plan of encrypted files: {error}") from error
     return ClassicDataFrame(rows, spark)
@@ -174,4 +174,4 @@ def _named(spark: SparkSession, side: JvmSide, rows: DataFrame, names: Sequence[
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     pairs = json.dumps([(quoted(stored), name) for stored, name in names])
-    return ClassicDataFrame(side.broker.named(rows._jdf, pairs), spark)
+    return ClassicDataFrame(side.endpoint.named(rows._jdf, pairs), spark)

@@ -67,13 +67,13 @@ def check_supported(reason: str | None) -> None:
         raise UnsupportedError(reason)
 
 
-def if_supported(work: Callable[[], T], name: str, verb: str, *, forced: bool) -> T | None:
+def if_supported(work: Callable[[], T], name: str, done: str, *, forced: bool) -> T | None:
     """Return what the work returns; None where it is not supported, and so the Python path has to do it.
 
     Args:
         work: raises UnsupportedError, or ConfigurationError where this Spark does not take it, before anything was done.
         name: of the table.
-        verb: "read" or "written".
+        done: "read" or "written".
         forced: raise instead of returning None.
 
     Raises:
@@ -83,13 +83,13 @@ def if_supported(work: Callable[[], T], name: str, verb: str, *, forced: bool) -
         return work()
     except UnsupportedError as reason:
         if forced:
-            raise ConfigurationError(f'{name} cannot be {verb} with path="jvm": {reason}') from reason
-        logger.debug("%s is %s on the Python path: %s", name, verb, reason)
+            raise ConfigurationError(f'{name} cannot be {done} with path="jvm": {reason}') from reason
+        logger.debug("%s is %s on the Python path: %s", name, done, reason)
         return None
     except ConfigurationError as error:
         if forced:
             raise
-        logger.warning("%s is %s on the Python path: %s", name, verb, error)
+        logger.warning("%s is %s on the Python path: %s", name, done, error)
         return None
 
 

@@ -223,7 +223,7 @@ def _laid_out(
 def _bucket(side: JvmSide, count: int, column: Any) -> Column:
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    return ClassicColumn(side.broker.bucket(count, column._jc))
+    return ClassicColumn(side.endpoint.bucket(count, column._jc))
 
 
 def _run(write: PlannedWrite, locations: FileLocations) -> list[DataFile]:
@@ -233,7 +233,7 @@ def _run(write: PlannedWrite, locations: FileLocations) -> list[DataFile]:
     settings = write_settings(metadata.properties) | {"tablecrypt.dek-length": str(length)}
     partitions = write.rows.select(write.rows.columns[len(write.stored.fields) :]).schema.json()
     rows: Any = write.rows
-    coordinator = write.side.broker.openCoordinator(f"tablecrypt-write-{secrets.token_hex(8)}")
+    coordinator = write.side.endpoint.openCoordinator(f"tablecrypt-write-{secrets.token_hex(8)}")
     with responding(coordinator, locations):
         encrypted = coordinator.write(
             rows._jdf, key.write_id, key.public_key, stored_json(write.stored), partitions, inner_ids(write.stored), settings

@@ -10,19 +10,19 @@ import org.roaringbitmap.RoaringBitmap;
 
 /** Whether a row, by its file's number and its position in the file, is not deleted. A task asks once for each file that it reads. */
 public class LiveRows implements UDF2 {
-  private final String broker;
+  private final String endpoint;
   private final String read;
   private transient Integer file;
   private transient BitSet deleted;
 
-  LiveRows(String broker, String read) {
-    this.broker = broker;
+  LiveRows(String endpoint, String read) {
+    this.endpoint = endpoint;
     this.read = read;
   }
 
   public Object call(Object number, Object position) throws IOException {
     if (!number.equals(file)) {
-      deleted = bits(BrokerClient.deletedPositions(broker, read, ((Integer) number).intValue()));
+      deleted = bits(DriverClient.deletedPositions(endpoint, read, ((Integer) number).intValue()));
       file = (Integer) number;
     }
     return deleted.get(Math.toIntExact(((Long) position).longValue())) ? Boolean.FALSE : Boolean.TRUE;

@@ -21,7 +21,7 @@ import scala.collection.immutable.Seq;
  * The data files of one read, as the driver planned them: nothing is listed, globbed, or looked up in the store.
  *
  * Each file is a partition of its own, whose only value is the file's number: so a row says which file it is from without a path that
- * would have to be compared. Keys and deleted positions are kept here too and go nowhere by themselves: the broker hands them out for as
+ * would have to be compared. Keys and deleted positions are kept here too and go nowhere by themselves: the endpoint hands them out for as
  * long as a plan or an RDD holds this object. The layout of `content` is drawn in tablecrypt/spark/jvm/keys.py.
  */
 public class PlannedFiles implements FileIndex {

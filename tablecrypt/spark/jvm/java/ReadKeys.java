@@ -8,11 +8,11 @@ import org.apache.parquet.crypto.FileDecryptionProperties;
 
 /** Parquet's crypto factory for reading: the file's key is asked from the driver. A plaintext file is refused by Parquet itself. */
 public class ReadKeys implements DecryptionPropertiesFactory {
-  public static final String BROKER = "tablecrypt.broker";
+  public static final String ENDPOINT = "tablecrypt.endpoint";
   public static final String READ = "tablecrypt.read";
 
   public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path path) {
-    byte[] key = BrokerClient.key(conf.get(BROKER), conf.get(READ), CheckedFileSystem.stored(path).toString());
+    byte[] key = DriverClient.key(conf.get(ENDPOINT), conf.get(READ), CheckedFileSystem.stored(path).toString());
     int keyEnd = 1 + key[0];
     FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withFooterKey(Arrays.copyOfRange(key, 1, keyEnd));
     if (keyEnd < key.length) {

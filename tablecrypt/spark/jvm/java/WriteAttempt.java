@@ -43,7 +43,7 @@ public class WriteAttempt {
     closeFile();
     byte[] result = EncryptedResult.encrypt(job.publicKey, job.id, task, described());
     // Once the write has ended nobody takes the result, and so nobody would know the files: then this fails, and they are removed.
-    BrokerClient.ask(job.coordinator, Requests.finish(task, attempt));
+    DriverClient.request(job.coordinator, Requests.finish(task, attempt));
     return result;
   }
 
@@ -78,7 +78,7 @@ public class WriteAttempt {
   private void openFile() throws IOException {
     byte[] partition = split.partition();
     String request = Requests.location(task, attempt, unique, files.size(), partition);
-    open = new EncryptedFile(job, new String(BrokerClient.ask(job.coordinator, request), "UTF-8"), partition);
+    open = new EncryptedFile(job, new String(DriverClient.request(job.coordinator, request), "UTF-8"), partition);
     files.add(open);
     open.open(conf);
   }

@@ -8,27 +8,27 @@ import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.util.RpcUtils;
 import scala.reflect.ClassTag$;
 
-/** The executor's side of the key broker. Keys are kept in this process, so that each file's is asked for once. */
-public class BrokerClient {
+/** Sends requests of executors to endpoints of the driver. Keys are kept in this process, so that each file's is asked for once. */
+public class DriverClient {
   private static final int KEPT_KEYS = 20000;
   private static final Map KEYS = Collections.synchronizedMap(new RecentlyUsed());
 
-  static byte[] key(String broker, String read, String path) {
+  static byte[] key(String endpoint, String read, String path) {
     String request = Requests.key(read, path);
     byte[] known = (byte[]) KEYS.get(request);
     if (known == null) {
-      known = ask(broker, request);
+      known = request(endpoint, request);
       KEYS.put(request, known);
     }
     return known;
   }
 
-  static byte[] deletedPositions(String broker, String read, int number) {
-    return ask(broker, Requests.deletes(read, number));
+  static byte[] deletedPositions(String endpoint, String read, int number) {
+    return request(endpoint, Requests.deletes(read, number));
   }
 
-  /** Ask an endpoint of the driver. */
-  static byte[] ask(String endpoint, String request) {
+  /** Send a request to an endpoint of the driver, and return its response. */
+  static byte[] request(String endpoint, String request) {
     SparkEnv env = SparkEnv.get();
     RpcEndpointRef driver = RpcUtils.makeDriverRef(endpoint, env.conf(), env.rpcEnv());
     return (byte[]) driver.askSync(request, ClassTag$.MODULE$.apply(byte[].class));

@@ -10,11 +10,11 @@ import scala.runtime.AbstractPartialFunction;
 import scala.runtime.BoxedUnit;
 
 /** Responds to one request of an executor that reads: for the key of a file, or for its deleted positions. */
-public class BrokerResponse extends AbstractPartialFunction {
+public class ReadResponse extends AbstractPartialFunction {
   private final Map reads;
   private final RpcCallContext call;
 
-  BrokerResponse(Map reads, RpcCallContext call) {
+  ReadResponse(Map reads, RpcCallContext call) {
     this.reads = reads;
     this.call = call;
   }

@@ -37,7 +37,7 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * Python encrypts what it hands over to this process's public key: Py4J writes its commands to debug logs.
  */
-public class KeyBroker implements RpcEndpoint {
+public class DriverEndpoint implements RpcEndpoint {
   private static final int NONCE_LENGTH = 12;
   private static final int TAG_BITS = 128;
 
@@ -46,7 +46,7 @@ public class KeyBroker implements RpcEndpoint {
   private final KeyPair keyPair;
   private final Map reads = new ConcurrentHashMap();
 
-  public KeyBroker(String name) throws Exception {
+  public DriverEndpoint(String name) throws Exception {
     this.name = name;
     this.env = SparkEnv.get().rpcEnv();
     KeyPairGenerator generator = KeyPairGenerator.getInstance("RSA");
@@ -60,7 +60,7 @@ public class KeyBroker implements RpcEndpoint {
   }
 
   public PartialFunction receiveAndReply(RpcCallContext call) {
-    return new BrokerResponse(reads, call);
+    return new ReadResponse(reads, call);
   }
 
   /** SubjectPublicKeyInfo of the RSA key that plans are encrypted to. */
