@@ -9,6 +9,7 @@ Pure. Raises FormatError where a value is not of its form.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -43,16 +44,16 @@ class Key:
         return self.when is When.NOT_NULL and value is None
 
 
-class Form:
+class Form(ABC):
     """A form whose values may hold keys."""
 
+    @abstractmethod
     def __call__(self, value: Any) -> str:
         """Return a value as text."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stray_keys(self, value: Any, path: str) -> Iterator[str]:
         """Yield the path of each key that the form does not know. A part that is of another kind than the form says has none."""
-        raise NotImplementedError
 
 
 class ObjectOf(Form):
