@@ -28,9 +28,9 @@ from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import UpgradeToVersion3Update, check_commit, check_migration
-from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogSeam
+from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter
 from tablecrypt_catalog.pins.client import ClientPins
-from tablecrypt_catalog.pins.record import TrustedTable, moves_of, sighting
+from tablecrypt_catalog.pins.record import TrustedTable, moves_of, table_version
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
     ExistingTables,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
+class EncryptionMixin(ExistingTables, MetastoreCatalogAdapter):
     """What an encrypting catalog does differently from the PyIceberg catalog that follows it in the method resolution order."""
 
     OWN_PINS: ClassVar[tuple[str, ...]] = ()
@@ -68,21 +68,21 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
             FormatError: what the catalog's entry leads to is not table metadata.
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
         """
-        question = self.client_pins.ask(identifier)
+        pin_check = self.client_pins.begin_check(identifier)
         with refusing_unreadable(identifier):
             table = super().load_table(identifier)  # type: ignore[safe-super]
-        return opened_table(self, table, question.answered)
+        return opened_table(self, table, pin_check.verify)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file."""
-        question = self.client_pins.ask(identifier)
-        return opened_table(self, super().register_table(identifier, metadata_location, overwrite), question.answered)  # type: ignore[safe-super]
+        pin_check = self.client_pins.begin_check(identifier)
+        return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
         """Rename a table; its pin goes with it."""
-        question = self.client_pins.ask(from_identifier)
+        pin_check = self.client_pins.begin_check(from_identifier)
         renamed = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
-        table = opened_table(self, renamed, question.answered)
+        table = opened_table(self, renamed, pin_check.verify)
         self.client_pins.rename(from_identifier, to_identifier)
         return table
 
@@ -102,11 +102,11 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
             KeyIdChangedError: an encrypted table is pinned there, and this one would not be encrypted, or not with its key.
         """
         creation = creation_properties(self.client_properties, properties)
-        question = self.client_pins.ask(identifier)
+        pin_check = self.client_pins.begin_check(identifier)
         if names.KEY_ID.name not in creation:
-            question.refuse_plaintext()
+            pin_check.refuse_plaintext()
         created = super().create_table(identifier, schema, location, partition_spec, sort_order, creation)  # type: ignore[safe-super]
-        return opened_table(self, created, question.answered)
+        return opened_table(self, created, pin_check.verify)
 
     def create_table_transaction(
         self,
@@ -120,7 +120,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         """Return a transaction that creates a table together with its first data."""
         creation = creation_properties(self.client_properties, properties)
         if names.KEY_ID.name not in creation:
-            self.client_pins.ask(identifier).refuse_plaintext()
+            self.client_pins.begin_check(identifier).refuse_plaintext()
             return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, creation)
         staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
         staged.metadata = encrypted_metadata(staged.metadata)
@@ -173,9 +173,9 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         """Commit updates to a table, and move its pin."""
-        question = self.client_pins.ask(table.name())
+        pin_check = self.client_pins.begin_check(table.name())
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
-        question.landed(response.metadata, response.metadata_location, moved=moves_of(updates))
+        pin_check.record_commit(response.metadata, response.metadata_location, moved=moves_of(updates))
         return response
 
     def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
@@ -205,8 +205,8 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         Raises:
             KeyIdChangedError, TamperedFileError: the table has another key id or shorter keys, is another table, or was edited in place.
         """
-        question = self.client_pins.ask(identifier)
-        return opened_table(self, super().load_table(identifier), question.accept_rollback)  # type: ignore[safe-super]
+        pin_check = self.client_pins.begin_check(identifier)
+        return opened_table(self, super().load_table(identifier), pin_check.accept_rollback)  # type: ignore[safe-super]
 
     def stage_commit(
         self,
@@ -220,12 +220,12 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogSeam):
         if current is None and any(isinstance(update, UpgradeToVersion3Update) for update in updates):
             return self._stage_creation(identifier, requirements, updates)
         if current is not None:
-            current = opened_table(self, current, self.client_pins.ask(identifier).answered_as_base)
+            current = opened_table(self, current, self.client_pins.begin_check(identifier).verify_base)
         staged = self.stage_as_pyiceberg(current, identifier, requirements, updates)
         if isinstance(current, EncryptedTable):
             check_commit(current.metadata, staged.metadata)
-            base, after = (sighting(each.metadata, each.metadata_location, None) for each in (current, staged))
-            TrustedTable(".".join(identifier), base).believe(after, moved=moves_of(updates))
+            base, after = (table_version(each.metadata, each.metadata_location, None) for each in (current, staged))
+            TrustedTable(".".join(identifier), base).verify_update(after, moved=moves_of(updates))
         elif isinstance(staged.metadata, EncryptedTableMetadata):
             check_migration(staged.metadata)
         else:

@@ -22,17 +22,17 @@ from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
-from tablecrypt_catalog._pyiceberg.glue import GlueCatalogSeam
+from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
-from tablecrypt_catalog.pins.record import sighting
+from tablecrypt_catalog.pins.record import table_version
 from tablecrypt_catalog.table_encryption import LoadedTable, creation_properties, encrypted_table, is_encrypted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
+class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
     """PyIceberg's GlueCatalog with encrypted tables."""
 
     OWN_PINS = ("parameters of the table's entry in Glue",)
@@ -78,12 +78,12 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogSeam):
         if names.KEY_ID.name not in creation:
             return super().create_table(identifier, schema, location, partition_spec, sort_order, creation)
         self._refuse_s3_tables(identifier)
-        question = self.client_pins.ask(identifier)
+        pin_check = self.client_pins.begin_check(identifier)
         staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
         staged.metadata = metadata = encrypted_metadata(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file)})
-        question.answered(sighting(metadata, file.location, file.digest))
+        pin_check.verify(table_version(metadata, file.location, file.digest))
         return encrypted_table(self, staged, metadata)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:

@@ -43,7 +43,7 @@ from tablecrypt import properties as names
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file
-from tablecrypt_catalog._pyiceberg.hive import HiveCatalogSeam
+from tablecrypt_catalog._pyiceberg.hive import HiveCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.table_encryption import LoadedTable, is_encrypted
@@ -178,7 +178,7 @@ def _expecting(location: str, context: EnvironmentContext) -> EnvironmentContext
 _READS_OF_A_MOVING_ENTRY: Final = 4
 
 
-class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogSeam):
+class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
     """PyIceberg's HiveCatalog with encrypted tables. Threads may share one."""
 
     OWN_PINS = ("parameters of the table's entry in the metastore",)

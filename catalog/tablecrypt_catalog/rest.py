@@ -3,7 +3,7 @@
     load     GET  table        answer parsed with encryption-keys and key-id     PyIceberg's own models drop both
     commit   POST table        {"identifier", "requirements", "updates": [add-encryption-key …, add-snapshot with key-id, …]}
 
-A commit is staged and checked here before it is sent, and the server's answer is checked before it is believed. The server writes
+A commit is staged and checked here before it is sent, and the server's answer is checked before it is used. The server writes
 metadata.json; it never sees a key. Authentication, table configuration, vended credentials, prefix and headers are RestCatalog's own, and
 so are tables without encryption.key-id.
 
@@ -49,9 +49,9 @@ from tablecrypt.table.metadata_file import ParsedJson, check_keys, is_encrypted_
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
-from tablecrypt_catalog._pyiceberg.rest import RestCatalogSeam
+from tablecrypt_catalog._pyiceberg.rest import RestCatalogAdapter
 from tablecrypt_catalog.pins.client import ClientPins
-from tablecrypt_catalog.pins.record import Sighting, moves_of, sighting
+from tablecrypt_catalog.pins.record import TableVersion, moves_of, table_version
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer
 from tablecrypt_catalog.table_encryption import (
@@ -98,7 +98,7 @@ class CommitRequest(IcebergBaseModel):
     updates: tuple[SerializeAsAny[IcebergBaseModel], ...]
 
 
-class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
+class EncryptedRestCatalog(ExistingTables, RestCatalogAdapter):
     """PyIceberg's RestCatalog with encrypted tables.
 
     The KMS is reached with the properties given to this client, and with none that the server sends: the keys of a table are to be out of
@@ -120,16 +120,16 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
             FormatError: the answer is not table metadata.
             ReadRestrictionError: the server restricts what may be read of a table that is not encrypted, or so that it cannot be applied.
         """
-        question = self.client_pins.ask(identifier)
+        pin_check = self.client_pins.begin_check(identifier)
         answer, text, seen = self._requested(identifier)
-        return self._opened(identifier, answer, text, question.answered(seen))
+        return self._opened(identifier, answer, text, pin_check.verify(seen))
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move this client's pin to it. As `EncryptionMixin.accept_rollback`."""
-        question = self.client_pins.ask(identifier)
+        pin_check = self.client_pins.begin_check(identifier)
         answer, text, seen = self._requested(identifier)
         table = self._opened(identifier, answer, text)
-        question.accept_rollback(seen)
+        pin_check.accept_rollback(seen)
         return table
 
     def create_table(
@@ -148,13 +148,13 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
             KeyIdChangedError, TamperedFileError: the server did not make the table that was asked for.
         """
         creation = creation_properties(self.client_properties, properties)
-        question = self.client_pins.ask(identifier)
+        pin_check = self.client_pins.begin_check(identifier)
         if names.KEY_ID.name not in creation:
-            question.refuse_plaintext()
+            pin_check.refuse_plaintext()
         table: Table = super().create_table(identifier, schema, location, partition_spec, sort_order, creation)
         if names.KEY_ID.name in {**creation, **table.metadata.properties}:
             table = self._encrypted_table(table, _new_metadata(table, creation))
-        question.answered(sighting(table.metadata, table.metadata_location, None))
+        pin_check.verify(table_version(table.metadata, table.metadata_location, None))
         return table
 
     def create_table_transaction(
@@ -169,7 +169,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         """Return a transaction that creates a table together with its first data. Raises what `create_table` raises."""
         creation = creation_properties(self.client_properties, properties)
         if names.KEY_ID.name not in creation:
-            self.client_pins.ask(identifier).refuse_plaintext()
+            self.client_pins.begin_check(identifier).refuse_plaintext()
             plain: CreateTableTransaction = super().create_table_transaction(
                 identifier, schema, location, partition_spec, sort_order, creation
             )
@@ -284,23 +284,23 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         else:
             check_commit(table.metadata, staged)
         assert isinstance(staged, EncryptedTableMetadata)
-        question = self.client_pins.ask(table.name())
+        pin_check = self.client_pins.begin_check(table.name())
         request = _request(table, requirements, _with_keks(updates, staged))
         answer = _parsed(CommitAnswer, self.request_commit(table, request), table.name())
         check_metadata(self.client_properties, table.name(), answer.metadata, answer.metadata_location)
         check_answer(staged, updates, answer.metadata, answer.metadata_location)
-        question.landed(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moves_of(updates))
+        pin_check.record_commit(answer.metadata, answer.metadata_location, self._digest(answer.metadata), moves_of(updates))
         return answer
 
-    def _requested(self, identifier: str | Identifier) -> tuple[LoadAnswer, str, Sighting]:
+    def _requested(self, identifier: str | Identifier) -> tuple[LoadAnswer, str, TableVersion]:
         """The server's answer to loadTable, checked but not held against the pins: as a model, as text, and as what pins compare."""
         text = self.request_table(identifier)
         answer = _parsed(LoadAnswer, text, identifier)
         location = answer.metadata_location or ""
         check_metadata(self.client_properties, self.identifier_to_tuple(identifier), answer.metadata, location)
-        return answer, text, sighting(answer.metadata, location, self._digest(answer.metadata))
+        return answer, text, table_version(answer.metadata, location, self._digest(answer.metadata))
 
-    def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str, pin: Sighting | None = None) -> Table:
+    def _opened(self, identifier: str | Identifier, answer: LoadAnswer, text: str, pin: TableVersion | None = None) -> Table:
         name, metadata = self.identifier_to_tuple(identifier), answer.metadata
         restrictions = applicable_restrictions(name, metadata, answer.read_restrictions)
         if not isinstance(metadata, EncryptedTableMetadata):
@@ -322,7 +322,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogSeam):
         table: Table,
         metadata: EncryptedTableMetadata,
         restrictions: ReadRestrictions | None = None,
-        pin: Sighting | None = None,
+        pin: TableVersion | None = None,
     ) -> EncryptedTable:
         if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
             raise _server_planning_refused(table.name())

@@ -35,7 +35,7 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.restrictions.read_restrictions import check_restrictions, parse_restrictions
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-from tablecrypt_catalog.pins.record import moved_refs, sighting
+from tablecrypt_catalog.pins.record import moved_refs, table_version
 from tablecrypt_catalog.table_encryption import is_encrypted
 
 
@@ -80,10 +80,10 @@ def check_same_table(known: TableMetadata, answer: TableMetadata, location: str)
 
 
 def _check_still_encrypted(known: EncryptedTableMetadata, answer: TableMetadata, location: str) -> EncryptedTableMetadata:
-    before, after = sighting(known, location, None), sighting(answer, location, None)
-    if after.key_id != before.key_id:
+    before, after = table_version(known, location, None), table_version(answer, location, None)
+    if after.table_key_id != before.table_key_id:
         raise KeyIdChangedError(
-            f"{location}: the catalog answered with {properties.KEY_ID.name} {after.key_id}, but the table has {before.key_id}"
+            f"{location}: the catalog answered with {properties.KEY_ID.name} {after.table_key_id}, but the table has {before.table_key_id}"
         )
     if after.data_key_length < before.data_key_length:
         raise KeyIdChangedError(
@@ -109,7 +109,7 @@ def _check_not_older(known: EncryptedTableMetadata, sent: list[IcebergBaseModel]
 
 
 def _check_heads(known: EncryptedTableMetadata, sent: list[IcebergBaseModel], answer: EncryptedTableMetadata, location: str) -> None:
-    asked, answered = sighting(known, location, None).heads, sighting(answer, location, None).heads
+    asked, answered = table_version(known, location, None).heads, table_version(answer, location, None).heads
     for name in moved_refs(sent) & asked.keys():
         now = answered.get(name)
         if now is None or (now != asked[name] and now.sequence_number <= asked[name].sequence_number):

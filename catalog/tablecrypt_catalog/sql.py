@@ -35,9 +35,9 @@ from sqlalchemy.orm import Session
 from tablecrypt import properties as names
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
-from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogSeam
+from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
-from tablecrypt_catalog.pins.record import NO_MOVES, Moves, Sighting, TrustedTable, moves_of, sighting
+from tablecrypt_catalog.pins.record import NO_MOVES, Moves, TableVersion, TrustedTable, moves_of, table_version
 from tablecrypt_catalog.pins.sql import (
     PIN_COLUMNS,
     PINS,
@@ -69,7 +69,7 @@ class EncryptedInMemoryCatalog(EncryptionMixin, InMemoryCatalog):
     """PyIceberg's InMemoryCatalog with encrypted tables: for tests and notebooks. It keeps no pins of its own."""
 
 
-class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
+class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
     """PyIceberg's SqlCatalog with encrypted tables, pinned in the table tablecrypt_pins of the same database."""
 
     OWN_PINS = ("table tablecrypt_pins of the catalog's database",)
@@ -99,12 +99,12 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             FormatError: what the catalog's entry leads to is not table metadata, or the pin cannot be read.
             ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
         """
-        question = self.client_pins.ask(identifier)
+        pin_check = self.client_pins.begin_check(identifier)
         pin, loaded, seen = self._found(identifier)
-        believed = self._believed(identifier, pin, seen)
-        if believed is not None and believed != pin:
-            self._adopt(identifier, pin, believed)
-        return table_from_metadata(self, loaded, question.answered(seen) or believed)
+        verified = self._verified(identifier, pin, seen)
+        if verified is not None and verified != pin:
+            self._adopt(identifier, pin, verified)
+        return table_from_metadata(self, loaded, pin_check.verify(seen) or verified)
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move the pins in the database and in this client's file to it.
@@ -112,11 +112,11 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         Raises:
             KeyIdChangedError, TamperedFileError: the table has another key id or shorter keys, is another table, or was edited in place.
         """
-        question = self.client_pins.ask(identifier)
+        pin_check = self.client_pins.begin_check(identifier)
         pin, loaded, seen = self._found(identifier)
         key = self.names(identifier)
         accepted = TrustedTable(".".join(key), pin).accept_rollback(seen, self._pinned_as(identifier, pin, seen))
-        question.accept_rollback(seen)
+        pin_check.accept_rollback(seen)
         if accepted is not None:
             with Session(self.engine) as session:
                 moved = write_pin(session, self.name, key, pin, accepted)
@@ -145,13 +145,13 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             self._refuse_plaintext(identifier)
             return super().create_table(identifier, schema, location, partition_spec, sort_order, creation)
         self._check_namespace(identifier)
-        question = self.client_pins.ask(identifier)
+        pin_check = self.client_pins.begin_check(identifier)
         staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
         metadata = encrypted_metadata(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
-        seen = sighting(metadata, file.location, file.digest)
+        seen = table_version(metadata, file.location, file.digest)
         self._insert(identifier, seen)
-        question.answered(seen)
+        pin_check.verify(seen)
         return encrypted_table(self, staged, metadata)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
@@ -164,11 +164,11 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         if overwrite:
             raise NotImplementedError("`overwrite` isn't supported")
         self._check_namespace(identifier)
-        question = self.client_pins.ask(identifier)
+        pin_check = self.client_pins.begin_check(identifier)
         file = read_metadata_file(load_file_io(properties=self.properties, location=metadata_location).new_input(metadata_location))
         loaded, seen = self._loaded(identifier, file)
         self._insert(identifier, seen)
-        question.answered(seen)
+        pin_check.verify(seen)
         return table_from_metadata(self, loaded)
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
@@ -228,20 +228,20 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             if isinstance(table, StagedTable):
                 self._refuse_plaintext(table.name())
             return super().commit_table(table, requirements, updates)
-        question = self.client_pins.ask(table.name())
+        pin_check = self.client_pins.begin_check(table.name())
         current = self._current(table.name())
         staged = self.stage_commit(current, table.name(), requirements, updates)
         if current is not None and staged.metadata == current.metadata:
             return CommitTableResponse(metadata=current.metadata, metadata_location=current.metadata_location)
         metadata = self.metadata_to_write(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
-        seen = sighting(metadata, file.location, file.digest)
+        seen = table_version(metadata, file.location, file.digest)
         moved = moves_of(updates)
         if current is None:
             self._insert(table.name(), seen, moved)
         else:
             self._swap(table.name(), current.metadata_location, seen, moved)
-        question.landed(metadata, file.location, file.digest, moved)
+        pin_check.record_commit(metadata, file.location, file.digest, moved)
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
 
     def _current(self, identifier: Identifier) -> Table | None:
@@ -250,19 +250,19 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         except NoSuchTableError:
             return None
 
-    def _found(self, identifier: str | Identifier) -> tuple[Sighting | None, LoadedTable, Sighting]:
+    def _found(self, identifier: str | Identifier) -> tuple[TableVersion | None, LoadedTable, TableVersion]:
         location, pin = self._location_and_pin(identifier)
         with refusing_unreadable(identifier):
             file = read_metadata_file(load_file_io(properties=self.properties, location=location).new_input(location))
             return pin, *self._loaded(identifier, file)
 
-    def _loaded(self, identifier: str | Identifier, file: MetadataFile) -> tuple[LoadedTable, Sighting]:
+    def _loaded(self, identifier: str | Identifier, file: MetadataFile) -> tuple[LoadedTable, TableVersion]:
         name = Catalog.identifier_to_tuple(identifier)
         loaded = LoadedTable(self, name, file, self.load_file_io(EMPTY_DICT, file.location))
         check_metadata(self.client_properties, name, loaded.metadata, file.location)
-        return loaded, sighting(loaded.metadata, file.location, file.digest)
+        return loaded, table_version(loaded.metadata, file.location, file.digest)
 
-    def _location_and_pin(self, identifier: str | Identifier) -> tuple[str, Sighting | None]:
+    def _location_and_pin(self, identifier: str | Identifier) -> tuple[str, TableVersion | None]:
         """Both in one query: an answer of one moment, whoever commits meanwhile."""
         same_key = and_(
             PINS.c.catalog_name == IcebergTables.catalog_name,
@@ -276,16 +276,18 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             raise NoSuchTableError(f"Table does not exist: {'.'.join(self.names(identifier))}")
         return row["metadata_location"], pin_of_row(row)
 
-    def _believed(self, identifier: str | Identifier, pin: Sighting | None, seen: Sighting, moved: Moves = NO_MOVES) -> Sighting | None:
-        return TrustedTable(".".join(self.names(identifier)), pin).believe(seen, self._pinned_as(identifier, pin, seen), moved)
+    def _verified(
+        self, identifier: str | Identifier, pin: TableVersion | None, seen: TableVersion, moved: Moves = NO_MOVES
+    ) -> TableVersion | None:
+        return TrustedTable(".".join(self.names(identifier)), pin).verify_update(seen, self._pinned_as(identifier, pin, seen), moved)
 
-    def _pinned_as(self, identifier: str | Identifier, pin: Sighting | None, seen: Sighting) -> str | None:
+    def _pinned_as(self, identifier: str | Identifier, pin: TableVersion | None, seen: TableVersion) -> str | None:
         if pin is None or pin.table_uuid == seen.table_uuid:
             return None
         with Session(self.engine) as session:
             return find_name(session, self.name, self.names(identifier), seen.table_uuid)
 
-    def _adopt(self, identifier: str | Identifier, before: Sighting | None, pin: Sighting) -> None:
+    def _adopt(self, identifier: str | Identifier, before: TableVersion | None, pin: TableVersion) -> None:
         """Pin what was loaded: a table without a pin, or one that another client of the database has committed to."""
         try:
             with Session(self.engine) as session:
@@ -295,7 +297,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             # Another client pinned it first, or this one may only read.
             logger.info("the pin of %s was not written: %s", ".".join(self.names(identifier)), error)
 
-    def _insert(self, identifier: str | Identifier, seen: Sighting, moved: Moves = NO_MOVES) -> None:
+    def _insert(self, identifier: str | Identifier, seen: TableVersion, moved: Moves = NO_MOVES) -> None:
         with Session(self.engine) as session:
             try:
                 self.insert_row(session, identifier, seen.metadata_location)
@@ -304,18 +306,18 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
             self._move_pin(session, identifier, seen, moved)
             self._finish(session, identifier, seen)
 
-    def _swap(self, identifier: Identifier, expected: str, seen: Sighting, moved: Moves) -> None:
+    def _swap(self, identifier: Identifier, expected: str, seen: TableVersion, moved: Moves) -> None:
         with Session(self.engine) as session:
             if not self.swap_location(session, identifier, expected, seen.metadata_location):
                 raise CommitFailedException(f"Table has been updated by another process: {'.'.join(identifier)}")
             self._move_pin(session, identifier, seen, moved)
             self._finish(session, identifier, seen)
 
-    def _move_pin(self, session: Session, identifier: str | Identifier, seen: Sighting, moved: Moves) -> None:
+    def _move_pin(self, session: Session, identifier: str | Identifier, seen: TableVersion, moved: Moves) -> None:
         """Move the pin in the transaction that has changed the table's row, and so keeps others from moving it."""
         key = self.names(identifier)
         before = find_pin(session, self.name, key)
-        pin = self._believed(identifier, before, seen, moved)
+        pin = self._verified(identifier, before, seen, moved)
         if pin is None:
             return
         try:
@@ -325,7 +327,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         if not is_moved:
             raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile")
 
-    def _finish(self, session: Session, identifier: str | Identifier, seen: Sighting) -> None:
+    def _finish(self, session: Session, identifier: str | Identifier, seen: TableVersion) -> None:
         try:
             session.commit()
         except DBAPIError as error:
@@ -339,7 +341,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogSeam):
         if moved is None:
             trusted.refuse_plaintext()
         else:
-            trusted.believe(moved)
+            trusted.verify_update(moved)
 
     def _refuse_plaintext(self, identifier: str | Identifier) -> None:
         with Session(self.engine) as session:

@@ -44,7 +44,7 @@ from tablecrypt.table.metadata_file import MetadataFile, check_whole, read_metad
 from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened, plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_name_mapping
-from tablecrypt_catalog.pins.record import Sighting, sighting
+from tablecrypt_catalog.pins.record import TableVersion, table_version
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,16 +68,16 @@ def refusing_unreadable(identifier: str | Identifier) -> Iterator[None]:
 
 logger = logging.getLogger(__name__)
 
-_SAID_TO_BE_UNPINNED: Final[set[tuple[str, Identifier]]] = set()
+_WARNED_UNPINNED: Final[set[tuple[str, Identifier]]] = set()
 
 
-def opened_table(catalog: Catalog, table: Table, believe: Callable[[Sighting], Sighting | None]) -> Table:
+def opened_table(catalog: Catalog, table: Table, verify: Callable[[TableVersion], TableVersion | None]) -> Table:
     """Return a table that a catalog loaded as an EncryptedTable where it is encrypted, else as it is.
 
     Args:
         catalog: the catalog that loaded it.
         table: as PyIceberg loaded it.
-        believe: told what was seen of the table; it raises what the pins refuse, and returns what is pinned.
+        verify: told what was seen of the table; it raises what the pins refuse, and returns what is pinned.
 
     Raises:
         KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
@@ -87,22 +87,22 @@ def opened_table(catalog: Catalog, table: Table, believe: Callable[[Sighting], S
     if isinstance(table, EncryptedTable) or table.metadata.format_version != 3:
         loaded, digest = table, None
     else:
-        loaded = table if isinstance(table, LoadedTable) else _loaded_anew(catalog, table)
+        loaded = table if isinstance(table, LoadedTable) else _reloaded(catalog, table)
         digest = loaded.digest
     check_metadata(catalog.client_properties, table_identifier(loaded), loaded.metadata, loaded.metadata_location)  # type: ignore[attr-defined]
-    pin = believe(sighting(loaded.metadata, loaded.metadata_location, digest))
+    pin = verify(table_version(loaded.metadata, loaded.metadata_location, digest))
     return table_from_metadata(catalog, loaded, pin) if isinstance(loaded, LoadedTable) else loaded
 
 
 class LoadedTable(Table):
-    """A table as its metadata file says, before anything is believed or opened: `opened_table` does both."""
+    """A table as its metadata file says, before anything is verified or opened: `opened_table` does both."""
 
     def __init__(self, catalog: Catalog, identifier: Identifier, file: MetadataFile, io: FileIO, config: Properties = EMPTY_DICT) -> None:
         super().__init__(identifier, file.parse(), file.location, io, catalog, dict(config))
         self.digest = file.digest
 
 
-def _loaded_anew(catalog: Catalog, table: Table) -> LoadedTable:
+def _reloaded(catalog: Catalog, table: Table) -> LoadedTable:
     """PyIceberg's models drop what encryption needs, so the file is read again."""
     file = read_metadata_file(table.io.new_input(table.metadata_location))
     return LoadedTable(catalog, table_identifier(table), file, table.io, table.config)
@@ -150,7 +150,7 @@ def check_updates(client_properties: Properties, identifier: Identifier, updates
             allowed.check((update.key.encrypted_by_id,), f"the commit to table {'.'.join(identifier)}")
 
 
-def table_from_metadata(catalog: Catalog, loaded: LoadedTable, pin: Sighting | None = None) -> Table:
+def table_from_metadata(catalog: Catalog, loaded: LoadedTable, pin: TableVersion | None = None) -> Table:
     """Return the table of metadata that `check_metadata` has passed, with everything that encryption needs (see `MetadataFile.parse`).
 
     Raises:
@@ -180,7 +180,7 @@ def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bo
     return False
 
 
-def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMetadata, pin: Sighting | None = None) -> EncryptedTable:
+def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMetadata, pin: TableVersion | None = None) -> EncryptedTable:
     """Return the encrypted table that a catalog loaded as a plain one, with the metadata that keeps its keys, and what is pinned of it."""
     warn_if_unpinned(catalog, table_identifier(table))
     return EncryptedTable(
@@ -196,17 +196,17 @@ def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMeta
 def warn_if_unpinned(catalog: Catalog, identifier: Identifier) -> None:
     """Say, once for each encrypted table, that nothing remembers what was seen of it. An audit finds it too."""
     place = (str(catalog.name), identifier)
-    if getattr(catalog, "pin_places", ()) or place in _SAID_TO_BE_UNPINNED:
+    if getattr(catalog, "pin_places", ()) or place in _WARNED_UNPINNED:
         return
-    _SAID_TO_BE_UNPINNED.add(place)
+    _WARNED_UNPINNED.add(place)
     logger.warning(
         "%s is not pinned: neither its catalog nor a file of this client remembers what was seen of it, so an older or edited state of it "
-        "is believed. Set the catalog property %s",
+        "is accepted. Set the catalog property %s",
         *(".".join(identifier), names.PINS.name),
     )
 
 
-def pinned_folders(catalog: Catalog, metadata: TableMetadata, pin: Sighting | None) -> DeletionScope:
+def pinned_folders(catalog: Catalog, metadata: TableMetadata, pin: TableVersion | None) -> DeletionScope:
     """Return the folders in which a table's files may be deleted without the caller naming them.
 
     Args:

@@ -63,7 +63,7 @@ class GroupWork:
 
     entries: bytes
     roll_size: int
-    living_rows: int | None
+    live_rows: int | None
 
 
 def group_work(codec: FileEntryCodec, group: FileGroup) -> FileWork[GroupWork]:
@@ -77,7 +77,7 @@ def group_work(codec: FileEntryCodec, group: FileGroup) -> FileWork[GroupWork]:
         for task in group.tasks
     ]
     keys = tuple(key_metadata_of(file) for file in _files_in_order(group.tasks))
-    return FileWork(GroupWork(codec.encode_tasks(without_keys), group.roll_size, group.living_rows), keys, group.size)
+    return FileWork(GroupWork(codec.encode_tasks(without_keys), group.roll_size, group.live_rows), keys, group.size)
 
 
 def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[bytes]:
@@ -93,7 +93,7 @@ def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, ke
     rolling = with_target_file_size(metadata, work.roll_size)
     files = write_data_files(rolling, rows, io, FreshKeys(facts.data_key_length), uuid.uuid4())
     try:
-        check_rows([work.living_rows], files, tasks[0].file.file_path)
+        check_rows([work.live_rows], files, tasks[0].file.file_path)
     except FormatError:
         delete_written(io, [file.file_path for file in files])
         raise

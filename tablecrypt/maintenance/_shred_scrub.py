@@ -33,7 +33,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.metadata_file import decompressed, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
-from tablecrypt.table.updates import ForgetMetadataFilesUpdate
+from tablecrypt.table.updates import RemoveMetadataLogEntriesUpdate
 
 _KEYS: Final = "encryption-keys"
 _JOURNAL_FOLDER: Final = "/tablecrypt-"
@@ -139,7 +139,7 @@ class _Forgotten:
     @classmethod
     def of(cls, table: EncryptedTable, gone: Collection[tuple[str, str, str]]) -> _Forgotten:
         logged = [entry.metadata_file for entry in table.metadata.metadata_log if canonical(entry.metadata_file) in gone]
-        return cls((cast("TableUpdate", ForgetMetadataFilesUpdate(metadata_files=logged)),) if logged else ())
+        return cls((cast("TableUpdate", RemoveMetadataLogEntriesUpdate(metadata_files=logged)),) if logged else ())
 
 
 def _rewrite_or_delete(current: EncryptedTableMetadata, io: TableFileIO, location: str, done: Scrubbed) -> None:

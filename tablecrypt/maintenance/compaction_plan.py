@@ -99,7 +99,7 @@ class FileGroup:
         return sum(int(task.file.file_size_in_bytes) for task in self.tasks)
 
     @property
-    def living_rows(self) -> int | None:
+    def live_rows(self) -> int | None:
         """How many rows are left when the deletes are applied; None where that is known only when they are."""
         deletes = [file for task in self.tasks for file in task.delete_files]
         if not all(is_deletion_vector(file) for file in deletes):
@@ -128,20 +128,20 @@ def dangling_deletes(every: Iterable[EncryptedFileScanTask], replaced: Iterable[
     return frozenset({EncryptedDataFile.of(file) for task in replaced for file in task.delete_files} - needed)
 
 
-def check_rows(living_rows: Sequence[int | None], files: Iterable[DataFile], what: str) -> None:
+def check_rows(live_rows: Sequence[int | None], files: Iterable[DataFile], what: str) -> None:
     """Check that new files hold all rows that the old ones had left.
 
     Args:
-        living_rows: of each group that was rewritten.
+        live_rows: of each group that was rewritten.
         files: the new files.
         what: names the old files.
 
     Raises:
         FormatError: they do not hold as many as the old files' manifests say.
     """
-    known = [count for count in living_rows if count is not None]
+    known = [count for count in live_rows if count is not None]
     written = sum(int(file.record_count) for file in files)
-    if len(known) == len(living_rows) and sum(known) != written:
+    if len(known) == len(live_rows) and sum(known) != written:
         raise FormatError(f"{what} and what was rewritten with it have {sum(known)} rows by their manifests, but {written} were read")
 
 

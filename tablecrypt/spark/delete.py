@@ -38,7 +38,7 @@ from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.deletion_vectors import DeletedPositions
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.filters import certain
+from tablecrypt.table.filters import with_sql_null_semantics
 from tablecrypt.table.lineage import ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.reader import TaskReader, cast_batch
@@ -107,7 +107,7 @@ def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap6
 
     def remaining() -> Iterator[pa.RecordBatch]:
         for positions, rows in reader.positioned_batches(task):
-            live = removed.living(positions)
+            live = removed.live(positions)
             kept = rows if live is None else rows.filter(live)
             if kept.num_rows:
                 yield cast_batch(kept, schema)
@@ -170,7 +170,7 @@ def delete_where(
 def located_change(spark: SparkSession, located: LocatedTable, row_filter: str | BooleanExpression, branch: str) -> RowChange:
     """Find the rows that match a filter, in a job of its own."""
     asked = located.scan(row_filter, branch).row_filter
-    scan = located.scan(certain(asked, located.table.metadata.schema()), branch)
+    scan = located.scan(with_sql_null_semantics(asked, located.table.metadata.schema()), branch)
     whole, rest = split_whole_files(cast("list[EncryptedFileScanTask]", list(scan.plan_files())))
     change = RowChange(branch=branch, conflicts_with=scan.row_filter, dropped=whole)
     if not rest:

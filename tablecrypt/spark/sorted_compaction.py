@@ -82,7 +82,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
     results = collected(_ordered(rows, compaction).mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
     files = [file for result in decrypted_results(job_key, codec, results) for file in result.files]
     with removing_on_error(cast("TableFileIO", planned.table.io), files):
-        check_rows([group.living_rows for group in compaction.groups], files, tasks[0].file.file_path)
+        check_rows([group.live_rows for group in compaction.groups], files, tasks[0].file.file_path)
     compaction.add(compaction.groups, files)
     progress(Progress(OPERATION, len(tasks), len(tasks), "files"))
     return compaction.finish()

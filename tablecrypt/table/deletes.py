@@ -45,7 +45,7 @@ class EqualityDelete:
     names: tuple[str, ...]
     rows: pa.Table
 
-    def living(self, batch: pa.RecordBatch) -> pa.Array | None:
+    def live(self, batch: pa.RecordBatch) -> pa.Array | None:
         """Return a mask of the rows of a batch that are not deleted. None: none of them is deleted."""
         if not self.rows.num_rows:
             return None
@@ -56,8 +56,8 @@ class EqualityDelete:
             deleted, found = _numbered(
                 pc.add(pc.multiply(deleted, width), next_deleted), pc.add(pc.multiply(found, width), next_found), match_null=False
             )
-        living = pc.is_null(found)
-        return None if pc.all(living).as_py() else living
+        live = pc.is_null(found)
+        return None if pc.all(live).as_py() else live
 
 
 def equality_fields(file: DataFile, schema: Schema) -> Schema:

@@ -65,7 +65,7 @@ class DeletedPositions:
         """Return the greatest position; -1 if there is none."""
         return self._positions[-1] if self._positions else -1
 
-    def living(self, positions: pa.Array) -> pa.Array | None:
+    def live(self, positions: pa.Array) -> pa.Array | None:
         """Return a mask of the rows that are not deleted, for ascending positions of rows. None: none of them is deleted."""
         if not len(positions) or not self._positions:
             return None

@@ -166,7 +166,7 @@ class DeleteFilter:
     """
 
     def __init__(self, schema: Schema, row_filter: BooleanExpression, case_sensitive: bool = True) -> None:
-        bound = bind(schema, certain(row_filter, schema, case_sensitive), case_sensitive)
+        bound = bind(schema, with_sql_null_semantics(row_filter, schema, case_sensitive), case_sensitive)
         matches = expression_to_pyarrow(bound, schema)
         check_evaluable(schema, matches)
         self._deleted = pc.coalesce(matches, pc.scalar(False))
@@ -181,7 +181,7 @@ class DeleteFilter:
         return rows.filter(self._deleted)
 
 
-def certain(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
+def with_sql_null_semantics(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
     """Return an unbound filter that is true of a row, or of a whole file by its statistics, only where this one is true of all it takes.
 
     Args:
@@ -190,12 +190,12 @@ def certain(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool 
     """
     expression = rewrite_not(row_filter)
     asked = {schema.find_field(name, case_sensitive).field_id for name in _asked_for_nan(expression)}
-    return _certain(expression, schema, case_sensitive, asked)
+    return _with_conditions(expression, schema, case_sensitive, asked)
 
 
-def _certain(expression: BooleanExpression, schema: Schema, case_sensitive: bool, asked_for_nan: set[int]) -> BooleanExpression:
+def _with_conditions(expression: BooleanExpression, schema: Schema, case_sensitive: bool, asked_for_nan: set[int]) -> BooleanExpression:
     if isinstance(expression, (And, Or)):
-        left, right = (_certain(side, schema, case_sensitive, asked_for_nan) for side in (expression.left, expression.right))
+        left, right = (_with_conditions(side, schema, case_sensitive, asked_for_nan) for side in (expression.left, expression.right))
         return type(expression)(left, right)
     if not isinstance(expression, UnboundPredicate) or not isinstance(expression.term, Reference):
         return expression

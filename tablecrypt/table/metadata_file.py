@@ -5,7 +5,7 @@
 
 The digest is SHA-256, in hexadecimal, over the uncompressed JSON, so that it is the same for both.
 
-What must hold of an encrypted table's document, before anything that it says is compared or believed:
+What must hold of an encrypted table's document, before anything that it says is compared or used:
 
     keys        each is one that Iceberg Java hashes, in its spelling, and stands once in its object. PyIceberg's models also read Python's
                 spelling (initial_default) and skip what they do not know; readers differ in which of two equal keys counts. So without

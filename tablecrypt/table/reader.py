@@ -79,7 +79,7 @@ class _Projection:
 
 @dataclass(frozen=True)
 class MatchingPositions:
-    """The positions, in one data file, of the rows that are deleted already and of the living rows that a delete by a filter takes."""
+    """The positions, in one data file, of the rows that are deleted already and of the live rows that a delete by a filter takes."""
 
     deleted: DeletedPositions | None
     matching: pa.ChunkedArray
@@ -139,7 +139,7 @@ class TaskReader:
             ReadRestrictionError: a value cannot be masked as the catalog's server requires.
         """
         deletes = self._deletes.deletes_of(task)
-        for _, rows in self._living_rows(task, deletes):
+        for _, rows in self._live_rows(task, deletes):
             yield rows
 
     def positioned_batches(self, task: FileScanTask) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
@@ -151,7 +151,7 @@ class TaskReader:
         """
         refuse_restricted(self._io, "changing rows")
         deletes = self._deletes.deletes_of(task)
-        for positions, rows in self._living_rows(task, deletes):
+        for positions, rows in self._live_rows(task, deletes):
             if positions is not None:
                 yield positions, rows
 
@@ -171,7 +171,7 @@ class TaskReader:
         deletes = self._deletes.deletes_of(task)
         delete = self._delete_filter
         matching: list[pa.Array] = []
-        for positions, rows in self._living_rows(task, deletes, delete.columns):
+        for positions, rows in self._live_rows(task, deletes, delete.columns):
             if positions is not None:
                 at = pa.table([positions, *rows.columns], names=[_POSITION, *rows.schema.names])
                 matching += delete.deleted(at).column(_POSITION).chunks
@@ -181,7 +181,7 @@ class TaskReader:
     def _delete_filter(self) -> DeleteFilter:
         return DeleteFilter(self._table_metadata.schema(), self._row_filter, self._case_sensitive)
 
-    def _living_rows(
+    def _live_rows(
         self, task: FileScanTask, deletes: TaskDeletes, projected: Schema | None = None
     ) -> Iterator[tuple[pa.Array | None, pa.RecordBatch]]:
         """Yield a task's rows without the deleted ones, with their positions where these are known.
@@ -286,17 +286,17 @@ class TaskReader:
 
 def _without_equal(positions: pa.Array | None, rows: pa.RecordBatch, deletes: TaskDeletes) -> tuple[pa.Array | None, pa.RecordBatch]:
     for delete in deletes.equality:
-        living = delete.living(rows)
-        if living is not None:
-            positions, rows = None if positions is None else positions.filter(living), rows.filter(living)
+        live = delete.live(rows)
+        if live is not None:
+            positions, rows = None if positions is None else positions.filter(live), rows.filter(live)
     return positions, rows
 
 
 def _filtered(positioned: PositionedBatch, deletes: TaskDeletes, row_filter: pc.Expression | None) -> tuple[pa.Array, pa.RecordBatch]:
     positions, batch = positioned.positions, positioned.batch
-    living = None if deletes.positions is None else deletes.positions.living(positions)
-    if living is not None:
-        positions, batch = positions.filter(living), batch.filter(living)
+    live = None if deletes.positions is None else deletes.positions.live(positions)
+    if live is not None:
+        positions, batch = positions.filter(live), batch.filter(live)
     if row_filter is None or not batch.num_rows:
         return positions, batch
     name = "position"

@@ -45,7 +45,7 @@ from pyiceberg.table.update import UpdatesAndRequirements
 from pyroaring import BitMap64
 
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
-from tablecrypt.table._pyiceberg.producers import WholeSnapshotSeam
+from tablecrypt.table._pyiceberg.producers import WholeSnapshotAdapter
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.deletion_vectors import DeletionVector, puffin_location, write_deletion_vectors
 from tablecrypt.table.planning import DeleteIndex, EncryptedFileScanTask, ScanPlanner, only_path, sequence_number_of
@@ -151,7 +151,7 @@ class _Obsolete:
         return not self.some_data_stays or target in self.swapped
 
 
-class EncryptedFileSwap(EncryptedProducer, WholeSnapshotSeam):
+class EncryptedFileSwap(EncryptedProducer, WholeSnapshotAdapter):
     """Puts files in the place of others that hold the same rows. Snapshots of operation REPLACE.
 
     Args:

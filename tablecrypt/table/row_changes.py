@@ -73,7 +73,7 @@ Replaced = tuple[DataFile, list[DataFile]]
 
 
 def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Replaced]:
-    """Write anew every data file that holds rows matching the scan's filter, without those rows.
+    """Write every data file again that holds rows matching the scan's filter, without those rows.
 
     Args:
         scan: the table, the branch and the filter of the rows to leave out. One data file at a time is in memory.
@@ -97,7 +97,7 @@ def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Repl
     return replaced
 
 
-def mark_deleted(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> RowDelta:
+def delete_by_vectors(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> RowDelta:
     """Write deletion vectors for the rows that match a scan's filter.
 
     Args:

@@ -40,7 +40,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanSeam
+from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
 from tablecrypt.table.filters import with_nanoseconds
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
@@ -220,7 +220,7 @@ class EncryptedDataScan(ScanForOthers, DataScan):
         return known + sum(counts)
 
 
-class EncryptedIncrementalAppendScan(ScanForOthers, IncrementalAppendScanSeam):
+class EncryptedIncrementalAppendScan(ScanForOthers, IncrementalAppendScanAdapter):
     """A scan of the rows that append snapshots added between two snapshots of an encrypted table."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

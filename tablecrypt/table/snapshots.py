@@ -43,9 +43,9 @@ from tablecrypt.table._pyiceberg.producers import (
     FastAppendFiles,
     MergeAppendFiles,
     OverwriteFiles,
-    ProducerSeam,
-    UpdateSnapshotSeam,
-    WholeSnapshotSeam,
+    ProducerAdapter,
+    UpdateSnapshotAdapter,
+    WholeSnapshotAdapter,
 )
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
@@ -68,7 +68,7 @@ class ObsoleteDeletes:
         return bool(self.data_file_paths or self.files)
 
 
-class EncryptedProducer(ProducerSeam):
+class EncryptedProducer(ProducerAdapter):
     """Writes a snapshot's manifests and manifest list encrypted, in format version 3 with row lineage."""
 
     def __init__(self, **options: Any) -> None:
@@ -308,7 +308,7 @@ class EncryptedRowDelta(EncryptedOverwrite):
         return writer.to_manifest_file()
 
 
-class EncryptedUpdateSnapshot(UpdateSnapshotSeam):
+class EncryptedUpdateSnapshot(UpdateSnapshotAdapter):
     """What `Transaction.update_snapshot()` returns on an encrypted table."""
 
     def fast_append(self) -> EncryptedFastAppend:
@@ -349,7 +349,7 @@ def _vector_counts(change: str, files: Iterable[DataFile]) -> dict[str, str]:
     return {f"{change}-dvs": str(count)} if count else {}
 
 
-class EncryptedManifestCleaning(EncryptedProducer, WholeSnapshotSeam):
+class EncryptedManifestCleaning(EncryptedProducer, WholeSnapshotAdapter):
     """Leaves deleted entries out of a branch's manifests. Snapshots of operation REPLACE."""
 
     def collect_manifests(self) -> list[ManifestFile]:

@@ -44,9 +44,9 @@ from tablecrypt import properties as names
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, MissingExtraError
-from tablecrypt.table._pyiceberg.producers import ExpireSnapshotsSeam
+from tablecrypt.table._pyiceberg.producers import ExpireSnapshotsAdapter
 from tablecrypt.table._pyiceberg.scans import EntriesTable
-from tablecrypt.table._pyiceberg.transactions import TableSeam
+from tablecrypt.table._pyiceberg.transactions import TableAdapter
 from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
@@ -154,7 +154,7 @@ def _redacted_struct(table: pa.Table) -> pa.Table:
     return table.set_column(position, table.schema.field(position), pa.StructArray.from_arrays(columns, fields=fields))
 
 
-class EncryptedExpireSnapshots(ExpireSnapshotsSeam):
+class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
     """PyIceberg's ExpireSnapshots for an encrypted table."""
 
     def further_updates(self, updates: tuple[TableUpdate, ...]) -> UpdatesAndRequirements:
@@ -208,7 +208,7 @@ _MAINTENANCE: Final = "tablecrypt.maintenance.table_maintenance"
 """Lies above this layer, and is imported when a table is asked for it."""
 
 
-class EncryptedTable(TableSeam):
+class EncryptedTable(TableAdapter):
     """PyIceberg's Table, for a table with encryption.key-id. Made by the catalogs of `tablecrypt_catalog`."""
 
     @property

@@ -39,15 +39,15 @@ from pyiceberg.utils.config import Config
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
-from tablecrypt.table._pyiceberg.transactions import CreateTransactionSeam, TransactionSeam, UpdateSpecSeam, parse_row_filter
-from tablecrypt.table.filters import certain, partitions_filter, with_nanoseconds
+from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, UpdateSpecAdapter, parse_row_filter
+from tablecrypt.table.filters import partitions_filter, with_nanoseconds, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import (
     RowDelete,
+    delete_by_vectors,
     encrypted_files_to_data_files,
     key_columns,
-    mark_deleted,
     plan_upsert,
     rewrite_without,
     upsert_mode,
@@ -59,7 +59,7 @@ from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Up
 from tablecrypt.table.write import write_data_files
 
 
-class UpdateSpecInVersion3(UpdateSpecSeam):
+class UpdateSpecInVersion3(UpdateSpecAdapter):
     """PyIceberg's UpdateSpec, with the field ids of version 3."""
 
     def earlier_field(self, source_id: int, transform: Transform[Any, Any], name: str | None) -> PartitionField | None:
@@ -78,7 +78,7 @@ class UpdateSchemaInVersion3(UpdateSchema):
         return super().union_by_name(new_schema, format_version)
 
 
-class EncryptedTransaction(TransactionSeam):
+class EncryptedTransaction(TransactionAdapter):
     """A transaction on an encrypted table."""
 
     @property
@@ -289,7 +289,7 @@ class EncryptedTransaction(TransactionSeam):
         return isinstance(update, AddEncryptionKeyUpdate)
 
     def _delete(self, delete: RowDelete, snapshot_properties: dict[str, str], isolation: Operation | None) -> None:
-        delete = replace(delete, predicate=certain(delete.predicate, self.table_metadata.schema(), delete.case_sensitive))
+        delete = replace(delete, predicate=with_sql_null_semantics(delete.predicate, self.table_metadata.schema(), delete.case_sensitive))
         whole_files = self.update_snapshot(snapshot_properties, delete.branch).delete()
         if isolation is not None:
             whole_files.isolate_as(isolation)
@@ -319,7 +319,7 @@ class EncryptedTransaction(TransactionSeam):
         self, delete: RowDelete, scan: EncryptedDataScan, snapshot_properties: dict[str, str], commit_uuid: uuid.UUID
     ) -> EncryptedOverwrite | None:
         if delete.mode == TableProperties.DELETE_MODE_MERGE_ON_READ:
-            row_delta = mark_deleted(scan, commit_uuid)
+            row_delta = delete_by_vectors(scan, commit_uuid)
             return self.update_snapshot(snapshot_properties, delete.branch).row_delta(row_delta) if row_delta else None
         replaced = rewrite_without(scan, commit_uuid)
         overwrite = self.update_snapshot(snapshot_properties, delete.branch).overwrite(commit_uuid)
@@ -363,7 +363,7 @@ class EncryptedTransaction(TransactionSeam):
         return write_data_files(metadata, df, io, io.manager, write_uuid, itertools.count(0))
 
 
-class EncryptedCreateTransaction(CreateTransactionSeam, EncryptedTransaction):
+class EncryptedCreateTransaction(CreateTransactionAdapter, EncryptedTransaction):
     """A transaction that creates an encrypted table, with its first data where wanted."""
 
     def __init__(self, table: StagedTable) -> None:

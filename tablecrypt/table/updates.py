@@ -2,11 +2,11 @@
 
 The updates, in the wire form of Iceberg's REST catalog:
 
-    add-encryption-key     {"action": "add-encryption-key", "encryption-key": { … EncryptedKey … }}
-    remove-encryption-key  {"action": "remove-encryption-key", "key-id": "…"}
-    forget-metadata-files  {"action": "forget-metadata-files", "metadata-files": ["…"]}: of this package alone, never sent to a server
-    add-snapshot           as PyIceberg's, with a snapshot that keeps key-id
-    upgrade-format-version as PyIceberg's, but version 3 is reached at creation, or by a table that is encrypted in the same commit
+    add-encryption-key           {"action": "add-encryption-key", "encryption-key": { … EncryptedKey … }}
+    remove-encryption-key        {"action": "remove-encryption-key", "key-id": "…"}
+    remove-metadata-log-entries  of this package alone, never sent to a server: {"metadata-files": ["…"]}
+    add-snapshot                 as PyIceberg's, with a snapshot that keeps key-id
+    upgrade-format-version       as PyIceberg's, but version 3 is reached at creation, or by a table that is encrypted in the same commit
 
 Each is applied by a function registered with PyIceberg's own dispatch, which takes new update types without being changed itself.
 
@@ -58,10 +58,10 @@ class RemoveEncryptionKeyUpdate(IcebergBaseModel):
     key_id: str = Field(alias="key-id")
 
 
-class ForgetMetadataFilesUpdate(IcebergBaseModel):
+class RemoveMetadataLogEntriesUpdate(IcebergBaseModel):
     """Takes metadata files that are gone out of `metadata-log`. No REST server knows it: it is for catalogs that commit in this process."""
 
-    action: Literal["forget-metadata-files"] = Field(default="forget-metadata-files")
+    action: Literal["remove-metadata-log-entries"] = Field(default="remove-metadata-log-entries")
     metadata_files: list[str] = Field(alias="metadata-files")
 
 
@@ -97,8 +97,8 @@ def _add_encryption_key(  # type: ignore[misc]
     if known == update.key:
         return base
     if known is None and not update.key.is_kek and update.key.encrypted_by_id not in by_id:
-        # Its KEK was rotated away since it was sealed. The commit loop seals it anew under the one that is there now.
-        raise CommitFailedException(f"KEK {update.key.encrypted_by_id}, under which the commit's keys are sealed, is gone from the table")
+        # Its KEK was rotated away since it was wrapped. The commit loop wraps it again under the one that is there now.
+        raise CommitFailedException(f"KEK {update.key.encrypted_by_id}, under which the commit's keys are wrapped, is gone from the table")
     if known is not None:
         raise FormatError(f"encryption key {update.key.key_id} is already in the metadata with another value")
     context.add_update(update)  # type: ignore[arg-type]
@@ -117,9 +117,9 @@ def _remove_encryption_key(  # type: ignore[misc]
     return base.model_copy(update={"encryption_keys": remaining})
 
 
-@apply_table_update.register(ForgetMetadataFilesUpdate)
-def _forget_metadata_files(  # type: ignore[misc]
-    update: ForgetMetadataFilesUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
+@apply_table_update.register(RemoveMetadataLogEntriesUpdate)
+def _remove_metadata_log_entries(  # type: ignore[misc]
+    update: RemoveMetadataLogEntriesUpdate, base_metadata: TableMetadata, context: TableMetadataUpdateContext
 ) -> EncryptedTableMetadata:
     base = _encrypted(base_metadata)
     kept = [entry for entry in base.metadata_log if entry.metadata_file not in update.metadata_files]
@@ -208,7 +208,7 @@ def check_name_mapping(table_properties: Mapping[str, object]) -> None:
             parse_mapping_from_json(str(mapping))
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
-            f"the property {name} is no name mapping ({type(error).__name__}): {str(mapping)[:80]!r}. Set it anew, or remove it"
+            f"the property {name} is no name mapping ({type(error).__name__}): {str(mapping)[:80]!r}. Set it again, or remove it"
         ) from None
 
 

@@ -22,7 +22,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog, EncryptedSqlCatalog, encrypted
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.client import ClientPins
-from tablecrypt_catalog.pins.record import sighting
+from tablecrypt_catalog.pins.record import table_version
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.edited_metadata import unpinned_catalog
@@ -207,10 +207,10 @@ def test_a_corrupted_pin_file_stops_every_use_of_a_table(catalog: SqlCatalog, ta
 def test_a_commit_that_landed_is_no_failure_because_the_pin_could_not_be_moved(
     catalog: SqlCatalog, table: Table, pin_file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    question = catalog.client_pins.ask("db.t")  # type: ignore[attr-defined]
+    pin_check = catalog.client_pins.begin_check("db.t")  # type: ignore[attr-defined]
     pin_file.write_text("{}")
     with caplog.at_level(logging.WARNING):
-        question.landed(table.metadata, f"{table.location()}/metadata/00009-x.metadata.json")
+        pin_check.record_commit(table.metadata, f"{table.location()}/metadata/00009-x.metadata.json")
     assert "is committed, but its pin could not be moved" in caplog.text
 
 
@@ -393,10 +393,10 @@ def test_the_other_name_of_a_catalog_follows_a_rollback_of_this_client(catalog: 
     assert isinstance(other, SqlCatalog)
     # The same database and rows by another name, as two entries of a configuration file may give it.
     other.load_table("db.t")
-    ClientPins("second", catalog.properties).ask("db.t").answered(sighting(table.metadata, table.metadata_location, None))
+    ClientPins("second", catalog.properties).begin_check("db.t").verify(table_version(table.metadata, table.metadata_location, None))
     table.manage_snapshots().set_current_snapshot(snapshot_id=table.metadata.snapshots[0].snapshot_id).commit()
-    question = ClientPins("second", catalog.properties).ask("db.t")
-    question.answered(sighting(table.metadata, table.metadata_location, None))
+    pin_check = ClientPins("second", catalog.properties).begin_check("db.t")
+    pin_check.verify(table_version(table.metadata, table.metadata_location, None))
 
 
 def test_clients_that_commit_in_turn_never_see_a_rollback(table: Table, new_catalog: NewCatalog) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from tablecrypt_catalog import EncryptedSqlCatalog, encrypted
-from tablecrypt_catalog._pyiceberg.sql import SqlCatalogSeam
+from tablecrypt_catalog._pyiceberg.sql import SqlCatalogAdapter
 from tests.support.aws import REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.compare import assert_same_rows
@@ -112,10 +112,10 @@ def test_a_catalog_in_memory_says_why_it_cannot_travel(tmp_path: Path) -> None:
 
 
 def test_a_table_of_a_catalog_made_by_encrypted_scans_in_another_process_and_commits(warehouse: Path, aws: AwsServer) -> None:
-    catalog = encrypted(SqlCatalogSeam)("made", uri=f"sqlite:///{warehouse}/made.db", warehouse=warehouse.as_uri(), **aws.kms_properties)
+    catalog = encrypted(SqlCatalogAdapter)("made", uri=f"sqlite:///{warehouse}/made.db", warehouse=warehouse.as_uri(), **aws.kms_properties)
     catalog.create_namespace("db")
     assert_it_works_elsewhere(filled(catalog))
 
 
 def test_one_class_has_one_encrypting_version() -> None:
-    assert encrypted(SqlCatalogSeam) is encrypted(SqlCatalogSeam)
+    assert encrypted(SqlCatalogAdapter) is encrypted(SqlCatalogAdapter)

@@ -17,10 +17,10 @@ import pytest
 
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError, TamperedFileError
 from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
-from tablecrypt_catalog.pins.record import Head, Moves, Sighting
+from tablecrypt_catalog.pins.record import Head, Moves, TableVersion
 
 PLACE: Place = ("prod", ("db", "t"))
-VERSION_1 = Sighting(
+VERSION_1 = TableVersion(
     *("uuid-1", "alias/orders", 16, "s3://b/00001-a.metadata.json", "hash-1", 1),
     kek_hashes=frozenset({"kek-2", "kek-1"}),
     heads={"main": Head(11, 1), "v 1": Head(11, 1)},
@@ -29,7 +29,7 @@ VERSION_1 = Sighting(
 )
 
 
-def version(number: int) -> Sighting:
+def version(number: int) -> TableVersion:
     return replace(
         VERSION_1,
         metadata_location=f"s3://b/{number:05d}-a.metadata.json",
@@ -49,7 +49,7 @@ def pins(path: Path) -> PinFile:
     return PinFile(str(path))
 
 
-def remember(pins: PinFile, seen: Sighting, place: Place = PLACE) -> None:
+def remember(pins: PinFile, seen: TableVersion, place: Place = PLACE) -> None:
     pins.remember(place, pins.recall(place), seen)
 
 
@@ -93,7 +93,7 @@ def test_a_table_that_did_not_change_writes_nothing(pins: PinFile, path: Path) -
 
 
 def test_plaintext_tables_leave_no_file(pins: PinFile, path: Path) -> None:
-    remember(pins, replace(VERSION_1, key_id=None))
+    remember(pins, replace(VERSION_1, table_key_id=None))
     pins.forget(PLACE)
     pins.rename(PLACE, ("prod", ("db", "u")))
     assert not path.parent.exists()
@@ -310,7 +310,7 @@ OTHER: Place = ("prod", ("db", "u"))
 THIRD: Place = ("prod", ("db", "v"))
 
 
-def table(number: int) -> Sighting:
+def table(number: int) -> TableVersion:
     """A table of its own, with a KEK of its own."""
     return replace(VERSION_1, table_uuid=f"uuid-{number}", kek_hashes=frozenset({f"kek-of-{number}"}), heads={}, retired_keks=frozenset())
 
@@ -350,7 +350,7 @@ def test_a_rollback_to_another_pinned_table_is_not_accepted(pins: PinFile) -> No
 
 
 def test_accepting_without_a_pin_trusts_an_encrypted_table_alone(pins: PinFile) -> None:
-    pins.accept_rollback(PLACE, replace(table(1), key_id=None))
+    pins.accept_rollback(PLACE, replace(table(1), table_key_id=None))
     assert pins.recall_all() == {}
     pins.accept_rollback(PLACE, table(1))
     assert pins.recall_all() == {PLACE: table(1)}

@@ -1,4 +1,4 @@
-"""The rules of the pins over whole histories: what honest writers do is believed, and no state that lowers a head is."""
+"""The rules of the pins over whole histories: what honest writers do is accepted, and no state that lowers a head is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tablecrypt.errors import MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pins.record import Head, Moves, Sighting, TrustedTable
+from tablecrypt_catalog.pins.record import Head, Moves, TableVersion, TrustedTable
 
 NAMES = st.sampled_from(["main", "audit", "wap", "v1"])
 OTHERS = st.sampled_from(["audit", "wap", "v1"])
@@ -29,12 +29,12 @@ class Histories(RuleBasedStateMachine):
 
     @initialize()
     def create(self) -> None:
-        self.state = Sighting("uuid", "alias/t", 16, location(0), "hash-0", 0, heads={}, wrapping_keks=frozenset({"kek-0"}))
+        self.state = TableVersion("uuid", "alias/t", 16, location(0), "hash-0", 0, heads={}, wrapping_keks=frozenset({"kek-0"}))
         self.state = replace(self.state, kek_hashes=frozenset({"kek-0"}))
         self.live: dict[int, int] = {}
         self.used: set[str] = set()
-        self.past: list[Sighting] = [self.state]
-        self.pin = TrustedTable("db.t", None).believe(self.state)
+        self.past: list[TableVersion] = [self.state]
+        self.pin = TrustedTable("db.t", None).verify_update(self.state)
         self.append("main")
         self.load()
 
@@ -50,9 +50,9 @@ class Histories(RuleBasedStateMachine):
         )
         self.past.append(self.state)
         if mine is not None:
-            believed = TrustedTable("db.t", self.pin).believe(self.state, moved=mine)
-            assert believed is not None
-            self.pin = believed
+            verified = TrustedTable("db.t", self.pin).verify_update(self.state, moved=mine)
+            assert verified is not None
+            self.pin = verified
 
     def append(self, name: str, mine: bool = False) -> None:
         number = self.state.last_sequence_number + 1
@@ -61,9 +61,9 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def load(self) -> None:
-        believed = TrustedTable("db.t", self.pin).believe(self.state)
-        assert believed is not None
-        self.pin = believed
+        verified = TrustedTable("db.t", self.pin).verify_update(self.state)
+        assert verified is not None
+        self.pin = verified
 
     @rule(name=NAMES)
     def another_commits(self, name: str) -> None:
@@ -152,19 +152,19 @@ class Histories(RuleBasedStateMachine):
         assert self.pinned.metadata_location in {state.metadata_location for state in self.past}
 
     @property
-    def pinned(self) -> Sighting:
+    def pinned(self) -> TableVersion:
         assert self.pin is not None
         return self.pin
 
-    def numbered(self, state: Sighting, ahead: int, after: int) -> Sighting:
+    def numbered(self, state: TableVersion, ahead: int, after: int) -> TableVersion:
         """Give a state the numbers of one that follows the pinned one, as whoever writes metadata.json can."""
         version = (self.pinned.version or 0) + ahead
         last = self.pinned.last_sequence_number + after
         return replace(state, metadata_location=location(version, "forged"), metadata_hash="forged", last_sequence_number=last)
 
-    def refused(self, forged: Sighting, error: type[TablecryptError] = MetadataRollbackError) -> None:
+    def refused(self, forged: TableVersion, error: type[TablecryptError] = MetadataRollbackError) -> None:
         with pytest.raises(error):
-            TrustedTable("db.t", self.pin).believe(forged)
+            TrustedTable("db.t", self.pin).verify_update(forged)
         if error is MetadataRollbackError:
             accepted = TrustedTable("db.t", self.pin).accept_rollback(forged)
             assert accepted is not None

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt_catalog.pins.record import Head, Sighting
+from tablecrypt_catalog.pins.record import Head, TableVersion
 from tablecrypt_catalog.pins.sql import (
     PINS,
     create_pins_table,
@@ -25,14 +25,14 @@ from tablecrypt_catalog.pins.sql import (
 )
 
 T, U = ("db", "t"), ("db.nested", "u")
-PIN = Sighting(
+PIN = TableVersion(
     *("uuid-1", "alias/orders", 24, "s3://b/00001-a.metadata.json", "hash-1", 2**40),
     kek_hashes=frozenset({"kek-2", "kek-1"}),
     heads={"main": Head(2**62, 7), "größe": Head(11, 1)},
     retired_keks=frozenset({"kek-1", "id:1"}),
     folders=("s3://b/t", "s3://b/elsewhere"),
 )
-OTHER = replace(PIN, table_uuid="uuid-2", key_id="alias/people", metadata_hash=None, kek_hashes=frozenset(), heads={}, folders=())
+OTHER = replace(PIN, table_uuid="uuid-2", table_key_id="alias/people", metadata_hash=None, kek_hashes=frozenset(), heads={}, folders=())
 
 
 @pytest.fixture

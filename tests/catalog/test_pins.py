@@ -10,116 +10,116 @@ from hypothesis import strategies as st
 from pyiceberg.table.update import RemovePropertiesUpdate, SetLocationUpdate, SetPropertiesUpdate
 
 from tablecrypt.errors import KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
-from tablecrypt_catalog.pins.record import MOST_VANISHED_REFS, Head, Moves, Sighting, TrustedTable, moves_of
+from tablecrypt_catalog.pins.record import MOST_VANISHED_REFS, Head, Moves, TableVersion, TrustedTable, moves_of
 
 
 def location(version: int, attempt: str = "a") -> str:
     return f"s3://bucket/db/t/metadata/{version:05d}-{attempt}.metadata.json"
 
 
-PIN = Sighting("uuid-1", "alias/orders", 24, location(7), "hash-7", 5, frozenset({"kek-1"}))
+PIN = TableVersion("uuid-1", "alias/orders", 24, location(7), "hash-7", 5, frozenset({"kek-1"}))
 NEXT = replace(PIN, metadata_location=location(8), metadata_hash="hash-8", last_sequence_number=6)
 
 
-def believe(pin: Sighting | None, seen: Sighting) -> Sighting | None:
-    return TrustedTable("db.t", pin).believe(seen)
+def verified(pin: TableVersion | None, seen: TableVersion) -> TableVersion | None:
+    return TrustedTable("db.t", pin).verify_update(seen)
 
 
 def test_an_unknown_encrypted_table_is_trusted_on_first_use() -> None:
-    assert believe(None, PIN) == PIN
+    assert verified(None, PIN) == PIN
 
 
 def test_an_unknown_plaintext_table_is_not_pinned() -> None:
-    assert believe(None, replace(PIN, key_id=None)) is None
+    assert verified(None, replace(PIN, table_key_id=None)) is None
 
 
 def test_a_later_version_becomes_the_pin() -> None:
-    assert believe(PIN, NEXT) == NEXT
+    assert verified(PIN, NEXT) == NEXT
 
 
 def test_the_same_version_seen_again_leaves_the_pin_as_it_is() -> None:
-    assert believe(PIN, PIN) == PIN
-    assert believe(PIN, replace(PIN, metadata_hash=None)) == PIN
+    assert verified(PIN, PIN) == PIN
+    assert verified(PIN, replace(PIN, metadata_hash=None)) == PIN
 
 
 def test_a_hash_that_was_not_known_is_added() -> None:
-    assert believe(replace(PIN, metadata_hash=None), PIN) == PIN
+    assert verified(replace(PIN, metadata_hash=None), PIN) == PIN
 
 
 def test_another_key_id_is_refused_whatever_else_is_new() -> None:
     for seen in (PIN, NEXT, replace(NEXT, table_uuid="uuid-2", kek_hashes=frozenset())):
         with pytest.raises(KeyIdChangedError, match="alias/other"):
-            believe(PIN, replace(seen, key_id="alias/other"))
+            verified(PIN, replace(seen, table_key_id="alias/other"))
 
 
 def test_a_plaintext_table_in_place_of_an_encrypted_one_is_refused() -> None:
     for seen in (NEXT, replace(NEXT, table_uuid="uuid-2")):
         with pytest.raises(KeyIdChangedError, match="forget_pin"):
-            believe(PIN, replace(seen, key_id=None))
+            verified(PIN, replace(seen, table_key_id=None))
 
 
 def test_a_kek_that_a_rotation_took_out_wraps_nothing_again() -> None:
     """No version that was seen held both KEKs, so that none says which one was replaced."""
     rotated = replace(NEXT, kek_hashes=frozenset({"kek-2"}), wrapping_keks=frozenset({"kek-2"}))
-    pin = believe(PIN, rotated)
+    pin = verified(PIN, rotated)
     back = replace(NEXT, metadata_location=location(9), kek_hashes=PIN.kek_hashes, wrapping_keks=frozenset({"kek-1"}))
     with pytest.raises(TamperedFileError, match="had replaced") as refused:
-        believe(pin, back)
+        verified(pin, back)
     assert refused.value.location == back.metadata_location
 
 
 def test_a_kek_that_was_lost_may_come_back() -> None:
-    pin = believe(PIN, replace(NEXT, kek_hashes=frozenset()))
+    pin = verified(PIN, replace(NEXT, kek_hashes=frozenset()))
     rescued = replace(NEXT, metadata_location=location(9), kek_hashes=PIN.kek_hashes, wrapping_keks=frozenset({"kek-1"}))
-    assert believe(pin, rescued) == rescued
+    assert verified(pin, rescued) == rescued
 
 
 def test_a_table_created_anew_starts_with_a_new_pin() -> None:
-    anew = Sighting("uuid-2", "alias/orders", 16, location(0, "b"), "hash", 0)
-    assert believe(PIN, anew) == anew
+    anew = TableVersion("uuid-2", "alias/orders", 16, location(0, "b"), "hash", 0)
+    assert verified(PIN, anew) == anew
 
 
 def test_another_table_that_is_known_by_its_own_name_is_refused() -> None:
     with pytest.raises(TamperedFileError, match=r"for db\.t, but it is the metadata of db\.other"):
-        TrustedTable("db.t", PIN).believe(replace(PIN, table_uuid="uuid-2", kek_hashes=frozenset()), pinned_as="db.other")
-    assert TrustedTable("db.t", None).believe(PIN, pinned_as="db.other") == PIN
+        TrustedTable("db.t", PIN).verify_update(replace(PIN, table_uuid="uuid-2", kek_hashes=frozenset()), pinned_as="db.other")
+    assert TrustedTable("db.t", None).verify_update(PIN, pinned_as="db.other") == PIN
 
 
 def test_a_pinned_table_under_another_uuid_is_refused() -> None:
     with pytest.raises(TamperedFileError, match="uuid-2"):
-        believe(PIN, replace(PIN, table_uuid="uuid-2", metadata_location=location(1, "b"), last_sequence_number=1))
+        verified(PIN, replace(PIN, table_uuid="uuid-2", metadata_location=location(1, "b"), last_sequence_number=1))
 
 
 def test_keks_of_former_versions_still_show_the_pinned_table() -> None:
-    rotated = believe(PIN, replace(NEXT, kek_hashes=frozenset({"kek-2"})))
+    rotated = verified(PIN, replace(NEXT, kek_hashes=frozenset({"kek-2"})))
     assert rotated is not None
     assert rotated.kek_hashes == {"kek-1", "kek-2"}
     with pytest.raises(TamperedFileError):
-        believe(rotated, replace(PIN, table_uuid="uuid-2"))
+        verified(rotated, replace(PIN, table_uuid="uuid-2"))
 
 
 def test_a_shorter_data_key_is_refused_and_a_longer_one_is_not() -> None:
     with pytest.raises(KeyIdChangedError, match="data-key-length"):
-        believe(PIN, replace(NEXT, data_key_length=16))
-    assert believe(PIN, replace(NEXT, data_key_length=32)) == replace(NEXT, data_key_length=32)
+        verified(PIN, replace(NEXT, data_key_length=16))
+    assert verified(PIN, replace(NEXT, data_key_length=32)) == replace(NEXT, data_key_length=32)
 
 
 def test_an_edit_in_place_is_refused() -> None:
     with pytest.raises(TamperedFileError, match="edited") as refused:
-        believe(PIN, replace(PIN, metadata_hash="another"))
+        verified(PIN, replace(PIN, metadata_hash="another"))
     assert refused.value.location == PIN.metadata_location
 
 
 def test_a_smaller_sequence_number_is_a_rollback() -> None:
     for version in (6, 8):
         with pytest.raises(MetadataRollbackError, match="last-sequence-number"):
-            believe(PIN, replace(PIN, metadata_location=location(version), last_sequence_number=4))
+            verified(PIN, replace(PIN, metadata_location=location(version), last_sequence_number=4))
 
 
 def test_an_older_version_is_a_rollback_also_with_the_same_sequence_number() -> None:
     for older in (location(6), location(7, "abandoned attempt"), location(0)):
         with pytest.raises(MetadataRollbackError, match="does not follow"):
-            believe(PIN, replace(PIN, metadata_location=older))
+            verified(PIN, replace(PIN, metadata_location=older))
 
 
 LYING = replace(PIN, folders=("s3://bucket/db/t", "s3://bucket/data"))
@@ -128,24 +128,24 @@ LYING = replace(PIN, folders=("s3://bucket/db/t", "s3://bucket/data"))
 def test_a_table_that_lies_elsewhere_is_refused_until_it_is_accepted() -> None:
     elsewhere = replace(NEXT, folders=("s3://bucket/db/other",))
     with pytest.raises(TamperedFileError, match="lies at s3://bucket/db/other now, but at s3://bucket/db/t when") as refused:
-        believe(LYING, elsewhere)
+        verified(LYING, elsewhere)
     assert refused.value.location == elsewhere.metadata_location
     with pytest.raises(TamperedFileError, match="lies at"):
-        TrustedTable("db.t", LYING).believe(elsewhere, moved=Moves(frozenset({"main"})))
+        TrustedTable("db.t", LYING).verify_update(elsewhere, moved=Moves(frozenset({"main"})))
     assert TrustedTable("db.t", LYING).accept_rollback(elsewhere) == elsewhere
-    assert TrustedTable("db.t", LYING).believe(elsewhere, moved=Moves(folders=True)) == elsewhere
+    assert TrustedTable("db.t", LYING).verify_update(elsewhere, moved=Moves(folders=True)) == elsewhere
 
 
 def test_folders_that_others_add_are_not_the_tables_until_they_are_accepted() -> None:
     added = replace(NEXT, folders=("s3://bucket/db/t/", "s3://another-bucket"))
-    assert believe(LYING, added) == replace(added, folders=LYING.folders)
+    assert verified(LYING, added) == replace(added, folders=LYING.folders)
     assert TrustedTable("db.t", LYING).accept_rollback(added) == added
-    assert TrustedTable("db.t", LYING).believe(added, moved=Moves(folders=True)) == added
+    assert TrustedTable("db.t", LYING).verify_update(added, moved=Moves(folders=True)) == added
 
 
 def test_a_pin_of_before_takes_the_folders_on_trust() -> None:
-    assert believe(PIN, replace(PIN, folders=LYING.folders)) == LYING
-    assert believe(LYING, replace(PIN, folders=())) == LYING
+    assert verified(PIN, replace(PIN, folders=LYING.folders)) == LYING
+    assert verified(LYING, replace(PIN, folders=())) == LYING
 
 
 UPDATES = {
@@ -177,10 +177,10 @@ def test_the_version_is_the_number_that_a_metadata_file_begins_with(name: str, v
     assert replace(PIN, metadata_location=name).version == version
 
 
-sightings = st.builds(
-    Sighting,
+versions = st.builds(
+    TableVersion,
     table_uuid=st.sampled_from(["uuid-1", "uuid-2"]),
-    key_id=st.sampled_from(["alias/orders", "alias/other", None]),
+    table_key_id=st.sampled_from(["alias/orders", "alias/other", None]),
     data_key_length=st.sampled_from([16, 24, 32]),
     metadata_location=st.builds(location, st.integers(0, 9), st.sampled_from("ab")),
     metadata_hash=st.sampled_from(["x", "y", None]),
@@ -190,19 +190,19 @@ sightings = st.builds(
 )
 
 
-@given(st.lists(sightings, max_size=12))
-def test_whatever_is_answered_a_believed_table_never_goes_back(answers: list[Sighting]) -> None:
-    pin: Sighting | None = None
+@given(st.lists(versions, max_size=12))
+def test_whatever_is_answered_an_accepted_table_never_goes_back(answers: list[TableVersion]) -> None:
+    pin: TableVersion | None = None
     for seen in answers:
         before = pin
         try:
-            pin = believe(before, seen)
+            pin = verified(before, seen)
         except TablecryptError:
             continue
         if before is None:
             continue
         assert pin is not None
-        assert pin.key_id == before.key_id
+        assert pin.table_key_id == before.table_key_id
         if pin.table_uuid == before.table_uuid:
             assert pin.last_sequence_number >= before.last_sequence_number
             assert pin.data_key_length >= before.data_key_length
@@ -221,8 +221,8 @@ def test_accepting_a_rollback_moves_the_pin_back_and_forgets_no_kek() -> None:
 def test_accepting_a_rollback_accepts_neither_another_key_nor_another_table_nor_an_edit() -> None:
     trusted = TrustedTable("db.t", PIN)
     for seen, error, pinned_as in (
-        (replace(PIN, key_id="alias/other"), KeyIdChangedError, None),
-        (replace(PIN, key_id=None), KeyIdChangedError, None),
+        (replace(PIN, table_key_id="alias/other"), KeyIdChangedError, None),
+        (replace(PIN, table_key_id=None), KeyIdChangedError, None),
         (replace(PIN, data_key_length=16), KeyIdChangedError, None),
         (replace(PIN, metadata_hash="edited"), TamperedFileError, None),
         (replace(PIN, table_uuid="uuid-2", kek_hashes=frozenset()), TamperedFileError, "db.other"),
@@ -234,8 +234,8 @@ def test_accepting_a_rollback_accepts_neither_another_key_nor_another_table_nor_
 
 def test_accepting_a_rollback_without_a_pin_trusts_encrypted_tables_alone() -> None:
     assert TrustedTable("db.t", None).accept_rollback(PIN) == PIN
-    assert TrustedTable("db.t", None).accept_rollback(replace(PIN, key_id=None)) is None
-    anew = Sighting("uuid-2", "alias/orders", 16, location(0, "b"), "hash", 0)
+    assert TrustedTable("db.t", None).accept_rollback(replace(PIN, table_key_id=None)) is None
+    anew = TableVersion("uuid-2", "alias/orders", 16, location(0, "b"), "hash", 0)
     assert TrustedTable("db.t", PIN).accept_rollback(anew) == anew
 
 
@@ -248,17 +248,17 @@ def test_a_name_with_a_pin_is_refused_a_plaintext_table_and_one_without_is_not()
 @pytest.mark.parametrize(("pinned_as", "said"), [("db.other", "the metadata of db.other"), (None, "holds the keys of table uuid-1")])
 def test_metadata_of_another_table_is_named_by_its_location(pinned_as: str | None, said: str) -> None:
     with pytest.raises(TamperedFileError, match=said) as refused:
-        TrustedTable("db.t", PIN).believe(replace(NEXT, table_uuid="uuid-2"), pinned_as)
+        TrustedTable("db.t", PIN).verify_update(replace(NEXT, table_uuid="uuid-2"), pinned_as)
     assert refused.value.location == NEXT.metadata_location
 
 
 def test_a_head_that_fell_is_named_with_where_it_was_and_is() -> None:
     pin = replace(PIN, heads={"main": Head(11, 5)})
     with pytest.raises(MetadataRollbackError, match=r"snapshot 10 \(sequence number 4\)") as refused:
-        believe(pin, replace(NEXT, heads={"main": Head(10, 4)}))
+        verified(pin, replace(NEXT, heads={"main": Head(10, 4)}))
     assert "snapshot 11 (sequence number 5)" in str(refused.value)
     with pytest.raises(MetadataRollbackError, match="nothing"):
-        believe(pin, replace(NEXT, heads={}))
+        verified(pin, replace(NEXT, heads={}))
 
 
 def test_a_commit_moves_something_where_it_moves_a_branch_or_a_folder() -> None:
@@ -286,31 +286,31 @@ HEADS = {"main": Head(11, 5), "side": Head(9, 3)}
 def test_no_head_falls_and_main_never_vanishes(heads: dict[str, Head], refused: str | None) -> None:
     pin, seen = replace(PIN, heads=HEADS), replace(NEXT, heads=heads)
     if refused is None:
-        assert believe(pin, seen) == replace(seen, heads={**HEADS, **heads})
+        assert verified(pin, seen) == replace(seen, heads={**HEADS, **heads})
         return
     with pytest.raises(MetadataRollbackError, match=refused):
-        believe(pin, seen)
-    moved = TrustedTable("db.t", pin).believe(seen, moved=Moves(frozenset({refused})))
+        verified(pin, seen)
+    moved = TrustedTable("db.t", pin).verify_update(seen, moved=Moves(frozenset({refused})))
     assert moved is not None
     assert moved.heads == {name: head for name, head in {**HEADS, **heads}.items() if name in heads or name != refused}
     for other in {"main", "side", "tag"} - {refused}:
         with pytest.raises(MetadataRollbackError, match=refused):
-            TrustedTable("db.t", pin).believe(seen, moved=Moves(frozenset({other})))
+            TrustedTable("db.t", pin).verify_update(seen, moved=Moves(frozenset({other})))
 
 
 def test_a_branch_that_vanished_comes_back_no_lower() -> None:
-    without = believe(replace(PIN, heads=HEADS), replace(NEXT, heads={"main": Head(12, 6)}))
+    without = verified(replace(PIN, heads=HEADS), replace(NEXT, heads={"main": Head(12, 6)}))
     again = replace(NEXT, metadata_location=location(9), last_sequence_number=7)
     with pytest.raises(MetadataRollbackError, match="side"):
-        believe(without, replace(again, heads={"main": Head(12, 6), "side": Head(8, 2)}))
-    assert believe(without, replace(again, heads={"main": Head(12, 6), "side": Head(9, 3)})) is not None
+        verified(without, replace(again, heads={"main": Head(12, 6), "side": Head(8, 2)}))
+    assert verified(without, replace(again, heads={"main": Head(12, 6), "side": Head(9, 3)})) is not None
 
 
 @pytest.mark.parametrize("beyond", [0, 3])
 def test_of_vanished_branches_those_with_the_newest_heads_are_kept(beyond: int) -> None:
     count = MOST_VANISHED_REFS + beyond
     old = {f"b{number * 7919 % count:05d}": Head(number, number) for number in range(count)}
-    pin = believe(replace(PIN, heads={"main": Head(11, 5), **old}), replace(NEXT, heads={"main": Head(11, 5)}))
+    pin = verified(replace(PIN, heads={"main": Head(11, 5), **old}), replace(NEXT, heads={"main": Head(11, 5)}))
     assert pin is not None
     assert sorted(head.sequence_number for name, head in pin.heads.items() if name != "main") == list(range(beyond, count))
 
@@ -318,7 +318,7 @@ def test_of_vanished_branches_those_with_the_newest_heads_are_kept(beyond: int) 
 def test_keks_that_were_retired_stay_so_and_a_pin_that_says_all_stays_itself() -> None:
     pin = replace(PIN, retired_keks=frozenset({"a"}), heads=HEADS)
     seen = replace(NEXT, retired_keks=frozenset({"b"}), heads=HEADS)
-    later = believe(pin, seen)
+    later = verified(pin, seen)
     assert later is not None
     assert {"a", "b"} <= later.retired_keks
-    assert believe(pin, replace(pin)) is pin
+    assert verified(pin, replace(pin)) is pin

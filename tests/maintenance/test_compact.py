@@ -464,7 +464,7 @@ def test_a_count_that_does_not_fit_the_manifest_is_refused(new_table: NewTable, 
     table = new_table()
     fill(table)
     known = stored(table)
-    monkeypatch.setattr(FileGroup, "living_rows", property(lambda group: 31))
+    monkeypatch.setattr(FileGroup, "live_rows", property(lambda group: 31))
 
     with pytest.raises(FormatError, match="31 rows by their manifests, but 30 were read"):
         compact(table)

@@ -255,11 +255,11 @@ def test_deleted_rows_stay_deleted_in_large_files_of_many_row_groups(spark: Spar
 
     rows = read(spark, lake, "db.large", path="jvm")
 
-    living = [*range(1, 2500), *range(7500, 9999), *range(10_000, 10_009)]
-    assert sorted(row["id"] for row in rows.select("id").collect()) == living
+    live = [*range(1, 2500), *range(7500, 9999), *range(10_000, 10_009)]
+    assert sorted(row["id"] for row in rows.select("id").collect()) == live
     assert rows.where("id = 7500").count() == 1
     assert rows.where("id = 7499").count() == 0
-    assert rows.count() == len(living)
+    assert rows.count() == len(live)
 
 
 def test_partitions_of_any_name_are_read(spark: SparkSession, lake: Lake) -> None:
@@ -570,12 +570,12 @@ def test_executors_of_a_cluster_get_their_keys_and_one_that_is_killed_is_replace
 
     assert run.returncode == 0, run.stdout + run.stderr
     results = json.loads(run.stdout.splitlines()[-1])
-    living = [number for number in range(4000) if number not in (0, 1, 3999)]
+    live = [number for number in range(4000) if number not in (0, 1, 3999)]
     assert results["plan"] == "jvm"
-    assert results["first"] == [len(living), sum(living)]
+    assert results["first"] == [len(live), sum(live)]
     assert results["killed"] >= 1
-    assert results["while an executor was killed"] == [len(living), sum(living)]
-    assert results["afterwards"] == [len(living), sum(living)]
+    assert results["while an executor was killed"] == [len(live), sum(live)]
+    assert results["afterwards"] == [len(live), sum(live)]
     assert not [key for key in keys if key in run.stdout + run.stderr]
 
 

@@ -122,8 +122,8 @@ def test_a_row_is_deleted_when_all_compared_columns_are_equal_null_included(
         return tuple(row[field_id - 1] for field_id in sorted(compared))
 
     gone = {key(row) for row in deletes}
-    living = [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
-    assert living == [row for row in data if key(row) not in gone]
+    live = [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+    assert live == [row for row in data if key(row) not in gone]
 
 
 def test_an_equality_delete_on_a_renamed_column_finds_it_by_field_id(files: TableFiles) -> None:
@@ -237,9 +237,9 @@ def test_no_bytes_make_the_parser_fail_in_another_way(data: bytes, framed: bool)
 
 
 @given(st.sets(st.integers(0, 50)), st.lists(st.integers(0, 50), unique=True).map(sorted))
-def test_living_rows_are_those_whose_position_is_not_deleted(deleted: set[int], positions: list[int]) -> None:
+def test_live_rows_are_those_whose_position_is_not_deleted(deleted: set[int], positions: list[int]) -> None:
     parts = [pa.chunked_array([pa.array(sorted(deleted), pa.int64())]), pa.chunked_array([pa.array(list(deleted)[:2], pa.int64())])]
-    mask = DeletedPositions.of_arrow(parts).living(pa.array(positions, pa.int64()))
+    mask = DeletedPositions.of_arrow(parts).live(pa.array(positions, pa.int64()))
     expected = [position not in deleted for position in positions]
     assert expected == ([True] * len(positions) if mask is None else mask.to_pylist())
 

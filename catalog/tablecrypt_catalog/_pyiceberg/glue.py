@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from mypy_boto3_glue.type_defs import TableInputTypeDef, TableTypeDef
 
 
-class GlueCatalogSeam(GlueCatalog):
+class GlueCatalogAdapter(GlueCatalog):
     """A Glue catalog whose private hooks have public names: the abstract ones are ours to fill in.
 
     It pickles, as PyIceberg's own does not: a copy has the properties and makes a client of its own.
     """
 
-    def __reduce__(self) -> tuple[partial[GlueCatalogSeam], tuple[()]]:
+    def __reduce__(self) -> tuple[partial[GlueCatalogAdapter], tuple[()]]:
         return partial(type(self), self.name, **self.properties), ()
 
     @abstractmethod

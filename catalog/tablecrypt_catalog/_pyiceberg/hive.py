@@ -28,7 +28,7 @@ _SHORTEST_PAUSE: Final = 0.01
 _LONGEST_PAUSE: Final = 0.5
 
 
-class HiveCatalogSeam(HiveCatalog):
+class HiveCatalogAdapter(HiveCatalog):
     """A Hive catalog whose private hooks have public names: the abstract ones are ours to fill in."""
 
     def __init__(self, name: str, **properties: str) -> None:
@@ -101,7 +101,7 @@ class HiveCatalogSeam(HiveCatalog):
 class _Connections:
     """What a catalog opens by `with`. PyIceberg's own holds one connection, which two threads would close under each other's hands."""
 
-    def __init__(self, catalog: HiveCatalogSeam) -> None:
+    def __init__(self, catalog: HiveCatalogAdapter) -> None:
         self._catalog = catalog
         self._opened = threading.local()
 

@@ -19,7 +19,7 @@ from tablecrypt.properties import check_table_properties
 from tablecrypt.table.foreign_engines import for_ourselves
 
 
-class MetastoreCatalogSeam(MetastoreCatalog):
+class MetastoreCatalogAdapter(MetastoreCatalog):
     """A catalog that keeps its own compare-and-swap while the metadata that it swaps in is ours."""
 
     @abstractmethod

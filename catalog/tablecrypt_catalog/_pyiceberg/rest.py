@@ -43,7 +43,7 @@ from tablecrypt.table.restrictions.read_restrictions import parse_restrictions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COMMIT_ERRORS", "RestCatalogSeam"]
+__all__ = ["COMMIT_ERRORS", "RestCatalogAdapter"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,7 +60,7 @@ def twice_if_unauthorized(request: F) -> F:
     return retry(**_RETRY_ARGS)(request)  # type: ignore[call-overload, no-any-return]
 
 
-class RestCatalogSeam(RestCatalog):
+class RestCatalogAdapter(RestCatalog):
     """PyIceberg's RestCatalog, whose steps can be taken one by one: what the server said is handed out as it said it.
 
     What a server says about the configuration is taken as far as `taken_from_server` lets it, and nothing of a table's properties.

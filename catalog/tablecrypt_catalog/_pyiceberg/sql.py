@@ -25,10 +25,10 @@ from sqlalchemy.orm import Session
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["IcebergTables", "SqlCatalogSeam"]
+__all__ = ["IcebergTables", "SqlCatalogAdapter"]
 
 
-class SqlCatalogSeam(SqlCatalog):
+class SqlCatalogAdapter(SqlCatalog):
     """A SqlCatalog whose changes to a table's row can be made one by one, in a session of the caller's.
 
     It pickles, as PyIceberg's own does not: a copy has the properties, and connects to the database when it is first used.

@@ -1,10 +1,10 @@
 """Pins of this client, in the JSON file that the catalog property encryption.pins names, shared by its threads and processes.
 
-A catalog asks before it loads or commits, so that what others commit meanwhile is no rollback, and holds the answer against the pin:
+A check begins before the catalog is asked, so that what others commit meanwhile is no rollback, and ends with the answer:
 
-    question = pins.ask(identifier)
-    table = …                            the catalog's answer, or a commit
-    question.answered(sighting)          raises what the rules of the pins refuse, or moves the pin
+    pin_check = pins.begin_check(identifier)
+    table = …                                   the catalog's answer, or a commit
+    pin_check.verify(version)                   raises what the rules of the pins refuse, or moves the pin
 
 Without encryption.pins all of this does nothing. The file:
 
@@ -44,7 +44,7 @@ from pyiceberg.typedef import Identifier, Properties
 from tablecrypt import properties
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
-from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, Sighting, TrustedTable, is_ahead, refuse_overtaken, sighting
+from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, TableVersion, TrustedTable, is_ahead, refuse_overtaken, table_version
 
 Place = tuple[str, tuple[str, ...]]
 """A catalog's name and a table identifier in it."""
@@ -60,7 +60,7 @@ class _Entry1(BaseModel):
     catalog: str
     identifier: list[str]
     table_uuid: str = Field(alias="table-uuid")
-    key_id: str = Field(alias="encryption.key-id")
+    table_key_id: str = Field(alias="encryption.key-id")
     data_key_length: int = Field(alias="encryption.data-key-length")
     metadata_location: str = Field(alias="metadata-location")
     metadata_hash: str | None = Field(alias="metadata-hash")
@@ -72,9 +72,9 @@ class _Entry1(BaseModel):
         return self.catalog, tuple(self.identifier)
 
     @property
-    def pin(self) -> Sighting:
+    def pin(self) -> TableVersion:
         fields = {name: getattr(self, name) for name in _Entry1.model_fields if name not in ("catalog", "identifier")}
-        return Sighting(**{**fields, "kek_hashes": frozenset(self.kek_hashes)})
+        return TableVersion(**{**fields, "kek_hashes": frozenset(self.kek_hashes)})
 
 
 class _Entry2(_Entry1):
@@ -82,7 +82,7 @@ class _Entry2(_Entry1):
     retired_keks: list[str] = Field(alias="retired-keks")
 
     @property
-    def pin(self) -> Sighting:
+    def pin(self) -> TableVersion:
         heads = {name: Head(*head) for name, head in self.heads.items()}
         return replace(super().pin, heads=heads, retired_keks=frozenset(self.retired_keks))
 
@@ -91,7 +91,7 @@ class _Entry(_Entry2):
     folders: list[str]
 
     @classmethod
-    def of(cls, place: Place, pin: Sighting) -> Self:
+    def of(cls, place: Place, pin: TableVersion) -> Self:
         fields = {name: getattr(pin, name) for name in cls.model_fields if hasattr(pin, name)}
         sets = {"kek_hashes": sorted(pin.kek_hashes), "retired_keks": sorted(pin.retired_keks)}
         heads = {name: tuple(head) for name, head in pin.heads.items()}
@@ -99,7 +99,7 @@ class _Entry(_Entry2):
         return cls(**{**fields, **sets, **lists, "heads": heads})
 
     @property
-    def pin(self) -> Sighting:
+    def pin(self) -> TableVersion:
         return replace(super().pin, folders=tuple(self.folders))
 
 
@@ -143,11 +143,11 @@ class PinFile:
         self.path = Path(os.path.realpath(Path(path).expanduser()))
         self._lock_timeout_s = lock_timeout_s
 
-    def recall(self, place: Place) -> Sighting | None:
+    def recall(self, place: Place) -> TableVersion | None:
         """Return the pin of a table; None for one that was never seen. Raises as `recall_all`."""
         return self._read().get(place)
 
-    def recall_all(self) -> dict[Place, Sighting]:
+    def recall_all(self) -> dict[Place, TableVersion]:
         """Return every pin.
 
         Raises:
@@ -155,8 +155,8 @@ class PinFile:
         """
         return self._read()
 
-    def remember(self, place: Place, before: Sighting | None, seen: Sighting, moved: Moves = NO_MOVES) -> Sighting | None:
-        """Believe what a catalog answered, if the rules of `TrustedTable` allow it, and move the pin to it.
+    def remember(self, place: Place, before: TableVersion | None, seen: TableVersion, moved: Moves = NO_MOVES) -> TableVersion | None:
+        """Move the pin to what a catalog answered, if the rules of `TrustedTable` allow it.
 
         Args:
             place: the table.
@@ -169,7 +169,7 @@ class PinFile:
             What is pinned of the table now; None where nothing is.
 
         Raises:
-            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.believe`.
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update`.
             FormatError: the file is not a pin file.
             TablecryptError: another process holds the lock for too long.
         """
@@ -182,7 +182,7 @@ class PinFile:
             if now != before and now is None:
                 return None
             try:
-                pin = TrustedTable(name_of(place), now).believe(seen, _pinned_elsewhere(pins, place, seen), moved)
+                pin = TrustedTable(name_of(place), now).verify_update(seen, _pinned_elsewhere(pins, place, seen), moved)
             except MetadataRollbackError:
                 if now == before:
                     raise
@@ -194,7 +194,7 @@ class PinFile:
                 self._write(moved_along)
             return pin
 
-    def accept_rollback(self, place: Place, seen: Sighting) -> None:
+    def accept_rollback(self, place: Place, seen: TableVersion) -> None:
         """Move the pin to what a catalog answered, be it older than the pin. Of the table's names this one counts from now on.
 
         Raises:
@@ -225,7 +225,7 @@ class PinFile:
             if old in pins:
                 self._write({new if place == old else place: pin for place, pin in pins.items() if place != new or old == new})
 
-    def _read(self) -> dict[Place, Sighting]:
+    def _read(self) -> dict[Place, TableVersion]:
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -235,11 +235,11 @@ class PinFile:
         except ValidationError as error:
             raise FormatError(
                 f"{self.path}: not a readable pin file. Without its pins an older or edited table would be trusted: restore the file, "
-                f"or remove it to trust every table anew. {error}"
+                f"or remove it to trust every table again. {error}"
             ) from error
         return {entry.place: entry.pin for entry in entries}
 
-    def _write(self, pins: Mapping[Place, Sighting]) -> None:
+    def _write(self, pins: Mapping[Place, TableVersion]) -> None:
         content = _Content(format=3, pins=[_Entry.of(place, pin) for place, pin in pins.items()])
         with atomic_file(self.path, durable=True) as file:
             file.write(json.dumps(content.model_dump(by_alias=True), indent=1, ensure_ascii=False).encode())
@@ -259,8 +259,8 @@ class PinFile:
             yield
 
 
-def refuse_conflict(pins: Mapping[Place, Sighting], place: Place, seen: Sighting) -> None:
-    """Hold what a catalog answered against what is pinned of the same table under other names.
+def refuse_conflict(pins: Mapping[Place, TableVersion], place: Place, seen: TableVersion) -> None:
+    """Compare what a catalog answered with what is pinned of the same table under other names.
 
     Args:
         pins: all, in the order in which their tables were first seen.
@@ -282,17 +282,17 @@ def refuse_conflict(pins: Mapping[Place, Sighting], place: Place, seen: Sighting
             )
 
 
-def _moves_nothing(place: Place, before: Sighting | None, seen: Sighting) -> bool:
+def _moves_nothing(place: Place, before: TableVersion | None, seen: TableVersion) -> bool:
     if before is not None and before.table_uuid != seen.table_uuid:
         return False
     try:
-        return TrustedTable(name_of(place), before).believe(seen) == before
+        return TrustedTable(name_of(place), before).verify_update(seen) == before
     except MetadataRollbackError:
         # Another process may have moved a branch back meanwhile, and the pin with it.
         return False
 
 
-def _with_moved_heads(pins: Mapping[Place, Sighting], seen: Sighting, moved: Moves) -> dict[Place, Sighting]:
+def _with_moved_heads(pins: Mapping[Place, TableVersion], seen: TableVersion, moved: Moves) -> dict[Place, TableVersion]:
     """Return all pins, with what this client has moved back or removed moved so under every name of the table.
 
     What it moved forward stays: another catalog that has not seen that commit would be locked out.
@@ -301,7 +301,7 @@ def _with_moved_heads(pins: Mapping[Place, Sighting], seen: Sighting, moved: Mov
     def is_above(name: str, head: Head) -> bool:
         return name in moved.refs and (name not in seen.heads or seen.heads[name].sequence_number < head.sequence_number)
 
-    def along(pin: Sighting) -> Sighting:
+    def along(pin: TableVersion) -> TableVersion:
         if pin.table_uuid != seen.table_uuid or not any(is_above(name, head) for name, head in pin.heads.items()):
             return pin
         heads = {name: seen.heads.get(name) if is_above(name, head) else head for name, head in pin.heads.items()}
@@ -310,7 +310,7 @@ def _with_moved_heads(pins: Mapping[Place, Sighting], seen: Sighting, moved: Mov
     return {place: along(pin) for place, pin in pins.items()}
 
 
-def _pinned_elsewhere(pins: Mapping[Place, Sighting], place: Place, seen: Sighting) -> str | None:
+def _pinned_elsewhere(pins: Mapping[Place, TableVersion], place: Place, seen: TableVersion) -> str | None:
     names = (name_of(other) for other, pin in pins.items() if other[0] == place[0] and other != place and pin.table_uuid == seen.table_uuid)
     return next(names, None)
 
@@ -320,8 +320,8 @@ def name_of(place: Place) -> str:
     return ".".join((place[0], *place[1]))
 
 
-class PinQuestion:
-    """One question to a catalog about one table, asked when its pin was as it is kept here."""
+class PinCheck:
+    """The check of one answer of a catalog, begun before the catalog was asked: it keeps the pin as it was then."""
 
     def __init__(self, file: PinFile | None, place: Place) -> None:
         self._file = file
@@ -329,11 +329,11 @@ class PinQuestion:
         self._pins = {} if file is None else file.recall_all()
         self._before = self._pins.get(place)
 
-    def answered(self, seen: Sighting) -> Sighting | None:
+    def verify(self, seen: TableVersion) -> TableVersion | None:
         """Hold the catalog's answer against the pin, move the pin to it, and return it; None where nothing is pinned.
 
         Raises:
-            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.believe` and `refuse_conflict`.
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update` and `refuse_conflict`.
             FormatError: the pin file cannot be read.
             TablecryptError: another process holds the lock of the pin file for too long.
         """
@@ -342,12 +342,12 @@ class PinQuestion:
         refuse_conflict(self._pins, self._place, seen)
         return self._file.remember(self._place, self._before, seen)
 
-    def accept_rollback(self, seen: Sighting) -> None:
+    def accept_rollback(self, seen: TableVersion) -> None:
         """Move the pin to the catalog's answer, be it older than the pin.
 
         Raises:
             KeyIdChangedError, TamperedFileError: as `TrustedTable.accept_rollback`.
-            FormatError, TablecryptError: as `answered`.
+            FormatError, TablecryptError: as `verify`.
         """
         if self._file is not None:
             self._file.accept_rollback(self._place, seen)
@@ -360,19 +360,21 @@ class PinQuestion:
         """
         TrustedTable(".".join(self._place[1]), self._before).refuse_plaintext()
 
-    def answered_as_base(self, seen: Sighting) -> Sighting | None:
-        """Do as `answered` for the base of a commit, which the catalog gave before this question was asked.
+    def verify_base(self, seen: TableVersion) -> TableVersion | None:
+        """Do as `verify` for the base of a commit, which the catalog gave before this check began.
 
         Raises:
             CommitFailedException: the base is older than what was seen before, maybe by another process a moment ago. Loading the table
-                anew tells: it is a MetadataRollbackError if the catalog still answers with it.
+                again tells: it is a MetadataRollbackError if the catalog still answers with it.
         """
         try:
-            return self.answered(seen)
+            return self.verify(seen)
         except MetadataRollbackError as error:
             raise CommitFailedException(f"the commit is based on old metadata: {error}") from error
 
-    def landed(self, metadata: TableMetadata, metadata_location: str, metadata_hash: str | None = None, moved: Moves = NO_MOVES) -> None:
+    def record_commit(
+        self, metadata: TableMetadata, metadata_location: str, metadata_hash: str | None = None, moved: Moves = NO_MOVES
+    ) -> None:
         """Move the pin to what a commit wrote. That is in the catalog already, so a pin file that cannot be written is only logged.
 
         Args:
@@ -386,7 +388,7 @@ class PinQuestion:
         is_pinned = properties.KEY_ID.name in metadata.properties
         digest = metadata_hash or (hashlib.sha256(metadata.model_dump_json().encode()).hexdigest() if is_pinned else None)
         try:
-            self._file.remember(self._place, self._before, sighting(metadata, metadata_location, digest), moved)
+            self._file.remember(self._place, self._before, table_version(metadata, metadata_location, digest), moved)
         except (OSError, TablecryptError) as error:
             logger.warning("%s is committed, but its pin could not be moved: %s", metadata_location, error)
 
@@ -408,13 +410,13 @@ class ClientPins:
         self._catalog_name = catalog_name
         self.places: tuple[str, ...] = () if path is None else (str(path),)
 
-    def ask(self, identifier: str | Identifier) -> PinQuestion:
-        """Return the question to ask before asking the catalog for a table.
+    def begin_check(self, identifier: str | Identifier) -> PinCheck:
+        """Return the check of what the catalog will say of a table. Begin it before the catalog is asked.
 
         Raises:
             FormatError: the pin file cannot be read.
         """
-        return PinQuestion(self._file, self._place(identifier))
+        return PinCheck(self._file, self._place(identifier))
 
     def forget(self, identifier: str | Identifier) -> None:
         """Remove a table's pin: the next table under this identifier is trusted on first use."""

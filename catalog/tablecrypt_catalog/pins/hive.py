@@ -73,7 +73,7 @@ def unpinned_metadata(parameters: Mapping[str, str]) -> str | None:
     if parameters.get(METADATA_HASH) or _document_hash(parameters, location) is not None:
         return None
     return (
-        f"its entry in the metastore holds no hash of {location}: an edited file would be believed. The next commit of tablecrypt sets one"
+        f"its entry in the metastore holds no hash of {location}: an edited file would be accepted. The next commit of tablecrypt sets one"
     )
 
 
@@ -96,7 +96,7 @@ def check_against_entry(name: str, metadata: TableMetadata, file: MetadataFile, 
     if pinned is None:
         raise KeyIdChangedError(
             f"{name}: its entry in the metastore has no parameter {names.KEY_ID.name}, but {file.location} is an encrypted table's. "
-            "Iceberg Java would write plaintext into it: put the parameter back, or register the table anew"
+            "Iceberg Java would write plaintext into it: put the parameter back, or register the table again"
         )
     if pinned != key_id:
         raise KeyIdChangedError(f"{name}: {names.KEY_ID.name} is {pinned} in the metastore, but {key_id} in {file.location}")

@@ -1,12 +1,12 @@
-"""What may be believed of a table, given what was seen of it before: the rules of the pins, without a file, a database or a clock.
+"""Rollback protection: which version of a table may follow the one that was seen before. Pure rules, without a file, a database or a clock.
 
 metadata.json is plaintext and nothing authenticates it. Who can write to the storage can edit it or put back an old one; who can write to
 the catalog can point it anywhere. A pin is what a trusted place (the catalog's database, or a file of this client) remembers of the newest
 version that was seen, so that the next answer can be held against it:
 
-    Sighting   table-uuid | encryption.key-id | encryption.data-key-length | metadata location | hash of the metadata
-               | last-sequence-number | heads of branches and tags | hashes of the wrapped KEKs | KEKs that wrap nothing new any more
-               | folders: the table's location, and those of its properties write.*.path
+    TableVersion   table-uuid | encryption.key-id | encryption.data-key-length | metadata location | hash of the metadata
+                   | last-sequence-number | heads of branches and tags | hashes of the wrapped KEKs | KEKs that wrap nothing new any more
+                   | folders: the table's location, and those of its properties write.*.path
 
 last-sequence-number is a number in plaintext, and whoever edits metadata.json writes what he likes there. The sequence number of a snapshot
 is in the authenticated header of its manifest list too, so a head cannot claim a greater one than it has and still be read: that is why
@@ -17,7 +17,7 @@ A pin sees replays and edits. It cannot see a forged version that continues the 
 lists can, see table/metadata.py. Who moves a branch, a tag or the table itself says so with his commit: `moves_of`.
 
 The folders say where files of the table may be deleted (files/deletion.py). So a pin keeps those that it has: metadata that adds a
-write.*.path is believed, and its folder is not, until this client sets it itself or somebody accepts it.
+write.*.path is accepted, and its folder is not, until this client sets it itself or somebody accepts it.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Head(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sighting:
-    """One version of a table, as a catalog answered it or a commit wrote it. A pin is the newest that is believed.
+class TableVersion:
+    """One version of a table, as a catalog answered it or a commit wrote it. A pin is the newest that was accepted.
 
     Attributes:
-        key_id: None for a plaintext table, which is never pinned.
+        table_key_id: None for a plaintext table, which is never pinned.
         metadata_hash: None where the bytes are not known; then they are not compared.
         kek_hashes: 16 bytes of SHA-256, in hexadecimal, of each KEK as the KMS wrapped it.
         heads: of each branch and tag. A pin keeps those of vanished ones too: what comes back under that name must not have fallen.
@@ -75,7 +75,7 @@ class Sighting:
     """
 
     table_uuid: str
-    key_id: str | None
+    table_key_id: str | None
     data_key_length: int
     metadata_location: str
     metadata_hash: str | None
@@ -98,16 +98,16 @@ class Sighting:
         return int(match.group(1)) if match else None
 
 
-def sighting(metadata: TableMetadata, metadata_location: str, metadata_hash: str | None) -> Sighting:
+def table_version(metadata: TableMetadata, metadata_location: str, metadata_hash: str | None) -> TableVersion:
     """Return what a pin would keep of this version of a table.
 
     Raises:
         FormatError: a branch or tag of an encrypted table names a snapshot that is not there, or a KEK's entry cannot be read.
     """
     key_id = metadata.properties.get(properties.KEY_ID.name)
-    seen = Sighting(
+    seen = TableVersion(
         table_uuid=str(metadata.table_uuid),
-        key_id=None if key_id is None else str(key_id),
+        table_key_id=None if key_id is None else str(key_id),
         data_key_length=_length(metadata.properties.get(properties.DATA_KEY_LENGTH.name)),
         metadata_location=metadata_location,
         metadata_hash=metadata_hash,
@@ -119,14 +119,14 @@ def sighting(metadata: TableMetadata, metadata_location: str, metadata_hash: str
     keks = [key for key in metadata.encryption_keys if key.is_kek]
     # A KEK that no snapshot needs wraps nothing here, whatever date somebody gave it.
     needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
-    own = [kek for kek in keks if kek.encrypted_by_id == seen.key_id and kek.key_id in needed]
+    own = [kek for kek in keks if kek.encrypted_by_id == seen.table_key_id and kek.key_id in needed]
     newest = max((kek.created_at_ms for kek in own), default=0)
     return replace(
         seen,
         kek_hashes=frozenset(_hash(kek) for kek in keks),
         heads=_heads(metadata, metadata_location),
-        retired_keks=_marks(kek for kek in own if kek.created_at_ms < newest),
-        wrapping_keks=_marks(kek for kek in own if kek.created_at_ms == newest),
+        retired_keks=_hashes_and_ids(kek for kek in own if kek.created_at_ms < newest),
+        wrapping_keks=_hashes_and_ids(kek for kek in own if kek.created_at_ms == newest),
     )
 
 
@@ -183,11 +183,11 @@ def _hash(kek: EncryptedKey) -> str:
     return hashlib.sha256(kek.wrapped_bytes()).hexdigest()[:_HASH_LENGTH]
 
 
-def _marks(keks: Iterable[EncryptedKey]) -> frozenset[str]:
-    return frozenset(mark for kek in keks for mark in (_hash(kek), f"id:{kek.key_id}"))
+def _hashes_and_ids(keks: Iterable[EncryptedKey]) -> frozenset[str]:
+    return frozenset(each for kek in keks for each in (_hash(kek), f"id:{kek.key_id}"))
 
 
-def refuse_overtaken(name: str, seen: Sighting, earlier: Mapping[str, Sighting]) -> None:
+def refuse_overtaken(name: str, seen: TableVersion, earlier: Mapping[str, TableVersion]) -> None:
     """Refuse a table that was seen newer under a name by which it was known before this one: two catalogs have it, and one fell behind.
 
     The name that was known first is never refused for what another one answers: else any second catalog could lock the table out.
@@ -208,19 +208,19 @@ def refuse_overtaken(name: str, seen: Sighting, earlier: Mapping[str, Sighting])
             )
 
 
-def is_ahead(pin: Sighting, seen: Sighting) -> bool:
+def is_ahead(pin: TableVersion, seen: TableVersion) -> bool:
     """Whether a pin under another name knows the same table newer than it was seen now."""
     return pin.table_uuid == seen.table_uuid and pin.last_sequence_number > seen.last_sequence_number
 
 
 class TrustedTable:
-    """What is trusted of the table behind one identifier, and what may be believed next.
+    """What is trusted of the table behind one identifier, and which version may follow.
 
     Rules, in the order in which they are checked:
         1. An unknown identifier is trusted on first use: the first encrypted version that is seen becomes the pin.
-        2. An identifier that was encrypted is never believed to be plaintext, whatever table it names now.
+        2. An identifier that was encrypted is never accepted as plaintext, whatever table it names now.
         3. encryption.key-id never changes, not even with another table-uuid.
-        4. Another table-uuid is a new table, and its pin starts anew, unless
+        4. Another table-uuid is a new table, and its pin starts afresh, unless
            a. it is pinned under another identifier of the catalog: then the catalog answered with that table, or
            b. it holds a KEK of the pinned table: then it is that table in disguise. Nobody without the master key can wrap its KEK again.
         5. encryption.data-key-length never shrinks.
@@ -235,11 +235,11 @@ class TrustedTable:
     A pin is removed only by dropping the table through a catalog that keeps pins, or by forgetting it on purpose.
     """
 
-    def __init__(self, name: str, pin: Sighting | None) -> None:
+    def __init__(self, name: str, pin: TableVersion | None) -> None:
         self.name = name
         self.pin = pin
 
-    def believe(self, seen: Sighting, pinned_as: str | None = None, moved: Moves = NO_MOVES) -> Sighting | None:
+    def verify_update(self, seen: TableVersion, pinned_as: str | None = None, moved: Moves = NO_MOVES) -> TableVersion | None:
         """Return the pin to keep after seeing this version; None where there was none and the table is plaintext.
 
         Args:
@@ -254,7 +254,7 @@ class TrustedTable:
         """
         pin = self._pin_of_the_same_table(seen, pinned_as)
         if pin is None:
-            return None if seen.key_id is None else seen
+            return None if seen.table_key_id is None else seen
         self._check_hash(pin, seen)
         self._check_location(pin, seen, moved)
         self._check_is_not_older(pin, seen)
@@ -262,7 +262,7 @@ class TrustedTable:
         self._check_wrapping_kek(pin, seen)
         return _merged(pin, seen, moved)
 
-    def accept_rollback(self, seen: Sighting, pinned_as: str | None = None) -> Sighting | None:
+    def accept_rollback(self, seen: TableVersion, pinned_as: str | None = None) -> TableVersion | None:
         """Return the pin to keep where somebody says that a table was rolled back on purpose.
 
         Raises:
@@ -270,17 +270,17 @@ class TrustedTable:
         """
         pin = self._pin_of_the_same_table(seen, pinned_as)
         if pin is None:
-            return None if seen.key_id is None else seen
+            return None if seen.table_key_id is None else seen
         self._check_hash(pin, seen)
         retired = (seen.retired_keks | pin.retired_keks) - seen.wrapping_keks
         return replace(seen, kek_hashes=seen.kek_hashes | pin.kek_hashes, retired_keks=retired)
 
-    def _pin_of_the_same_table(self, seen: Sighting, pinned_as: str | None) -> Sighting | None:
+    def _pin_of_the_same_table(self, seen: TableVersion, pinned_as: str | None) -> TableVersion | None:
         """Check rules 1 to 5; return the pin if it is that of the table that was seen."""
         pin = self.pin
         if pin is None:
             return None
-        if seen.key_id is None:
+        if seen.table_key_id is None:
             self.refuse_plaintext()
         self._check_key_id(pin, seen)
         if seen.table_uuid != pin.table_uuid:
@@ -297,18 +297,18 @@ class TrustedTable:
         """
         if self.pin is not None:
             raise KeyIdChangedError(
-                f"{self.name} was encrypted with {properties.KEY_ID.name} {self.pin.key_id}, and is a plaintext table now: refused. "
-                "If it was dropped and created anew on purpose, forget its pin: catalog.forget_pin(identifier)"
+                f"{self.name} was encrypted with {properties.KEY_ID.name} {self.pin.table_key_id}, and is a plaintext table now: refused. "
+                "If it was dropped and created again on purpose, forget its pin: catalog.forget_pin(identifier)"
             )
 
-    def _check_key_id(self, pin: Sighting, seen: Sighting) -> None:
-        if seen.key_id != pin.key_id:
+    def _check_key_id(self, pin: TableVersion, seen: TableVersion) -> None:
+        if seen.table_key_id != pin.table_key_id:
             raise KeyIdChangedError(
-                f"{self.name}: {properties.KEY_ID.name} is {seen.key_id}, but was {pin.key_id} when the table was seen before. "
-                "If the table was created anew on purpose, forget its pin: catalog.forget_pin(identifier)"
+                f"{self.name}: {properties.KEY_ID.name} is {seen.table_key_id}, but was {pin.table_key_id} when the table was seen before. "
+                "If the table was created again on purpose, forget its pin: catalog.forget_pin(identifier)"
             )
 
-    def _check_is_new_table(self, pin: Sighting, seen: Sighting, pinned_as: str | None) -> None:
+    def _check_is_new_table(self, pin: TableVersion, seen: TableVersion, pinned_as: str | None) -> None:
         if pinned_as is not None:
             raise TamperedFileError(
                 seen.metadata_location,
@@ -321,20 +321,20 @@ class TrustedTable:
                 f"{self.name}: table-uuid is {seen.table_uuid}, but the metadata holds the keys of table {pin.table_uuid}",
             )
 
-    def _check_data_key_length(self, pin: Sighting, seen: Sighting) -> None:
+    def _check_data_key_length(self, pin: TableVersion, seen: TableVersion) -> None:
         if seen.data_key_length < pin.data_key_length:
             raise KeyIdChangedError(
                 f"{self.name}: {properties.DATA_KEY_LENGTH.name} is {seen.data_key_length}, but was {pin.data_key_length} before: "
                 "it cannot shrink"
             )
 
-    def _check_hash(self, pin: Sighting, seen: Sighting) -> None:
+    def _check_hash(self, pin: TableVersion, seen: TableVersion) -> None:
         if seen.metadata_location != pin.metadata_location or None in (pin.metadata_hash, seen.metadata_hash):
             return
         if pin.metadata_hash != seen.metadata_hash:
             raise TamperedFileError(seen.metadata_location, f"{self.name}: the table metadata was edited since it was seen before")
 
-    def _check_location(self, pin: Sighting, seen: Sighting, moved: Moves) -> None:
+    def _check_location(self, pin: TableVersion, seen: TableVersion, moved: Moves) -> None:
         if moved.folders or None in (pin.location, seen.location) or pin.location == seen.location:
             return
         raise TamperedFileError(
@@ -342,7 +342,7 @@ class TrustedTable:
             f"{self.name} lies at {seen.location} now, but at {pin.location} when it was seen before. {_TO_ACCEPT}",
         )
 
-    def _check_is_not_older(self, pin: Sighting, seen: Sighting) -> None:
+    def _check_is_not_older(self, pin: TableVersion, seen: TableVersion) -> None:
         if seen.last_sequence_number < pin.last_sequence_number:
             raise MetadataRollbackError(
                 f"{self.name}: last-sequence-number is {seen.last_sequence_number} in {seen.metadata_location}, "
@@ -354,7 +354,7 @@ class TrustedTable:
                 f"{self.name}: {seen.metadata_location} does not follow {pin.metadata_location}, seen before. {_TO_ACCEPT}"
             )
 
-    def _check_heads(self, pin: Sighting, seen: Sighting, moved: Moves) -> None:
+    def _check_heads(self, pin: TableVersion, seen: TableVersion, moved: Moves) -> None:
         for name, before in pin.heads.items():
             now = seen.heads.get(name)
             if name in moved.refs or (now is None and name != MAIN_BRANCH):
@@ -365,7 +365,7 @@ class TrustedTable:
                     f"seen before. {_TO_ACCEPT}"
                 )
 
-    def _check_wrapping_kek(self, pin: Sighting, seen: Sighting) -> None:
+    def _check_wrapping_kek(self, pin: TableVersion, seen: TableVersion) -> None:
         retired = sorted(seen.wrapping_keks & pin.retired_keks)
         if retired:
             raise TamperedFileError(
@@ -377,7 +377,7 @@ class TrustedTable:
 _TO_ACCEPT: Final = "If somebody you trust did that on purpose: catalog.accept_rollback(identifier)"
 
 
-def _merged(pin: Sighting, seen: Sighting, moved: Moves) -> Sighting:
+def _merged(pin: TableVersion, seen: TableVersion, moved: Moves) -> TableVersion:
     """The pin after a version that the rules allow; the very pin where that version changes nothing."""
     vanished = {name: head for name, head in pin.heads.items() if name not in seen.heads and name not in moved.refs}
     if len(vanished) > MOST_VANISHED_REFS:

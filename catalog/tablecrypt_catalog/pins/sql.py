@@ -4,10 +4,10 @@
     table_uuid, key_id, data_key_length           of the table
     metadata_location, metadata_hash              the newest metadata, and SHA-256 (hexadecimal) of its uncompressed JSON
     last_sequence_number                          of that metadata
-    kek_hashes                                    those of `Sighting`, sorted, with a blank between them
+    kek_hashes                                    those of `TableVersion`, sorted, with a blank between them
     heads                                         JSON: branch or tag → [snapshot id, sequence number]; null: not known
-    retired_keks                                  those of `Sighting`, as JSON; null: none
-    folders                                       those of `Sighting`, as JSON; null: not known
+    retired_keks                                  those of `TableVersion`, as JSON; null: none
+    folders                                       those of `TableVersion`, as JSON; null: not known
 
 The last three columns came later; a database that lacks them gets them. A client of before leaves them as they are.
 A pin is as trustworthy as the database: it stands against whoever can write to the storage and not to the database, and shows a row of
@@ -45,7 +45,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt_catalog.pins.record import Head, Sighting
+from tablecrypt_catalog.pins.record import Head, TableVersion
 
 PINS: Final = Table(
     "tablecrypt_pins",
@@ -121,13 +121,13 @@ def is_pin_of(catalog_name: str, names: tuple[str, str]) -> ColumnElement[bool]:
     return and_(PINS.c.catalog_name == catalog_name, PINS.c.table_namespace == names[0], PINS.c.table_name == names[1])
 
 
-def pin_of_row(row: RowMapping) -> Sighting | None:
+def pin_of_row(row: RowMapping) -> TableVersion | None:
     """Return the pin in a row of a query for `PINS.c`; None where an outer join found none."""
     if row["key_id"] is None:
         return None
-    return Sighting(
+    return TableVersion(
         table_uuid=row["table_uuid"],
-        key_id=row["key_id"],
+        table_key_id=row["key_id"],
         data_key_length=_number(row["data_key_length"]),
         metadata_location=row["pinned_location"],
         metadata_hash=row["metadata_hash"],
@@ -161,7 +161,7 @@ def _number(stored: object) -> int:
     return stored
 
 
-def find_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> Sighting | None:
+def find_pin(session: Session, catalog_name: str, names: tuple[str, str]) -> TableVersion | None:
     """Return the pin of a table; None for one that has none."""
     row = session.execute(PINS.select().with_only_columns(*PIN_COLUMNS).where(is_pin_of(catalog_name, names))).mappings().first()
     return None if row is None else pin_of_row(row)
@@ -174,7 +174,7 @@ def find_name(session: Session, catalog_name: str, names: tuple[str, str], table
     return None if found is None else ".".join(found)
 
 
-def write_pin(session: Session, catalog_name: str, names: tuple[str, str], before: Sighting | None, pin: Sighting) -> bool:
+def write_pin(session: Session, catalog_name: str, names: tuple[str, str], before: TableVersion | None, pin: TableVersion) -> bool:
     """Compare and swap a table's pin; return whether it was as before.
 
     Raises:
@@ -198,10 +198,10 @@ def rename_pin(session: Session, catalog_name: str, old: tuple[str, str], new: t
     session.execute(update(PINS).where(is_pin_of(catalog_name, old)).values(table_namespace=new[0], table_name=new[1]))
 
 
-def _values(pin: Sighting) -> dict[str, Any]:
+def _values(pin: TableVersion) -> dict[str, Any]:
     return {
         "table_uuid": pin.table_uuid,
-        "key_id": pin.key_id,
+        "key_id": pin.table_key_id,
         "data_key_length": pin.data_key_length,
         "metadata_location": pin.metadata_location,
         "metadata_hash": pin.metadata_hash,

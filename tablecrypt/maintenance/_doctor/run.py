@@ -173,7 +173,7 @@ def _storage_checks(table: Table, read_only: bool) -> Iterator[Check]:
 def _pin_checks(catalog: Catalog, properties: Mapping[str, str]) -> Iterator[Check]:
     places = catalog.pin_places if isinstance(catalog, PinsTables) else ()
     if not places:
-        found = "nothing remembers what was seen of a table: older or edited metadata is believed"
+        found = "nothing remembers what was seen of a table: older or edited metadata is accepted"
         advice = f"set {names.PINS.name} to a file of this client"
         yield Check(_PINS, "tables are pinned", CheckState.NOTED, found, advice)
         return

@@ -29,17 +29,17 @@ from pyiceberg.table.update.snapshot import _OverwriteFiles as OverwriteFiles
 
 __all__ = [
     "DeleteFiles",
-    "ExpireSnapshotsSeam",
+    "ExpireSnapshotsAdapter",
     "FastAppendFiles",
     "MergeAppendFiles",
     "OverwriteFiles",
-    "ProducerSeam",
-    "UpdateSnapshotSeam",
-    "WholeSnapshotSeam",
+    "ProducerAdapter",
+    "UpdateSnapshotAdapter",
+    "WholeSnapshotAdapter",
 ]
 
 
-class ProducerSeam(_SnapshotProducer[Any]):
+class ProducerAdapter(_SnapshotProducer[Any]):
     """A snapshot producer whose private hooks have public names: `produce` and `finish_manifests` are ours to fill in."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class ProducerSeam(_SnapshotProducer[Any]):
         self._written_manifest_lists.append(location)
         return location
 
-    def continue_from(self, other: ProducerSeam) -> None:
+    def continue_from(self, other: ProducerAdapter) -> None:
         """Validate this change from where another one of the same transaction began."""
         self._starting_snapshot_id = other._starting_snapshot_id
 
@@ -147,8 +147,8 @@ class ProducerSeam(_SnapshotProducer[Any]):
         return self._deleted_data_files
 
 
-class WholeSnapshotSeam(ProducerSeam):
-    """A producer that works out every manifest itself, anew on each base: no change of others is a conflict that PyIceberg has to find."""
+class WholeSnapshotAdapter(ProducerAdapter):
+    """A producer that works out every manifest itself, again on each base: no change of others is a conflict that PyIceberg has to find."""
 
     @abstractmethod
     def collect_manifests(self) -> list[ManifestFile]:
@@ -168,10 +168,10 @@ class WholeSnapshotSeam(ProducerSeam):
         """Do nothing: each attempt is made for its base."""
 
 
-P = TypeVar("P", bound=ProducerSeam)
+P = TypeVar("P", bound=ProducerAdapter)
 
 
-class UpdateSnapshotSeam(UpdateSnapshot):
+class UpdateSnapshotAdapter(UpdateSnapshot):
     """Hands out snapshot producers of our own classes."""
 
     def producer(self, producer_class: Callable[..., P], operation: Operation, **changes: Any) -> P:
@@ -197,7 +197,7 @@ class UpdateSnapshotSeam(UpdateSnapshot):
         return self._transaction.table_metadata.snapshot_by_name(self._branch) is None
 
 
-class ExpireSnapshotsSeam(ExpireSnapshots):
+class ExpireSnapshotsAdapter(ExpireSnapshots):
     """PyIceberg's expiry, to which updates of our own can be added."""
 
     @abstractmethod

@@ -19,10 +19,10 @@ from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 
-__all__ = ["IncrementalAppendScanSeam"]
+__all__ = ["IncrementalAppendScanAdapter"]
 
 
-class IncrementalAppendScanSeam(IncrementalAppendScan):
+class IncrementalAppendScanAdapter(IncrementalAppendScan):
     """An incremental scan whose resolved range has a public name."""
 
     def snapshot_range(self) -> tuple[int | None, int]:

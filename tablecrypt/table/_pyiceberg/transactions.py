@@ -30,25 +30,25 @@ from pyiceberg.typedef import Identifier, Record
 from tablecrypt.table._pyiceberg.producers import FastAppendFiles
 
 __all__ = [
-    "CreateTransactionSeam",
+    "CreateTransactionAdapter",
+    "TableAdapter",
     "TableMetadataUpdateContext",
-    "TableSeam",
-    "TransactionSeam",
-    "UpdateSpecSeam",
+    "TransactionAdapter",
+    "UpdateSpecAdapter",
     "apply_table_update",
     "parse_row_filter",
     "table_identifier",
 ]
 
 
-class TransactionSeam(Transaction):
+class TransactionAdapter(Transaction):
     """A transaction whose private hooks have public names."""
 
     _staged: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The metadata with what has been staged. PyIceberg applies every update anew at each look; here once for each change of them."""
+        """The metadata with what has been staged. PyIceberg applies every update again at each look; here once for each change of them."""
         base, updates = self._table.metadata, self._updates
         if self._staged is None or self._staged[0] is not base or self._staged[1] is not updates:
             self._staged = (base, updates, super().table_metadata)
@@ -98,7 +98,7 @@ class TransactionSeam(Transaction):
         return self._table
 
 
-class CreateTransactionSeam(CreateTableTransaction):
+class CreateTransactionAdapter(CreateTableTransaction):
     """A creating transaction that may exchange the updates which PyIceberg stages first."""
 
     def initial_update(self, update: TableUpdate) -> TableUpdate:
@@ -110,13 +110,13 @@ class CreateTransactionSeam(CreateTableTransaction):
         self._updates = tuple(self.initial_update(update) for update in self._updates)
 
 
-class TableSeam(Table):
+class TableAdapter(Table):
     """A table that looks at every metadata which is to take the place of its own, after a refresh and after a commit."""
 
     @classmethod
     @abstractmethod
     def check_next_metadata(cls, current: TableMetadata, following: TableMetadata) -> None:
-        """Raise where `following` cannot be believed to be the same table's. PyIceberg has compared the table-uuid already."""
+        """Raise where `following` cannot be the same table's. PyIceberg has compared the table-uuid already."""
 
     @classmethod
     def _check_uuid(cls, current_metadata: TableMetadata, new_metadata: TableMetadata) -> None:
@@ -129,7 +129,7 @@ def table_identifier(table: Table) -> Identifier:
     return table._identifier
 
 
-class UpdateSpecSeam(UpdateSpec):
+class UpdateSpecAdapter(UpdateSpec):
     """A change of the partition spec that may give a field an id other than the next new one."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from tablecrypt.errors import FormatError, MetadataRollbackError
-from tablecrypt_catalog.pins.record import Head, Moves, Sighting, is_ahead, moved_refs, moves_of, refuse_overtaken, sighting
+from tablecrypt_catalog.pins.record import Head, Moves, TableVersion, is_ahead, moved_refs, moves_of, refuse_overtaken, table_version
 from tests.support.bare_metadata import LOCATION, MASTER, TABLE_UUID, fields, kek, list_key, parsed, snapshot
 
 FILE = f"{LOCATION}/metadata/00002-a.metadata.json"
@@ -26,9 +26,9 @@ def mark(wrapped: bytes) -> str:
     return hashlib.sha256(wrapped).hexdigest()[:32]
 
 
-def seen(snapshots: list[dict[str, Any]] | None = None, keys: list[dict[str, Any]] | None = None, **properties: str) -> Sighting:
+def seen(snapshots: list[dict[str, Any]] | None = None, keys: list[dict[str, Any]] | None = None, **properties: str) -> TableVersion:
     raw = fields(SNAPSHOTS if snapshots is None else snapshots, KEYS if keys is None else keys, **properties)
-    return sighting(parsed(raw), FILE, "hash")
+    return table_version(parsed(raw), FILE, "hash")
 
 
 def plain(**properties: str) -> TableMetadata:
@@ -36,11 +36,11 @@ def plain(**properties: str) -> TableMetadata:
     return new_table_metadata(Schema(), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, LOCATION, properties, table_uuid)
 
 
-def test_every_field_of_a_sighting_is_that_of_the_metadata() -> None:
+def test_every_field_of_a_version_is_that_of_the_metadata() -> None:
     found = seen(None, None, **{"write.data.path": "s3://data/t", "encryption.data-key-length": "32"})
-    assert found == Sighting(
+    assert found == TableVersion(
         table_uuid=TABLE_UUID,
-        key_id=MASTER,
+        table_key_id=MASTER,
         data_key_length=32,
         metadata_location=FILE,
         metadata_hash="hash",
@@ -91,26 +91,26 @@ def test_the_heads_of_branches_and_tags_have_the_numbers_of_their_snapshots() ->
     raw = fields(SNAPSHOTS, KEYS)
     raw["refs"]["v1"] = {"snapshot-id": 11, "type": "tag"}
     del raw["snapshots"][0]["sequence-number"]
-    assert sighting(parsed(raw), FILE, None).heads == {"main": Head(12, 2), "v1": Head(11, 0)}
+    assert table_version(parsed(raw), FILE, None).heads == {"main": Head(12, 2), "v1": Head(11, 0)}
 
 
 def test_a_branch_that_points_to_no_snapshot_is_an_error_that_names_both() -> None:
     raw = fields(SNAPSHOTS, KEYS)
     raw["refs"]["side"] = {"snapshot-id": 99, "type": "branch"}
     with pytest.raises(FormatError) as refused:
-        sighting(parsed(raw), FILE, None)
+        table_version(parsed(raw), FILE, None)
     assert str(refused.value) == f"{FILE}: side points to snapshot 99, which is not there"
 
 
 def test_of_a_plaintext_table_only_its_names_are_kept() -> None:
-    found = sighting(plain(), FILE, None)
-    assert found == Sighting(TABLE_UUID, None, 16, FILE, None, 0, folders=(LOCATION,))
+    found = table_version(plain(), FILE, None)
+    assert found == TableVersion(TABLE_UUID, None, 16, FILE, None, 0, folders=(LOCATION,))
     # Versions of before 3 hold no keys, but may claim a key-id; version 1 counts no commits.
-    assert sighting(plain(**{"encryption.key-id": MASTER}), FILE, None).key_id == MASTER
+    assert table_version(plain(**{"encryption.key-id": MASTER}), FILE, None).table_key_id == MASTER
     first = TableMetadataV1(
         location=LOCATION, last_column_id=0, schema=Schema(), partition_spec=[], **{"table-uuid": TABLE_UUID, "last-updated-ms": 0}
     )
-    assert sighting(first, FILE, None).last_sequence_number == 0
+    assert table_version(first, FILE, None).last_sequence_number == 0
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_the_branches_and_tags_that_a_commit_sets_and_removes_are_moved() -> Non
 
 
 def test_a_table_that_another_name_knew_newer_is_refused_with_both_names() -> None:
-    def at(number: int, table_uuid: str = "uuid-1") -> Sighting:
-        return Sighting(table_uuid, MASTER, 16, FILE, None, number)
+    def at(number: int, table_uuid: str = "uuid-1") -> TableVersion:
+        return TableVersion(table_uuid, MASTER, 16, FILE, None, number)
 
     assert is_ahead(at(6), at(5))
     assert not is_ahead(at(5), at(5))
