@@ -227,14 +227,14 @@ def doctor(context: click.Context, settings: Settings, table: str | None, key_id
 
 def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> CheckUp:
     from tablecrypt.maintenance import doctor as check_up
-    from tablecrypt.maintenance._doctor import without_catalog
+    from tablecrypt.maintenance import doctor_without_catalog
 
     try:
         catalog = settings.catalog()
     except Exception as error:
         if not isinstance(error, TablecryptError) and not is_external_error(error):
             raise
-        return without_catalog(settings.catalog_name or "default", error)
+        return doctor_without_catalog(settings.catalog_name or "default", error)
     return check_up(catalog, table, key_ids=key_ids, read_only=read_only)
 
 

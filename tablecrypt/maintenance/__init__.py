@@ -1,9 +1,13 @@
-"""Operations on whole encrypted tables that keep them in order."""
+"""Operations on whole encrypted tables that keep them in order.
+
+Their functions and results are here. Modules whose names begin with an underscore belong to this package alone; the others are what
+tablecrypt.spark and the command line build on.
+"""
 
 from __future__ import annotations
 
 from tablecrypt.maintenance._audit import Audit, Finding, FindingKind, Severity, TableAudit, audit
-from tablecrypt.maintenance._doctor import Check, CheckState, CheckUp, doctor
+from tablecrypt.maintenance._doctor import Check, CheckState, CheckUp, doctor, doctor_without_catalog
 from tablecrypt.maintenance._key_rotation import PrunedKeys, Rewrapped, RotatedKek, prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._migrate import Migrated, migrate
 from tablecrypt.maintenance._orphan_files import OrphanFiles, remove_orphan_files
@@ -47,6 +51,7 @@ __all__ = [
     "audit",
     "compact",
     "doctor",
+    "doctor_without_catalog",
     "inspect",
     "migrate",
     "on_tables",

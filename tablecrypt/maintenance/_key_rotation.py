@@ -50,6 +50,8 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import check_snapshots_have_keys
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class RotatedKek(OperationResult):
@@ -155,9 +157,6 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
 def _key_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[str]:
     """Return each manifest-list key's id once, in the order of the snapshots."""
     return list(dict.fromkeys(snapshot.key_id for snapshot in snapshots if snapshot.key_id is not None))
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -92,149 +92,9 @@ from tablecrypt.table.table_files import (
 from tablecrypt.table.updates import EncryptTableUpdate
 from tablecrypt.table.write import write_data_files
 
-
-class MigrationSnapshot(EncryptedFileSwap):
-    """A file swap whose base is a plain snapshot.
-
-    Args:
-        manifests: the plain snapshot's, with their live entries.
-        plain_io: the plain table's FileIO.
-    """
-
-    records_dropped: ClassVar[bool] = False
-
-    def __init__(self, *, manifests: Iterable[BaseManifest], plain_io: FileIO, **options: Any) -> None:
-        super().__init__(**options)
-        self._plain_manifests = list(manifests)
-        self._plain_io = plain_io
-        self._read_deletes: dict[str, dict[str, list[int]]] = {}
-
-    def base_manifests(self) -> Iterable[BaseManifest]:
-        """Return the plain snapshot's, without those that name only files which are gone."""
-        return [manifest for manifest in self._plain_manifests if manifest.entries]
-
-    def deleted_positions(self, data_file: DataFile, deletes: set[DataFile]) -> Iterable[int]:
-        """Return the positions that plain delete files name. A deletion vector says all that there is to say."""
-        vectors = {file for file in deletes if is_deletion_vector(file)}
-        positions: set[int] = set()
-        for file in vectors or deletes:
-            if file.file_path not in self._read_deletes:
-                self._read_deletes[file.file_path] = self._positions_by_path(file)
-            positions.update(self._read_deletes[file.file_path].get(data_file.file_path, ()))
-        return sorted(positions)
-
-    def _positions_by_path(self, file: DataFile) -> dict[str, list[int]]:
-        if file.file_format != FileFormat.AVRO:
-            return {path: positions.to_pylist() for path, positions in read_plain_deletes(self._plain_io, file).items()}
-        by_path: dict[str, list[int]] = defaultdict(list)
-        with self._plain_io.new_input(file.file_path).open() as stored:
-            records = cast("Iterator[dict[str, Any]]", fastavro.reader(BytesIO(stored.read())))
-            for record in records:
-                by_path[record["file_path"]].append(record["pos"])
-        return by_path
-
-
-def plain_snapshot_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[int]:
-    """Return the ids of the plain snapshots, which go in the commit that brings the encrypted one."""
-    return [snapshot.snapshot_id for snapshot in snapshots if snapshot.key_id is None]
-
-
 _CHUNK_LENGTH: Final = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class MigrateWork:
-    """Which plaintext file, the folder for its ciphertext, and how many bytes its DEK has."""
-
-    location: str
-    folder: str
-    file_format: str
-    data_key_length: int
-
-
-def migrate_work(file: DataFile, folder: str, data_key_length: int) -> FileWork[MigrateWork]:
-    """Return the work of encrypting one file of a plain table."""
-    return FileWork(MigrateWork(file.file_path, folder, file.file_format.value, data_key_length), size=file.file_size_in_bytes)
-
-
-def migrate_file(io: EncryptingFileIO, work: MigrateWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
-    """Write the encrypted file and return its location and key metadata, which knows the file's length."""
-    new = FreshKeys(work.data_key_length).new_key_metadata()
-    location = f"{work.folder}/{uuid.uuid4()}.{work.file_format.lower()}"
-    with deleting_on_error(io, [location]):
-        encrypt_one = _encrypt_parquet if work.file_format == FileFormat.PARQUET.value else _encrypt_avro
-        return FileDone(location, (new.with_file_length(encrypt_one(io, work.location, location, new)),))
-
-
-def _encrypt_parquet(io: EncryptingFileIO, source: str, target: str, new: StandardKeyMetadata) -> int:
-    with io.plaintext_input(source).open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as sink:
-        return encrypt(stored, sink, FileKeys.of_table_file(new), location=source)
-
-
-def _encrypt_avro(io: EncryptingFileIO, source: str, target: str, new: StandardKeyMetadata) -> int:
-    output = io.encrypting_output(target, new)
-    with io.plaintext_input(source).open() as stored, output.create() as sink:
-        shutil.copyfileobj(stored, sink, _CHUNK_LENGTH)
-    return len(output)
-
-
 _ONE_FILE: Final = 2**62
 _PARTITION: Final = DATA_FILE_POSITIONS["partition"]
-
-
-@dataclass(frozen=True)
-class RewriteOrcWork:
-    """The file's entry, the metadata of the table that it will be in, without history, and how many bytes the DEK has."""
-
-    entry: bytes
-    metadata_json: str
-    data_key_length: int
-
-
-def rewrite_orc_work(file: DataFile, metadata: EncryptedTableMetadata, data_key_length: int) -> FileWork[RewriteOrcWork]:
-    """Return the work of rewriting one file."""
-    entry = FileEntryCodec(metadata).encode_files([file])
-    return FileWork(RewriteOrcWork(entry, metadata.without_history().model_dump_json(), data_key_length), size=file.file_size_in_bytes)
-
-
-def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[bytes]:
-    """Write the encrypted file; the result is its entry without the key, in no partition."""
-    metadata = EncryptedTableMetadata.model_validate_json(work.metadata_json)
-    [old] = FileEntryCodec(metadata).decode_files(work.entry)
-    one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
-    files = write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), uuid.uuid4())
-    if [file.record_count for file in files] != [old.record_count]:
-        delete_written(io, [file.file_path for file in files])
-        raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
-    [written] = files
-    return FileDone(FileEntryCodec(one_file).encode_files([with_key(written, None)]), (key_metadata_of(written),))
-
-
-def rewritten_entry(metadata: EncryptedTableMetadata, file: DataFile, done: FileDone[bytes]) -> EncryptedDataFile:
-    """Return the new file's entry, in the partition of the old one."""
-    [decoded] = FileEntryCodec(_unpartitioned(metadata)).decode_files(done.result)
-    new = with_key(decoded, done.keys[0])
-    new[_PARTITION] = file.partition
-    new.spec_id = file.spec_id
-    return new
-
-
-def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, file: DataFile) -> pa.RecordBatchReader:
-    schema = metadata.schema()
-    arrow_schema = schema_to_pyarrow(schema, include_field_ids=False)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in ArrowScan(metadata, io.inner, schema, ALWAYS_TRUE).to_record_batches([FileScanTask(file)]):
-            yield cast_batch(batch, arrow_schema)
-
-    return pa.RecordBatchReader.from_batches(arrow_schema, batches())
-
-
-def _unpartitioned(metadata: EncryptedTableMetadata) -> EncryptedTableMetadata:
-    spec = UNPARTITIONED_PARTITION_SPEC
-    return metadata.model_copy(update={"partition_specs": [spec], "default_spec_id": spec.spec_id})
-
-
 OPERATION: Final = "migrate"
 _ANY_NAME: Final = "file.parquet"
 _NAMESPACE: Final = uuid.UUID("0d1c6f57-8a43-5b0e-9c72-4f2ab6e1d935")
@@ -379,3 +239,138 @@ def _with_metadata(table: EncryptedTable, metadata: EncryptedTableMetadata) -> E
         catalog=table.catalog,
         config=table.config,
     )
+
+
+class MigrationSnapshot(EncryptedFileSwap):
+    """A file swap whose base is a plain snapshot.
+
+    Args:
+        manifests: the plain snapshot's, with their live entries.
+        plain_io: the plain table's FileIO.
+    """
+
+    records_dropped: ClassVar[bool] = False
+
+    def __init__(self, *, manifests: Iterable[BaseManifest], plain_io: FileIO, **options: Any) -> None:
+        super().__init__(**options)
+        self._plain_manifests = list(manifests)
+        self._plain_io = plain_io
+        self._read_deletes: dict[str, dict[str, list[int]]] = {}
+
+    def base_manifests(self) -> Iterable[BaseManifest]:
+        """Return the plain snapshot's, without those that name only files which are gone."""
+        return [manifest for manifest in self._plain_manifests if manifest.entries]
+
+    def deleted_positions(self, data_file: DataFile, deletes: set[DataFile]) -> Iterable[int]:
+        """Return the positions that plain delete files name. A deletion vector says all that there is to say."""
+        vectors = {file for file in deletes if is_deletion_vector(file)}
+        positions: set[int] = set()
+        for file in vectors or deletes:
+            if file.file_path not in self._read_deletes:
+                self._read_deletes[file.file_path] = self._positions_by_path(file)
+            positions.update(self._read_deletes[file.file_path].get(data_file.file_path, ()))
+        return sorted(positions)
+
+    def _positions_by_path(self, file: DataFile) -> dict[str, list[int]]:
+        if file.file_format != FileFormat.AVRO:
+            return {path: positions.to_pylist() for path, positions in read_plain_deletes(self._plain_io, file).items()}
+        by_path: dict[str, list[int]] = defaultdict(list)
+        with self._plain_io.new_input(file.file_path).open() as stored:
+            records = cast("Iterator[dict[str, Any]]", fastavro.reader(BytesIO(stored.read())))
+            for record in records:
+                by_path[record["file_path"]].append(record["pos"])
+        return by_path
+
+
+def plain_snapshot_ids(snapshots: Iterable[EncryptedSnapshot]) -> list[int]:
+    """Return the ids of the plain snapshots, which go in the commit that brings the encrypted one."""
+    return [snapshot.snapshot_id for snapshot in snapshots if snapshot.key_id is None]
+
+
+@dataclass(frozen=True)
+class MigrateWork:
+    """Which plaintext file, the folder for its ciphertext, and how many bytes its DEK has."""
+
+    location: str
+    folder: str
+    file_format: str
+    data_key_length: int
+
+
+def migrate_work(file: DataFile, folder: str, data_key_length: int) -> FileWork[MigrateWork]:
+    """Return the work of encrypting one file of a plain table."""
+    return FileWork(MigrateWork(file.file_path, folder, file.file_format.value, data_key_length), size=file.file_size_in_bytes)
+
+
+def migrate_file(io: EncryptingFileIO, work: MigrateWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
+    """Write the encrypted file and return its location and key metadata, which knows the file's length."""
+    new = FreshKeys(work.data_key_length).new_key_metadata()
+    location = f"{work.folder}/{uuid.uuid4()}.{work.file_format.lower()}"
+    with deleting_on_error(io, [location]):
+        encrypt_one = _encrypt_parquet if work.file_format == FileFormat.PARQUET.value else _encrypt_avro
+        return FileDone(location, (new.with_file_length(encrypt_one(io, work.location, location, new)),))
+
+
+def _encrypt_parquet(io: EncryptingFileIO, source: str, target: str, new: StandardKeyMetadata) -> int:
+    with io.plaintext_input(source).open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as sink:
+        return encrypt(stored, sink, FileKeys.of_table_file(new), location=source)
+
+
+def _encrypt_avro(io: EncryptingFileIO, source: str, target: str, new: StandardKeyMetadata) -> int:
+    output = io.encrypting_output(target, new)
+    with io.plaintext_input(source).open() as stored, output.create() as sink:
+        shutil.copyfileobj(stored, sink, _CHUNK_LENGTH)
+    return len(output)
+
+
+@dataclass(frozen=True)
+class RewriteOrcWork:
+    """The file's entry, the metadata of the table that it will be in, without history, and how many bytes the DEK has."""
+
+    entry: bytes
+    metadata_json: str
+    data_key_length: int
+
+
+def rewrite_orc_work(file: DataFile, metadata: EncryptedTableMetadata, data_key_length: int) -> FileWork[RewriteOrcWork]:
+    """Return the work of rewriting one file."""
+    entry = FileEntryCodec(metadata).encode_files([file])
+    return FileWork(RewriteOrcWork(entry, metadata.without_history().model_dump_json(), data_key_length), size=file.file_size_in_bytes)
+
+
+def rewrite_orc_file(io: EncryptingFileIO, work: RewriteOrcWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[bytes]:
+    """Write the encrypted file; the result is its entry without the key, in no partition."""
+    metadata = EncryptedTableMetadata.model_validate_json(work.metadata_json)
+    [old] = FileEntryCodec(metadata).decode_files(work.entry)
+    one_file = with_target_file_size(_unpartitioned(metadata), _ONE_FILE)
+    files = write_data_files(one_file, _rows(metadata, io, old), io, FreshKeys(work.data_key_length), uuid.uuid4())
+    if [file.record_count for file in files] != [old.record_count]:
+        delete_written(io, [file.file_path for file in files])
+        raise FormatError(f"{old.file_path}: holds {sum(file.record_count for file in files)} rows, its manifest says {old.record_count}")
+    [written] = files
+    return FileDone(FileEntryCodec(one_file).encode_files([with_key(written, None)]), (key_metadata_of(written),))
+
+
+def rewritten_entry(metadata: EncryptedTableMetadata, file: DataFile, done: FileDone[bytes]) -> EncryptedDataFile:
+    """Return the new file's entry, in the partition of the old one."""
+    [decoded] = FileEntryCodec(_unpartitioned(metadata)).decode_files(done.result)
+    new = with_key(decoded, done.keys[0])
+    new[_PARTITION] = file.partition
+    new.spec_id = file.spec_id
+    return new
+
+
+def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, file: DataFile) -> pa.RecordBatchReader:
+    schema = metadata.schema()
+    arrow_schema = schema_to_pyarrow(schema, include_field_ids=False)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in ArrowScan(metadata, io.inner, schema, ALWAYS_TRUE).to_record_batches([FileScanTask(file)]):
+            yield cast_batch(batch, arrow_schema)
+
+    return pa.RecordBatchReader.from_batches(arrow_schema, batches())
+
+
+def _unpartitioned(metadata: EncryptedTableMetadata) -> EncryptedTableMetadata:
+    spec = UNPARTITIONED_PARTITION_SPEC
+    return metadata.model_copy(update={"partition_specs": [spec], "default_spec_id": spec.spec_id})

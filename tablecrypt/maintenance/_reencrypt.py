@@ -67,57 +67,6 @@ from tablecrypt.table.table_files import FreshKeys, deleting_on_error, is_deleti
 
 _CHUNK_LENGTH: Final = 4 * 1024 * 1024
 
-
-@dataclass(frozen=True)
-class ReencryptWork:
-    """Which file, of which format ("PARQUET" or "AVRO"), how many bytes its new DEK has, and the folder of the new file."""
-
-    location: str
-    file_format: str
-    data_key_length: int
-    folder: str
-
-
-def reencrypt_work(file: DataFile, data_key_length: int, own_folders: DeletionScope, data_folder: str) -> FileWork[ReencryptWork]:
-    """Return the work of re-encrypting one file of a table.
-
-    Args:
-        file: the old one.
-        data_key_length: how many bytes the new DEK has.
-        own_folders: of the table. Beside a file that lies elsewhere nothing is written: that place is somebody else's.
-        data_folder: where the new file goes then.
-    """
-    is_own = own_folders.reason_against(file.file_path) is None
-    folder = file.file_path.rpartition("/")[0] if is_own else data_folder
-    work = ReencryptWork(file.file_path, file.file_format.value, data_key_length, folder)
-    return FileWork(work, (key_metadata_of(file),), file.file_size_in_bytes)
-
-
-def reencrypt_file(io: EncryptingFileIO, work: ReencryptWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
-    """Write the new file and return its location and key metadata, which knows the file's length."""
-    (old,) = keys
-    new = FreshKeys(work.data_key_length).new_key_metadata()
-    location = f"{work.folder}/{uuid.uuid4()}.{work.file_format.lower()}"
-    copy_one = {FileFormat.PARQUET.value: _copy_parquet, FileFormat.AVRO.value: _copy_avro}.get(work.file_format)
-    if copy_one is None:
-        raise FormatError(f"{work.location}: {work.file_format} files of encrypted tables are not known")
-    with deleting_on_error(io, [location]):
-        return FileDone(location, (new.with_file_length(copy_one(io, work.location, old, location, new)),))
-
-
-def _copy_parquet(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, target: str, new: StandardKeyMetadata) -> int:
-    with io.raw_input(source).open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as sink:
-        return reencrypt_modules(stored, sink, FileKeys.of_table_file(old), FileKeys.of_table_file(new), location=source)
-
-
-def _copy_avro(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, target: str, new: StandardKeyMetadata) -> int:
-    output = io.encrypting_output(target, new)
-    with io.decrypting_input(source, old).open() as plaintext, output.create() as sink:
-        while chunk := plaintext.read(_CHUNK_LENGTH):
-            sink.write(chunk)
-    return len(output)
-
-
 OPERATION: Final = "reencrypt"
 
 
@@ -284,3 +233,53 @@ def _commit(table: EncryptedTable, swaps: Mapping[str, EncryptedDataFile], branc
         producer = transaction.update_snapshot({}, branch).producer(EncryptedFileSwap, Operation.REPLACE, swaps=swaps)
         producer.commit()
     return producer.swapped, producer.snapshot_id
+
+
+@dataclass(frozen=True)
+class ReencryptWork:
+    """Which file, of which format ("PARQUET" or "AVRO"), how many bytes its new DEK has, and the folder of the new file."""
+
+    location: str
+    file_format: str
+    data_key_length: int
+    folder: str
+
+
+def reencrypt_work(file: DataFile, data_key_length: int, own_folders: DeletionScope, data_folder: str) -> FileWork[ReencryptWork]:
+    """Return the work of re-encrypting one file of a table.
+
+    Args:
+        file: the old one.
+        data_key_length: how many bytes the new DEK has.
+        own_folders: of the table. Beside a file that lies elsewhere nothing is written: that place is somebody else's.
+        data_folder: where the new file goes then.
+    """
+    is_own = own_folders.reason_against(file.file_path) is None
+    folder = file.file_path.rpartition("/")[0] if is_own else data_folder
+    work = ReencryptWork(file.file_path, file.file_format.value, data_key_length, folder)
+    return FileWork(work, (key_metadata_of(file),), file.file_size_in_bytes)
+
+
+def reencrypt_file(io: EncryptingFileIO, work: ReencryptWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[str]:
+    """Write the new file and return its location and key metadata, which knows the file's length."""
+    (old,) = keys
+    new = FreshKeys(work.data_key_length).new_key_metadata()
+    location = f"{work.folder}/{uuid.uuid4()}.{work.file_format.lower()}"
+    copy_one = {FileFormat.PARQUET.value: _copy_parquet, FileFormat.AVRO.value: _copy_avro}.get(work.file_format)
+    if copy_one is None:
+        raise FormatError(f"{work.location}: {work.file_format} files of encrypted tables are not known")
+    with deleting_on_error(io, [location]):
+        return FileDone(location, (new.with_file_length(copy_one(io, work.location, old, location, new)),))
+
+
+def _copy_parquet(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, target: str, new: StandardKeyMetadata) -> int:
+    with io.raw_input(source).open() as stored, io.raw_output(target, RawContent.SELF_ENCRYPTED).create() as sink:
+        return reencrypt_modules(stored, sink, FileKeys.of_table_file(old), FileKeys.of_table_file(new), location=source)
+
+
+def _copy_avro(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, target: str, new: StandardKeyMetadata) -> int:
+    output = io.encrypting_output(target, new)
+    with io.decrypting_input(source, old).open() as plaintext, output.create() as sink:
+        while chunk := plaintext.read(_CHUNK_LENGTH):
+            sink.write(chunk)
+    return len(output)

@@ -47,6 +47,10 @@ _LOCATION: Final = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?/*(?P<r
 _HASH_LENGTH: Final = 12
 _LOCAL: Final = "file"
 
+_CHUNK: Final = 8 * 1024 * 1024
+_MAGIC: Final = {FileFormat.PARQUET.value: magics.ENCRYPTED_PARQUET, FileFormat.AVRO.value: magics.AGS1}
+_ROW_GROUP_ROWS: Final = 1024 * 1024
+
 
 @dataclass(frozen=True)
 class PathMap:
@@ -101,11 +105,6 @@ def _parts(location: str) -> tuple[str, str]:
     match = _LOCATION.fullmatch(location)
     scheme = (match["scheme"] or "").lower() if match else ""
     return store_of(scheme), (match["rest"] if match else location).rstrip("/")
-
-
-_CHUNK: Final = 8 * 1024 * 1024
-_MAGIC: Final = {FileFormat.PARQUET.value: magics.ENCRYPTED_PARQUET, FileFormat.AVRO.value: magics.AGS1}
-_ROW_GROUP_ROWS: Final = 1024 * 1024
 
 
 @dataclass(frozen=True)

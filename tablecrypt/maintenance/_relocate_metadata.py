@@ -55,6 +55,14 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.planning import FILE_PATH_FIELD_ID
 from tablecrypt.table.table_files import TableFileIO
 
+_NAMESPACE: Final = uuid.UUID("6a2f1d0e-5b0c-5f43-9a57-0d3c1c1e7b42")
+_FOLDER_PROPERTIES: Final = (
+    TableProperties.WRITE_DATA_PATH,
+    TableProperties.WRITE_METADATA_PATH,
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+
 
 @dataclass(frozen=True)
 class NewDeletes:
@@ -167,15 +175,6 @@ def _schema_and_spec(opened: DecryptedManifest, manifest: EncryptedManifestFile)
 
 def _encoded(path: str | None) -> bytes:
     return (path or "").encode()
-
-
-_NAMESPACE: Final = uuid.UUID("6a2f1d0e-5b0c-5f43-9a57-0d3c1c1e7b42")
-_FOLDER_PROPERTIES: Final = (
-    TableProperties.WRITE_DATA_PATH,
-    TableProperties.WRITE_METADATA_PATH,
-    "write.object-storage.path",
-    "write.folder-storage.path",
-)
 
 
 @dataclass(frozen=True)

@@ -51,34 +51,6 @@ logger = logging.getLogger(__name__)
 
 REPLACES: Final = "tablecrypt.replaces-snapshot-id"
 
-
-def replaced_heads(table: EncryptedTable) -> frozenset[int]:
-    """Return the ids of the snapshots whose places heads of branches took, as far as no branch or tag points to them."""
-    metadata = encrypted_metadata_of(table)
-    pointed_to = {ref.snapshot_id for ref in metadata.refs.values()}
-    heads = (metadata.snapshot_by_id(snapshot_id) for snapshot_id in pointed_to)
-    marks = {str(head.summary[REPLACES]) for head in heads if head is not None and head.summary is not None and head.summary[REPLACES]}
-    present = {snapshot.snapshot_id for snapshot in metadata.snapshots}
-    return frozenset(int(mark) for mark in marks if mark.isdigit() and int(mark) in present - pointed_to)
-
-
-def replace_branch_heads(table: EncryptedTable, holding: Collection[int]) -> None:
-    """Put a snapshot of the same rows in the place of each head among these, but for those that a tag points to as well.
-
-    Raises CommitFailedException when others were faster again and again: some heads may be replaced.
-    """
-    tagged = {ref.snapshot_id for ref in table.metadata.refs.values() if ref.snapshot_ref_type == SnapshotRefType.TAG}
-    for branch, ref in list(table.metadata.refs.items()):
-        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and ref.snapshot_id in holding and ref.snapshot_id not in tagged:
-            _replace(table, branch, ref.snapshot_id)
-
-
-def _replace(table: EncryptedTable, branch: str, head: int) -> None:
-    transaction = table.transaction()
-    with transaction, transaction.update_snapshot({REPLACES: str(head)}, branch).producer(EncryptedManifestCleaning, Operation.REPLACE):
-        logger.info("%s: a snapshot of the same rows takes the place of %s on %s", ".".join(table.name()), head, branch)
-
-
 _ROUNDS: Final = 5
 
 
@@ -322,3 +294,30 @@ def _versions(table: EncryptedTable) -> str:
     if found:
         return f"The bucket keeps {len(found)} older versions of metadata files below {folder}, with retired keys: delete those versions."
     return f"The bucket keeps no older version of the metadata files below {folder}, as far as it tells; replicas of it are not known here."
+
+
+def replaced_heads(table: EncryptedTable) -> frozenset[int]:
+    """Return the ids of the snapshots whose places heads of branches took, as far as no branch or tag points to them."""
+    metadata = encrypted_metadata_of(table)
+    pointed_to = {ref.snapshot_id for ref in metadata.refs.values()}
+    heads = (metadata.snapshot_by_id(snapshot_id) for snapshot_id in pointed_to)
+    marks = {str(head.summary[REPLACES]) for head in heads if head is not None and head.summary is not None and head.summary[REPLACES]}
+    present = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    return frozenset(int(mark) for mark in marks if mark.isdigit() and int(mark) in present - pointed_to)
+
+
+def replace_branch_heads(table: EncryptedTable, holding: Collection[int]) -> None:
+    """Put a snapshot of the same rows in the place of each head among these, but for those that a tag points to as well.
+
+    Raises CommitFailedException when others were faster again and again: some heads may be replaced.
+    """
+    tagged = {ref.snapshot_id for ref in table.metadata.refs.values() if ref.snapshot_ref_type == SnapshotRefType.TAG}
+    for branch, ref in list(table.metadata.refs.items()):
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and ref.snapshot_id in holding and ref.snapshot_id not in tagged:
+            _replace(table, branch, ref.snapshot_id)
+
+
+def _replace(table: EncryptedTable, branch: str, head: int) -> None:
+    transaction = table.transaction()
+    with transaction, transaction.update_snapshot({REPLACES: str(head)}, branch).producer(EncryptedManifestCleaning, Operation.REPLACE):
+        logger.info("%s: a snapshot of the same rows takes the place of %s on %s", ".".join(table.name()), head, branch)

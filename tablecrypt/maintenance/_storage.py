@@ -65,6 +65,10 @@ from tablecrypt.table.table import EncryptedTable
 _LOCAL: Final = "file"
 _MODIFIED: Final = ("LastModified", "last_modified", "mtime", "updated")
 
+logger = logging.getLogger(__name__)
+
+_S3_SCHEMES: Final = ("s3", "s3a", "s3n")
+
 
 @dataclass(frozen=True)
 class StoredFile:
@@ -153,9 +157,6 @@ def _modified(info: dict[str, Any]) -> dt.datetime | None:
     return value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
 
 
-_SCHEMES: Final = ("s3", "s3a", "s3n")
-
-
 @dataclass(frozen=True)
 class ObjectVersion:
     """A version of an object that is not the latest one, or that a delete marker hides."""
@@ -177,7 +178,7 @@ def object_versions(io: FileIO, location: str) -> Iterator[ObjectVersion]:
         OSError: S3 refused or failed.
     """
     parts = urlsplit(location)
-    if parts.scheme not in _SCHEMES:
+    if parts.scheme not in _S3_SCHEMES:
         return
     try:
         import boto3
@@ -204,9 +205,6 @@ def object_versions(io: FileIO, location: str) -> Iterator[ObjectVersion]:
                     yield ObjectVersion(f"{parts.scheme}://{parts.netloc}/{version['Key']}", version["VersionId"], version["Size"])
     except (BotoCoreError, ClientError) as error:
         raise OSError(f"{location}: S3 does not list versions of objects: {error}") from error
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,60 @@ class Compacted(OperationResult):
     conflicts: tuple[str, ...] = ()
 
 
+@checked_arguments(but=("where",))
+def compact(
+    table: Table,
+    where: str | BooleanExpression | None = None,
+    *,
+    target_file_size: int | None = None,
+    min_input_files: int = MIN_INPUT_FILES,
+    delete_ratio: float = DELETE_RATIO,
+    rewrite_all: bool = False,
+    sort_by: Sequence[str] = (),
+    partial_progress: int | None = None,
+    branch: str = MAIN_BRANCH,
+    progress: ProgressListener = no_progress,
+    dry_run: bool = False,
+    runner: Runner | None = None,
+    workers: int | None = None,
+) -> Compacted:
+    """Rewrite an encrypted table's short files, and those with many deletes, into files of the right size.
+
+    Args:
+        table: an encrypted table; its current state is loaded again.
+        where: only files that may hold matching rows are looked at; by default all.
+        target_file_size: stored bytes of a new file; by default write.target-file-size-bytes.
+        min_input_files: how many files of a partition are worth rewriting because they are short.
+        delete_ratio: from which part of its rows on, marked as deleted, a file is rewritten for that alone.
+        rewrite_all: whether to rewrite every file that `where` leaves.
+        sort_by: columns to order rows by, ascending. A worker sorts each group in its memory; a `SortingRunner` orders the rows of each
+            partition over all of its new files.
+        partial_progress: commit after every so many groups; by default once, at the end. Not with `sort_by` on a `SortingRunner`.
+        branch: the branch whose files are rewritten.
+        progress: hears of the data files that are done.
+        dry_run: whether to plan only.
+        runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
+        workers: how many groups at once, without `runner`; by default one for each core.
+
+    Raises:
+        ConfigurationError: the table is not encrypted, or an argument cannot be used.
+        ValidationException: others removed files, or rows from them, while they were rewritten. Nothing was committed, and nothing is left.
+            With `partial_progress` it is in the result instead, and other groups are committed.
+        CommitFailedException: other writers were faster, again and again. Likewise.
+        TamperedFileError, KeyNotFoundError, KmsError: a file does not open. What was not committed before is deleted.
+    """
+    runner = runner_or_threads(runner, workers)
+    sorter = runner if sort_by and isinstance(runner, SortingRunner) else None
+    if sorter is not None and partial_progress is not None:
+        raise ConfigurationError("partial_progress commits group by group, and sort_by orders rows across groups: leave one of them out")
+    size = target_file_size_of(table.metadata.properties) if target_file_size is None else target_file_size
+    rules = CompactionRules(size, min_input_files, delete_ratio, rewrite_all)
+    compaction = Compaction.plan(table, where, branch, rules, sort_by, partial_progress)
+    if dry_run or not compaction.groups:
+        return compaction.result(dry_run)
+    return compaction.run(runner, progress) if sorter is None else sorter.rewrite_in_order(compaction, progress)
+
+
 @dataclass
 class Rewritten:
     """Groups, and the new files that hold their rows."""
@@ -245,57 +299,3 @@ class SortingRunner(Runner, Protocol):
     def rewrite_in_order(self, compaction: Compaction, progress: ProgressListener) -> Compacted:
         """Rewrite all groups of a compaction, the rows of each partition in the order that it asks for, and commit."""
         ...
-
-
-@checked_arguments(but=("where",))
-def compact(
-    table: Table,
-    where: str | BooleanExpression | None = None,
-    *,
-    target_file_size: int | None = None,
-    min_input_files: int = MIN_INPUT_FILES,
-    delete_ratio: float = DELETE_RATIO,
-    rewrite_all: bool = False,
-    sort_by: Sequence[str] = (),
-    partial_progress: int | None = None,
-    branch: str = MAIN_BRANCH,
-    progress: ProgressListener = no_progress,
-    dry_run: bool = False,
-    runner: Runner | None = None,
-    workers: int | None = None,
-) -> Compacted:
-    """Rewrite an encrypted table's short files, and those with many deletes, into files of the right size.
-
-    Args:
-        table: an encrypted table; its current state is loaded again.
-        where: only files that may hold matching rows are looked at; by default all.
-        target_file_size: stored bytes of a new file; by default write.target-file-size-bytes.
-        min_input_files: how many files of a partition are worth rewriting because they are short.
-        delete_ratio: from which part of its rows on, marked as deleted, a file is rewritten for that alone.
-        rewrite_all: whether to rewrite every file that `where` leaves.
-        sort_by: columns to order rows by, ascending. A worker sorts each group in its memory; a `SortingRunner` orders the rows of each
-            partition over all of its new files.
-        partial_progress: commit after every so many groups; by default once, at the end. Not with `sort_by` on a `SortingRunner`.
-        branch: the branch whose files are rewritten.
-        progress: hears of the data files that are done.
-        dry_run: whether to plan only.
-        runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
-        workers: how many groups at once, without `runner`; by default one for each core.
-
-    Raises:
-        ConfigurationError: the table is not encrypted, or an argument cannot be used.
-        ValidationException: others removed files, or rows from them, while they were rewritten. Nothing was committed, and nothing is left.
-            With `partial_progress` it is in the result instead, and other groups are committed.
-        CommitFailedException: other writers were faster, again and again. Likewise.
-        TamperedFileError, KeyNotFoundError, KmsError: a file does not open. What was not committed before is deleted.
-    """
-    runner = runner_or_threads(runner, workers)
-    sorter = runner if sort_by and isinstance(runner, SortingRunner) else None
-    if sorter is not None and partial_progress is not None:
-        raise ConfigurationError("partial_progress commits group by group, and sort_by orders rows across groups: leave one of them out")
-    size = target_file_size_of(table.metadata.properties) if target_file_size is None else target_file_size
-    rules = CompactionRules(size, min_input_files, delete_ratio, rewrite_all)
-    compaction = Compaction.plan(table, where, branch, rules, sort_by, partial_progress)
-    if dry_run or not compaction.groups:
-        return compaction.result(dry_run)
-    return compaction.run(runner, progress) if sorter is None else sorter.rewrite_in_order(compaction, progress)

@@ -62,6 +62,11 @@ class FileKind(StrEnum):
     EQUALITY_DELETES = "equality deletes"
     DELETION_VECTOR = "deletion vector"
 
+    @property
+    def is_metadata(self) -> bool:
+        """Whether it names other files, and holds no rows or deletes itself."""
+        return self in (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
+
 
 @dataclass(frozen=True)
 class ReachableFile:

@@ -58,6 +58,9 @@ _JOURNAL_FIELDS: Final = {"encryption-keys", "key-id"}
 _KEY_FIELDS: Final = {"key-id", "encrypted-key-metadata", "encrypted-by-id", "properties"}
 _LONGEST_JOURNAL: Final = 64 * 1024
 
+MAX_READ: Final = 200
+_THREADS: Final = 16
+
 
 @dataclass
 class Folder:
@@ -144,10 +147,6 @@ def _are_checksums(file: StoredFile, folder: Folder) -> bool:
     match = _CHECKSUMS_NAME.fullmatch(file.location)
     checked = None if match is None else folder.at(match["folder"] + match["name"])
     return checked is not None and file.size == _CHECKSUMS_HEADER + _CHECKSUM_LENGTH * -(-checked.size // _CHECKED_BYTES)
-
-
-MAX_READ: Final = 200
-_THREADS: Final = 16
 
 
 @dataclass(frozen=True)

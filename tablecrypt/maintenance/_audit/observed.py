@@ -24,11 +24,10 @@ from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, 
 from tablecrypt.maintenance._audit.folder import Folder, OlderMetadata, is_metadata_file, list_folders, look_at_older, unfinished_operation
 from tablecrypt.maintenance._storage import StoredFile, canonical
 from tablecrypt.maintenance.progress import Counted
-from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, reachable_files
+from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_files import TableFileIO
 
-METADATA_KINDS: Final = (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -127,7 +126,7 @@ def observe(table: Table, counted: Counted) -> Observed:
 
 def wanted_signature(file: ReachableFile) -> Signature:
     """Return how a file of the table should be encrypted."""
-    is_parquet = file.kind not in METADATA_KINDS and file.file_format == FileFormat.PARQUET.value
+    is_parquet = not file.kind.is_metadata and file.file_format == FileFormat.PARQUET.value
     return Signature.PARQUET if is_parquet else Signature.AGS1
 
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tablecrypt.maintenance._doctor.checks import Check, CheckState, CheckUp
-from tablecrypt.maintenance._doctor.run import doctor, without_catalog
+from tablecrypt.maintenance._doctor.run import doctor, doctor_without_catalog
 
-__all__ = ["Check", "CheckState", "CheckUp", "doctor", "without_catalog"]
+__all__ = ["Check", "CheckState", "CheckUp", "doctor", "doctor_without_catalog"]

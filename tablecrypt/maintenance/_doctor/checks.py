@@ -37,6 +37,19 @@ from tablecrypt.kms.new_blobs import check_blob, wrap_unchecked
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.printable import json_fields
 
+KEYS: Final = "keys"
+_PROBE_LENGTH: Final = 16
+_RIGHTS: Final = "docs/operations.md, “Permissions”, has its name in each key service"
+STORAGE: Final = "storage"
+PROBE: Final = "tablecrypt-probe-"
+_PROBE_FILE_LENGTH: Final = 64
+_PROBE_KEY_LENGTH: Final = 16
+VERSIONS: Final = "versions"
+_SHOWN: Final = ("pyiceberg", "pyarrow", "cryptography", "pyspark")
+_OPTIONAL: Final = frozenset({"pyspark"})
+_BOUND: Final = re.compile(r"(>=|<)\s*([0-9.]+)")
+_JAVA_SECONDS: Final = 20
+
 
 class CheckState(Enum):
     """What came of a check."""
@@ -112,11 +125,6 @@ def failed(area: str, name: str, error: Exception, advice: str) -> Check:
     return Check(area, name, CheckState.FAILS, f"{type(error).__name__}: {said}", advice)
 
 
-KEYS: Final = "keys"
-_PROBE_LENGTH: Final = 16
-_RIGHTS: Final = "docs/operations.md, “Permissions”, has its name in each key service"
-
-
 def key_checks(client: KeyManagementClient, key_ids: Iterable[str], read_only: bool) -> Iterator[Check]:
     """Try each master key.
 
@@ -170,12 +178,6 @@ def _advice(right: str, users: str) -> str:
     return f"check the key id, the address and the credentials, and that this client may {right} with the key: {users} need it; {_RIGHTS}"
 
 
-STORAGE: Final = "storage"
-PROBE: Final = "tablecrypt-probe-"
-_LENGTH: Final = 64
-_KEY_LENGTH: Final = 16
-
-
 def try_to_list(io: FileIO, folder: str) -> Check:
     """Try to list a folder."""
 
@@ -199,12 +201,12 @@ def try_to_read(io: FileIO, location: str) -> Check:
 
 def try_to_write(io: FileIO, folder: str) -> Iterator[Check]:
     """Try to write, read back and delete a probe in a folder."""
-    probe, location = secrets.token_bytes(_LENGTH), f"{folder}/{PROBE}{secrets.token_hex(8)}.ags1"
+    probe, location = secrets.token_bytes(_PROBE_FILE_LENGTH), f"{folder}/{PROBE}{secrets.token_hex(8)}.ags1"
     encrypting = EncryptingFileIO(io)
     outputs: list[EncryptingOutputFile] = []
 
     def write() -> str:
-        output = encrypting.encrypting_output(location, StandardKeyMetadata.generate(_KEY_LENGTH, secrets.token_bytes))
+        output = encrypting.encrypting_output(location, StandardKeyMetadata.generate(_PROBE_KEY_LENGTH, secrets.token_bytes))
         with output.create() as stream:
             stream.write(probe)
         outputs.append(output)
@@ -227,13 +229,6 @@ def try_to_write(io: FileIO, folder: str) -> Iterator[Check]:
     if written.state == CheckState.WORKS:
         yield tried(STORAGE, f"read back from {folder}", read_back, "look for what stands between this client and the store")
         yield tried(STORAGE, f"delete from {folder}", delete, f"give this client the right to delete there; {location} stays until then")
-
-
-VERSIONS: Final = "versions"
-_SHOWN: Final = ("pyiceberg", "pyarrow", "cryptography", "pyspark")
-_OPTIONAL: Final = frozenset({"pyspark"})
-_BOUND: Final = re.compile(r"(>=|<)\s*([0-9.]+)")
-_JAVA_SECONDS: Final = 20
 
 
 def version_checks() -> Iterator[Check]:

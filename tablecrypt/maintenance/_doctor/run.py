@@ -66,7 +66,7 @@ def doctor(catalog: Catalog, table: str | None = None, *, key_ids: Sequence[str]
     return CheckUp(catalog.name, table, read_only, tuple(_checks(catalog, table, asked, read_only)))
 
 
-def without_catalog(name: str, error: Exception) -> CheckUp:
+def doctor_without_catalog(name: str, error: Exception) -> CheckUp:
     """Return what can be said where the catalog cannot even be loaded."""
     advice = "correct .pyiceberg.yaml, the environment or --property; docs/operations.md, “Configuration files”, has one that works"
     return CheckUp(name, None, True, (failed(_CONFIGURATION, "load the catalog", error, advice), *version_checks()))

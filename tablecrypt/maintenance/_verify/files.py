@@ -41,6 +41,9 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance.runner import FileDone
 from tablecrypt.parquet.uniform import UniformParquetFile
 
+FETCHED_BLOCKS: Final = 4
+"""Blocks that are read from the store at once."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -68,10 +71,6 @@ class FileLook:
     length: int
     parts: int
     problems: tuple[Problem, ...] = ()
-
-
-FETCHED_BLOCKS: Final = 4
-"""Blocks that are read from the store at once."""
 
 
 def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool = True) -> FileLook:

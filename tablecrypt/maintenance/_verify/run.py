@@ -53,6 +53,10 @@ from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
 from tablecrypt.printable import json_fields
 from tablecrypt.table.table import EncryptedTable
 
+_STATE_VERSION: Final = 1
+_STATE_INFO: Final = b"tablecrypt verify state 1"
+_STATE_MODE: Final = 0o600
+
 
 @dataclass(frozen=True)
 class BadFile:
@@ -100,103 +104,6 @@ class Verification:
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON's types."""
         return {**json_fields(self), "good": self.is_good, "empty": self.is_empty}
-
-
-VERSION: Final = 1
-_INFO: Final = b"tablecrypt verify state 1"
-_MODE: Final = 0o600
-
-
-@dataclass(frozen=True)
-class _Line:
-    location: str
-    length: int
-    modified: str
-    parts: int
-    full: bool
-
-    def mac(self, table_uuid: str, key: StandardKeyMetadata) -> HMAC:
-        mac_key = HKDF(SHA256(), 32, salt=key.aad_prefix, info=_INFO).derive(key.encryption_key.reveal())
-        mac = HMAC(mac_key, SHA256())
-        mac.update(json.dumps([table_uuid, self.location, self.length, self.modified, self.parts, self.full]).encode())
-        return mac
-
-
-class VerifyState:
-    """The state file at `path` of one table's run; made with mode 0600 where there is none."""
-
-    def __init__(self, path: Path, table_uuid: str) -> None:
-        self._path = path
-        self._uuid = table_uuid
-        self._lines: dict[str, tuple[_Line, bytes]] = {}
-        if path.exists():
-            self._read()
-        else:
-            self._append({"tablecrypt": "verify", "version": VERSION, "table-uuid": table_uuid})
-
-    def parts_of(self, stored: StoredFile, key: StandardKeyMetadata, full: bool) -> int | None:
-        """How many parts of a file authenticated in the run before; None where it has to be looked at."""
-        remembered = self._lines.get(stored.location)
-        if remembered is None or stored.modified is None:
-            return None
-        line, mac = remembered
-        if line != _Line(stored.location, stored.size, stored.modified.isoformat(), line.parts, full):
-            return None
-        try:
-            line.mac(self._uuid, key).verify(mac)
-        except InvalidSignature:
-            return None
-        return line.parts
-
-    def remember(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, parts: int) -> None:
-        """Note that a file was good. Nothing is noted where the store does not say when a file was written."""
-        if stored.modified is None:
-            return
-        line = _Line(stored.location, stored.size, stored.modified.isoformat(), parts, full)
-        self._append({**vars(line), "mac": line.mac(self._uuid, key).finalize().hex()})
-
-    def remove(self) -> None:
-        """Remove the file: the run came to its end."""
-        self._path.unlink(missing_ok=True)
-
-    def _read(self) -> None:
-        content = self._path.read_bytes()
-        lines = list(_objects(content))
-        header = lines[0] if lines else {}
-        if header.get("tablecrypt") != "verify" or header.get("version") != VERSION:
-            raise ConfigurationError(f"{self._path} is not a state file of verify: name one that is not there yet")
-        if header.get("table-uuid") != self._uuid:
-            raise ConfigurationError(f"{self._path} is the state of verifying another table: name one that is not there yet")
-        for fields in lines[1:]:
-            self._take(fields)
-        if not content.endswith(b"\n"):
-            with self._path.open("ab") as file:
-                file.write(b"\n")
-
-    def _take(self, fields: dict[str, Any]) -> None:
-        try:
-            mac = bytes.fromhex(fields.pop("mac"))
-            line = _Line(**fields)
-        except (KeyError, TypeError, ValueError):
-            return
-        self._lines[line.location] = line, mac
-
-    def _append(self, fields: dict[str, Any]) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
-        with os.fdopen(descriptor, "ab") as file:
-            file.write(json.dumps(fields).encode() + b"\n")
-
-
-def _objects(content: bytes) -> Iterator[dict[str, Any]]:
-    for line in content.splitlines():
-        try:
-            value = json.loads(line)
-        except ValueError:
-            value = None
-        yield value if isinstance(value, dict) else {}
-
-
-_METADATA_KINDS = (FileKind.MANIFEST_LIST, FileKind.MANIFEST)
 
 
 @checked_arguments(formerly={"full": "not quick"})
@@ -285,7 +192,7 @@ class _Run:
         )
 
     def _work(self, file: ReachableFile, key: StandardKeyMetadata) -> FileWork[LookAt]:
-        is_content = file.kind not in _METADATA_KINDS
+        is_content = not file.kind.is_metadata
         return FileWork(LookAt(file.location, file.file_format, is_content, self._full), (key,), file.length or 0)
 
     def _is_known_good(self, file: ReachableFile) -> bool:
@@ -324,3 +231,92 @@ class _Run:
         for location, problems in self._problems.items():
             file = self._found.files.get(location)
             yield BadFile(location, kinds[location] if file is None else file.kind, tuple(problems))
+
+
+@dataclass(frozen=True)
+class _Line:
+    location: str
+    length: int
+    modified: str
+    parts: int
+    full: bool
+
+    def mac(self, table_uuid: str, key: StandardKeyMetadata) -> HMAC:
+        mac_key = HKDF(SHA256(), 32, salt=key.aad_prefix, info=_STATE_INFO).derive(key.encryption_key.reveal())
+        mac = HMAC(mac_key, SHA256())
+        mac.update(json.dumps([table_uuid, self.location, self.length, self.modified, self.parts, self.full]).encode())
+        return mac
+
+
+class VerifyState:
+    """The state file at `path` of one table's run; made with mode 0600 where there is none."""
+
+    def __init__(self, path: Path, table_uuid: str) -> None:
+        self._path = path
+        self._uuid = table_uuid
+        self._lines: dict[str, tuple[_Line, bytes]] = {}
+        if path.exists():
+            self._read()
+        else:
+            self._append({"tablecrypt": "verify", "version": _STATE_VERSION, "table-uuid": table_uuid})
+
+    def parts_of(self, stored: StoredFile, key: StandardKeyMetadata, full: bool) -> int | None:
+        """How many parts of a file authenticated in the run before; None where it has to be looked at."""
+        remembered = self._lines.get(stored.location)
+        if remembered is None or stored.modified is None:
+            return None
+        line, mac = remembered
+        if line != _Line(stored.location, stored.size, stored.modified.isoformat(), line.parts, full):
+            return None
+        try:
+            line.mac(self._uuid, key).verify(mac)
+        except InvalidSignature:
+            return None
+        return line.parts
+
+    def remember(self, stored: StoredFile, key: StandardKeyMetadata, full: bool, parts: int) -> None:
+        """Note that a file was good. Nothing is noted where the store does not say when a file was written."""
+        if stored.modified is None:
+            return
+        line = _Line(stored.location, stored.size, stored.modified.isoformat(), parts, full)
+        self._append({**vars(line), "mac": line.mac(self._uuid, key).finalize().hex()})
+
+    def remove(self) -> None:
+        """Remove the file: the run came to its end."""
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> None:
+        content = self._path.read_bytes()
+        lines = list(_objects(content))
+        header = lines[0] if lines else {}
+        if header.get("tablecrypt") != "verify" or header.get("version") != _STATE_VERSION:
+            raise ConfigurationError(f"{self._path} is not a state file of verify: name one that is not there yet")
+        if header.get("table-uuid") != self._uuid:
+            raise ConfigurationError(f"{self._path} is the state of verifying another table: name one that is not there yet")
+        for fields in lines[1:]:
+            self._take(fields)
+        if not content.endswith(b"\n"):
+            with self._path.open("ab") as file:
+                file.write(b"\n")
+
+    def _take(self, fields: dict[str, Any]) -> None:
+        try:
+            mac = bytes.fromhex(fields.pop("mac"))
+            line = _Line(**fields)
+        except (KeyError, TypeError, ValueError):
+            return
+        self._lines[line.location] = line, mac
+
+    def _append(self, fields: dict[str, Any]) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _STATE_MODE)
+        with os.fdopen(descriptor, "ab") as file:
+            file.write(json.dumps(fields).encode() + b"\n")
+
+
+def _objects(content: bytes) -> Iterator[dict[str, Any]]:
+    for line in content.splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            value = None
+        yield value if isinstance(value, dict) else {}
