@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from tablecrypt import _magics as magics
+from tablecrypt._magics import HEAD_LENGTH, looks_like
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCES: Final = sorted([*(ROOT / "tablecrypt").rglob("*.py"), *(ROOT / "catalog").rglob("*.py")])
@@ -27,3 +28,30 @@ def test_the_format_version_is_set_once() -> None:
 
 def _is(node: ast.AST, value: bytes) -> bool:
     return isinstance(node, ast.Constant) and node.value == value
+
+
+@pytest.mark.parametrize(
+    ("head", "description"),
+    [
+        (b"", "is empty"),
+        (b"PARE\x15\x00\x15\x10", "begins as an encrypted Parquet file does"),
+        (b"PAR1", "begins as a Parquet file does"),
+        (b"AGS1\x00\x00\x10\x00", "begins as an AGS1 file does"),
+        (b"ORC\x11\x00\x00\x0a\x12", "begins as an ORC file does"),
+        (b"Obj\x01\x04\x14av", "begins as an Avro file does"),
+        (b"PFA1PFA1", "begins as a Puffin file does"),
+        (b"ARROW1\x00\x00", "begins as an Arrow file does"),
+        (b"PK\x03\x04\x14\x00\x00\x00", "begins as a ZIP file does"),
+        (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", "begins as a gzip file does"),
+        (b"{", "begins as a JSON file does"),
+        (b"PAR", "begins with b'PAR'"),
+        (b" {", "begins with b' {'"),
+    ],
+)
+def test_a_file_is_described_by_its_first_bytes(head: bytes, description: str) -> None:
+    assert looks_like(head) == description
+
+
+def test_of_a_file_of_no_known_kind_eight_bytes_are_shown_as_python_writes_them() -> None:
+    assert HEAD_LENGTH == 8
+    assert looks_like(b"\x1b[2J\n\xff12secret") == r"begins with b'\x1b[2J\n\xff12'"

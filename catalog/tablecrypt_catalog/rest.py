@@ -43,7 +43,7 @@ from tablecrypt.errors import (
     PlaintextRefusedError,
     TamperedFileError,
 )
-from tablecrypt.files.read_restrictions import ReadRestrictions
+from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import ParsedJson, check_keys, is_encrypted_tables
 from tablecrypt.table.table import EncryptedTable

@@ -30,7 +30,7 @@ from pyiceberg.typedef import IcebergBaseModel, Identifier
 
 from tablecrypt import properties
 from tablecrypt.errors import KeyIdChangedError, KeyNotFoundError, MetadataRollbackError, ReadRestrictionError, TamperedFileError
-from tablecrypt.files.read_restrictions import ReadRestrictions
+from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.restrictions.read_restrictions import check_restrictions, parse_restrictions

@@ -34,7 +34,7 @@ from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properti
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TablecryptError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
-from tablecrypt.files.read_restrictions import ReadRestrictions
+from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.keys.manager import EncryptionManager, KeySettings
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.kms.factory import shared_kms

@@ -86,9 +86,9 @@ def opened_stream(path: Path, key_metadata: StandardKeyMetadata) -> Iterator[Ags
         PlaintextRefusedError: it is a plaintext one.
         KeyMismatchError: the key opens nothing of it.
     """
+    from tablecrypt._magics import HEAD_LENGTH, looks_like
     from tablecrypt.crypto import ags1
     from tablecrypt.files.ags1_reader import Ags1InputStream
-    from tablecrypt.files.foreign_files import HEAD_LENGTH, looks_like
 
     with path.open("rb") as raw:
         head = raw.read(HEAD_LENGTH)

@@ -13,6 +13,7 @@ import click
 
 from tablecrypt import _magics as magics
 from tablecrypt import parquet
+from tablecrypt._magics import looks_like
 from tablecrypt.cli import file_keys
 from tablecrypt.cli._framework import DocumentedCommand, json_option
 from tablecrypt.cli._output import show
@@ -20,7 +21,6 @@ from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError
-from tablecrypt.files.foreign_files import looks_like
 from tablecrypt.parquet.inspection import ModuleInspection
 
 if TYPE_CHECKING:

@@ -11,10 +11,15 @@
 
 PyIceberg's own writers call new_output, so a code path of PyIceberg that does not know of encryption fails before it writes a byte.
 No key is held here: key metadata comes in with each call. So the object pickles as the FileIO it wraps.
+
+Every reader of rows gets the table's FileIO: scans, transactions, their pickled copies, Spark's executors. So what a catalog's server
+restricts of a table's rows travels with it, and no reader can be built without. tablecrypt.table.restrictions says what it means.
 """
 
 from __future__ import annotations
 
+import secrets
+from dataclasses import dataclass, replace
 from io import SEEK_END
 from typing import Final
 
@@ -28,9 +33,26 @@ from tablecrypt.files.ags1_reader import Ags1InputStream
 from tablecrypt.files.ags1_writer import Ags1OutputStream
 from tablecrypt.files.deletion import NOTHING
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent, RawOutputFile
-from tablecrypt.files.read_restrictions import ReadRestrictions
 
+_SALT_BYTES: Final = 32
 _ENCRYPTED_MAGICS: Final = (magics.ENCRYPTED_PARQUET, magics.AGS1)
+
+
+@dataclass(frozen=True)
+class ReadRestrictions:
+    """Restrictions that are not empty.
+
+    Attributes:
+        text: the `read-restrictions` object of the server's answer, as JSON.
+        salt: what sha-256-query-local hashes before each value; None until a query begins.
+    """
+
+    text: str
+    salt: bytes | None = None
+
+    def of_query(self) -> ReadRestrictions:
+        """Return these restrictions with a salt: their own where a query has begun, else a new random one."""
+        return self if self.salt is not None else replace(self, salt=secrets.token_bytes(_SALT_BYTES))
 
 
 class DecryptingInputFile(InputFile):

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tablecrypt import _magics as magics
+from tablecrypt._magics import HEAD_LENGTH, looks_like
 from tablecrypt.errors import FormatError, PlaintextRefusedError
-from tablecrypt.files.foreign_files import HEAD_LENGTH, looks_like
 from tablecrypt.orc.compression import Compression, CompressionKind
 from tablecrypt.orc.messages import LAST_STREAM_KIND, Encryption, Stream, StripeFooter, StripeInformation
 from tablecrypt.orc.protobuf import Message

@@ -40,9 +40,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tablecrypt import _magics as magics
+from tablecrypt._magics import HEAD_LENGTH, looks_like
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.files.foreign_files import HEAD_LENGTH, looks_like
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.keys import AES_GCM_CTR_V1, AES_GCM_V1, FileKeys
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, SIGNATURE_LENGTH, ModuleCipher, module_length

@@ -16,8 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.files.read_restrictions import ReadRestrictions
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.spark.job_keys import JobKey, JobTicket, brings_keys_by_spark, issue_by_broadcast, issue_job
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network

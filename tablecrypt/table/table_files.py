@@ -24,8 +24,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile
-from tablecrypt.files.read_restrictions import ReadRestrictions
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.foreign_engines import PropertiesForOthers

@@ -17,9 +17,8 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
-from tablecrypt.files.encrypting_file_io import DecryptingInputFile, EncryptingFileIO, EncryptingOutputFile
+from tablecrypt.files.encrypting_file_io import DecryptingInputFile, EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.files.read_restrictions import ReadRestrictions
 from tests.support.ags1_files import KEY, MIB, ags1_file, key_metadata, pattern
 from tests.support.aws import AwsServer
 from tests.support.plaintext import CANARY

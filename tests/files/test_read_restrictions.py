@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from tablecrypt.files.read_restrictions import ReadRestrictions
+from tablecrypt.files.encrypting_file_io import ReadRestrictions
 
 
 def test_each_query_has_a_salt_of_its_own_that_its_readers_share() -> None:

@@ -34,8 +34,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from tablecrypt.errors import ReadRestrictionError
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.files.read_restrictions import ReadRestrictions
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.restrictions.column_masks import MaskAction, mask_column, takes
 from tablecrypt.table.restrictions.row_filter import RestrictingFilter, path_to, referenced_ids
