@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.maintenance import Progress, compact
-from tablecrypt.maintenance.compaction import Compaction
+from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, LocalRunner, R, W
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.key_tables import encrypted_table
 from tests.support.plaintext import CANARY
 from tests.support.table_files import TableFiles
 
@@ -275,28 +279,60 @@ def test_time_travel_still_reads_the_old_files(new_table: NewTable) -> None:
     assert content(table, snapshot_id=head.snapshot_id) == before
 
 
-class Meanwhile:
-    """Does something between the rewriting and the commit, through another handle on the table."""
+def meanwhile(table: EncryptedTable, act: Callable[[EncryptedTable], object]) -> Callable[[Progress], None]:
+    """A listener that does something once, between the rewriting and the commit, through another handle on the table."""
+    acts = [act]
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, table: EncryptedTable, act: Callable[[EncryptedTable], object]) -> None:
-        original = Compaction.finish
+    def overtake(step: Progress) -> None:
+        if step.done == step.total and acts:
+            acts.pop()(encrypted_table(table.catalog.load_table(table.name())))
 
-        def finish(job: Compaction) -> Any:
-            other = table.catalog.load_table(table.name())
-            assert isinstance(other, EncryptedTable)
-            act(other)
-            return original(job)
-
-        monkeypatch.setattr(Compaction, "finish", finish)
+    return overtake
 
 
-def test_rows_appended_meanwhile_are_kept(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+class LosingCatalog(EncryptedSqlCatalog):
+    """One whose answers to commits are lost."""
+
+    def commit_table(self, *arguments: Any) -> CommitTableResponse:
+        raise ConnectionError("the answer of the catalog was lost")
+
+
+class BusyCatalog(EncryptedSqlCatalog):
+    """One to which others always commit first."""
+
+    def commit_table(self, *arguments: Any) -> CommitTableResponse:
+        raise CommitFailedException("others were faster")
+
+
+def through(catalog: type[EncryptedSqlCatalog], table: EncryptedTable) -> EncryptedTable:
+    """The same table, of another catalog."""
+    return encrypted_table(catalog("prod", **table.catalog.properties).load_table(table.name()))
+
+
+class OvertakenRunner(LocalRunner):
+    """Another deletes a row before the first group is done."""
+
+    def run(self, table: EncryptedTable, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
+        for number, done in enumerate(super().run(table, function, works)):
+            if number == 0:
+                table.catalog.load_table(table.name()).delete("id = 7")
+            yield done
+
+
+class MiscountingRunner(LocalRunner):
+    """Its workers are told of one row more than there is."""
+
+    def run(self, table: EncryptedTable, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
+        told: list[FileWork[Any]] = [replace(each, work=replace(each.work, live_rows=31)) for each in cast("Any", works)]
+        return super().run(table, function, told)
+
+
+def test_rows_appended_meanwhile_are_kept(new_table: NewTable) -> None:
     table = new_table()
     fill(table)
-    Meanwhile(monkeypatch, table, lambda other: other.append(rows(1000, 1010)))
     before = content(table)
 
-    compact(table)
+    compact(table, progress=meanwhile(table, lambda other: other.append(rows(1000, 1010))))
 
     after = content(table)
     assert [row["id"] for row in after] == [*range(60), *range(1000, 1010)]
@@ -305,20 +341,19 @@ def test_rows_appended_meanwhile_are_kept(new_table: NewTable, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
-def test_rows_deleted_meanwhile_are_a_conflict_that_loses_nothing(new_table: NewTable, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+def test_rows_deleted_meanwhile_are_a_conflict_that_loses_nothing(new_table: NewTable, mode: str) -> None:
     table = new_table(**{"write.delete.mode": mode})
     fill(table)
-    Meanwhile(monkeypatch, table, lambda other: other.delete("id = 7"))
     known = stored(table)
 
     with pytest.raises(ValidationException, match=r"were deleted while it was rewritten|were removed while they were rewritten"):
-        compact(table)
+        compact(table, progress=meanwhile(table, lambda other: other.delete("id = 7")))
 
     assert [row["id"] for row in content(table)] == [each for each in range(60) if each != 7]
     assert len(stored(table) - known) == (1 if mode == "copy-on-write" else 0), "files of the compaction are left"
 
 
-def test_an_equality_delete_committed_meanwhile_deletes_from_the_new_files(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_equality_delete_committed_meanwhile_deletes_from_the_new_files(new_table: NewTable) -> None:
     table = new_table(PartitionSpec())
     fill(table)
 
@@ -328,66 +363,41 @@ def test_an_equality_delete_committed_meanwhile_deletes_from_the_new_files(new_t
         with other.transaction() as transaction:
             transaction.update_snapshot().row_delta(RowDelta(added=[file])).commit()  # type: ignore[attr-defined]
 
-    Meanwhile(monkeypatch, table, delete_by_equality)
-
-    done = compact(table)
+    done = compact(table, progress=meanwhile(table, delete_by_equality))
 
     assert done.rewritten_files == 6
     assert [row["id"] for row in content(table)] == [each for each in range(60) if each not in (7, 42)]
-    monkeypatch.undo()
     assert compact(table).removed_delete_files == 1
     assert [row["id"] for row in content(table)] == [each for each in range(60) if each not in (7, 42)]
 
 
-def test_a_delete_in_a_file_that_is_not_rewritten_is_no_conflict(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delete_in_a_file_that_is_not_rewritten_is_no_conflict(new_table: NewTable) -> None:
     table = new_table()
     fill(table)
-    Meanwhile(monkeypatch, table, lambda other: other.delete("id = 7"))
 
-    done = compact(table, "region = 'r0'")
+    done = compact(table, "region = 'r0'", progress=meanwhile(table, lambda other: other.delete("id = 7")))
 
     assert done.added_files == 1
     assert [row["id"] for row in content(table)] == [each for each in range(60) if each != 7]
 
 
-def test_two_compactions_at_once_do_not_both_land(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_compactions_at_once_do_not_both_land(new_table: NewTable) -> None:
     table = new_table()
     fill(table)
     before = content(table)
-    plain = Compaction.finish
-    entered: list[bool] = []
-
-    def finish(job: Compaction) -> Any:
-        if not entered:
-            entered.append(True)
-            compact(table)
-        return plain(job)
-
-    monkeypatch.setattr(Compaction, "finish", finish)
 
     with pytest.raises(ValidationException, match="were removed while they were rewritten"):
-        compact(table)
+        compact(table, progress=meanwhile(table, compact))
 
     assert content(table) == before
     assert len(files(table)) == 2
 
 
-def test_partial_progress_commits_groups_and_says_which_conflicted(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_progress_commits_groups_and_says_which_conflicted(new_table: NewTable) -> None:
     table = new_table()
     fill(table)
-    original = Compaction.add
-    taken: list[int] = []
 
-    def add(job: Compaction, *arguments: Any) -> None:
-        if not taken:
-            other = table.catalog.load_table(table.name())
-            other.delete("id = 7")
-        taken.append(len(taken))
-        original(job, *arguments)
-
-    monkeypatch.setattr(Compaction, "add", add)
-
-    done = compact(table, partial_progress=1, workers=1)
+    done = compact(table, partial_progress=1, runner=OvertakenRunner(1))
 
     assert len(done.snapshot_ids) == 1
     assert [("were deleted while it was rewritten" in each) for each in done.conflicts] == [True]
@@ -425,49 +435,35 @@ def test_a_tampered_file_stops_it_and_nothing_is_left(new_table: NewTable) -> No
     victim.write_bytes(good)
 
 
-def test_a_commit_of_unknown_outcome_deletes_nothing(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_of_unknown_outcome_deletes_nothing(new_table: NewTable) -> None:
     table = new_table()
     fill(table)
     known = stored(table)
 
-    def lost(*arguments: Any) -> None:
-        raise ConnectionError("the answer of the catalog was lost")
-
-    monkeypatch.setattr(type(table.catalog), "commit_table", lost)
-
     with pytest.raises(ConnectionError):
-        compact(table)
+        compact(through(LosingCatalog, table))
 
     assert len(stored(table) - known) == 2
 
 
-def test_a_commit_that_others_always_beat_leaves_nothing(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_others_always_beat_leaves_nothing(new_table: NewTable) -> None:
     table = new_table(**{"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "2"})
     fill(table)
     known = stored(table)
 
-    def beaten(*arguments: Any) -> None:
-        raise CommitFailedException("others were faster")
-
-    monkeypatch.setattr(type(table.catalog), "commit_table", beaten)
-
     with pytest.raises(CommitFailedException):
-        compact(table)
+        compact(through(BusyCatalog, table))
 
     assert stored(table) == known
 
 
-def test_a_count_that_does_not_fit_the_manifest_is_refused(new_table: NewTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tablecrypt.errors import FormatError
-    from tablecrypt.maintenance.compaction_plan import FileGroup
-
+def test_a_count_that_does_not_fit_the_manifest_is_refused(new_table: NewTable) -> None:
     table = new_table()
     fill(table)
     known = stored(table)
-    monkeypatch.setattr(FileGroup, "live_rows", property(lambda group: 31))
 
     with pytest.raises(FormatError, match="31 rows by their manifests, but 30 were read"):
-        compact(table)
+        compact(table, runner=MiscountingRunner())
 
     assert stored(table) == known
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,11 +11,13 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import remove_orphan_files
-from tablecrypt.maintenance._storage import canonical, stored_files
+from tablecrypt.maintenance._storage import canonical
+from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.plaintext import CANARY
@@ -107,19 +108,21 @@ def test_what_expired_snapshots_alone_held_is_an_orphan(aws: AwsServer, tmp_path
     assert table.refresh().scan().to_arrow() == kept
 
 
-def test_files_of_a_commit_made_while_files_are_listed_stay(aws: AwsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tablecrypt.maintenance import _orphan_files
+def test_files_of_a_commit_made_while_files_are_listed_stay(aws: AwsServer, tmp_path: Path) -> None:
+    writer = busy_table(f"file://{tmp_path}/warehouse", tmp_path, aws, "pyiceberg.io.pyarrow.PyArrowFileIO")
 
-    table = busy_table(f"file://{tmp_path}/warehouse", tmp_path, aws, "pyiceberg.io.pyarrow.PyArrowFileIO")
-    original = stored_files
+    class OvertakenCatalog(EncryptedSqlCatalog):
+        """Another commits as soon as a table was loaded."""
 
-    def listed_after_a_commit(*arguments: Any) -> object:
-        table.catalog.load_table("db.rows").append(rows(900))
-        return original(*arguments)
+        def load_table(self, identifier: str | Identifier) -> Table:
+            loaded = super().load_table(identifier)
+            writer.append(rows(900))
+            return loaded
 
-    monkeypatch.setattr(_orphan_files, "stored_files", listed_after_a_commit)
+    table = OvertakenCatalog("prod", **writer.catalog.properties).load_table("db.rows")
 
     assert not remove_orphan_files(table, LATER).found
+    assert len(writer.snapshots()) > len(table.snapshots()) + 1
 
 
 def test_a_moment_without_a_zone_and_a_plain_table_are_refused(aws: AwsServer, tmp_path: Path) -> None:
