@@ -1,4 +1,4 @@
-"""Requests to the Hadoop KMS bridge: every one gets an answer, and none an answer it may not have."""
+"""Requests to the Hadoop KMS: every one gets a response, and none a response that it may not have."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SERVICE = HadoopKms(MasterKeyFile(FOLDER / "keys.json", KMS), lambda: ALLOWED, R
 def ask(data: bytes) -> None:
     """Method, then path and query, then body, between zero bytes."""
     method, target, body = [*data.split(b"\0", 2), b"", b""][:3]
-    answer = SERVICE.answer(Request(METHODS[sum(method) % 3], f"/{target.decode('latin-1')}", body))
-    assert answer.status in {200, 400, 403, 404, 405}
-    assert answer.status != 200 or TOKEN.encode() in target or answer.operation == "login"
-    assert answer.status != 200 or not answer.key.startswith("hidden")
+    response = SERVICE.respond(Request(METHODS[sum(method) % 3], f"/{target.decode('latin-1')}", body))
+    assert response.status in {200, 400, 403, 404, 405}
+    assert response.status != 200 or TOKEN.encode() in target or response.operation == "login"
+    assert response.status != 200 or not response.key.startswith("hidden")
 
 
 ENCRYPTED = bytes(range(16))

@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from tablecrypt.errors import ConfigurationError
 
-_MOST_BYTES: Final = 4 * 1024 * 1024
+_MAX_BYTES: Final = 4 * 1024 * 1024
 _TOKEN_BYTES: Final = 32
 _USER_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@/-]{0,127}")
 
@@ -137,11 +137,11 @@ class AllowListFile:
 def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"the allow list {path} cannot be read ({error.strerror})") from error
-    if len(content) > _MOST_BYTES:
-        raise ConfigurationError(f"the allow list {path} is longer than {_MOST_BYTES} bytes")
+    if len(content) > _MAX_BYTES:
+        raise ConfigurationError(f"the allow list {path} is longer than {_MAX_BYTES} bytes")
     return content
 
 

@@ -42,7 +42,7 @@ T = TypeVar("T")
 # At DEBUG it logs paths, which may hold tokens.
 silence_in_key_calls("urllib3.connectionpool")
 _TIMEOUT_SECONDS: Final = (5, 30)
-_MOST_BYTES: Final = 1024 * 1024
+_MAX_BYTES: Final = 1024 * 1024
 _HADOOP_URI: Final = re.compile(r"kms://(?P<scheme>https?)@(?P<hosts>[^/:]+)(?P<port>:[0-9]{1,5})?(?P<path>/.*)?")
 _NAME: Final = re.compile(r"[^@/\x00-\x1f\x7f]{1,255}")
 
@@ -170,7 +170,7 @@ class HadoopKmsKeys:
                     stream=True,
                 ) as response,
             ):
-                content = response.raw.read(_MOST_BYTES, decode_content=True)
+                content = response.raw.read(_MAX_BYTES, decode_content=True)
                 status = response.status_code
         except (requests.RequestException, OSError) as error:
             # Not chained: messages of requests quote the URL, which may hold a token.

@@ -40,7 +40,7 @@ from tablecrypt.kms.local_file import changed_key_file
 from tablecrypt.kms.new_blobs import generate_key, unwrap_key
 from tablecrypt.orc.keys import KeyProviderKind, LocalKey, MasterKeyVersion, check_local_key_length, derive_local_key
 
-_MOST_BYTES: Final = 4 * 1024 * 1024
+_MAX_BYTES: Final = 4 * 1024 * 1024
 _ENTRY_KEY_LENGTH: Final = 32
 KEY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -188,11 +188,11 @@ def _aad(name: str, version: int, length: int) -> bytes:
 def _read(path: Path) -> _Document:
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"the key file {path} cannot be read ({error.strerror}): tablecrypt hadoop-kms-key makes one") from error
-    if len(content) > _MOST_BYTES:
-        raise FormatError(f"the key file {path} is longer than {_MOST_BYTES} bytes")
+    if len(content) > _MAX_BYTES:
+        raise FormatError(f"the key file {path} is longer than {_MAX_BYTES} bytes")
     try:
         document = _Document.model_validate_json(content)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What the Hadoop KMS answers: the part of the REST protocol that ORC uses, as a function from request to answer without a socket.
+"""What the Hadoop KMS answers: the part of the REST protocol that ORC uses, as a function from request to response without a socket.
 
     OPTIONS  anything                                          Hadoop's login; always 200, so that the client goes on to its request
     GET      /kms/v1/keys/names                                ["pii", ...]: those that the caller may use
@@ -49,11 +49,11 @@ from tablecrypt.hadoop_kms.requests import (
 )
 from tablecrypt.orc.keys import KeyProvider, MasterKeyVersion
 
-_MOST_NAMES: Final = 10_000
+_MAX_NAMES: Final = 10_000
 
 _USER_NAME: Final = r"[A-Za-z0-9._@/-]{1,128}"
 _COOKIE: Final = re.compile(rf'hadoop\.auth="?u=({_USER_NAME})&')
-_MOST_GENERATED: Final = 1000
+_MAX_GENERATED: Final = 1000
 _NO_EXPIRY: Final = 253402300799000
 
 
@@ -75,7 +75,7 @@ class RateLimit:
             tokens = min(self._burst, tokens + (now - filled_at) * self._per_second)
             allowed = tokens >= 1
             self._buckets[name] = (tokens - 1 if allowed else tokens, now)
-            if len(self._buckets) > _MOST_NAMES:
+            if len(self._buckets) > _MAX_NAMES:
                 self._buckets.popitem(last=False)
             return allowed
 
@@ -93,7 +93,7 @@ class ServedKeys(KeyProvider, Protocol):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What to send back, and what to log: who asked for what of which key. `content` may hold a local key and is never shown."""
 
     status: int
@@ -129,13 +129,13 @@ class HadoopKms:
             "decrypt": self._decrypt,
         }
 
-    def answer(self, request: Request) -> Answer:
-        """Answer one request. Never raises for what a client or the KMS does: every failure is an answer."""
+    def respond(self, request: Request) -> Response:
+        """Answer one request. Never raises for what a client or the KMS does: every failure is a response."""
         user, call = "-", Call("-")
         try:
             token, path, query = split_target(request.target)
             if request.method == "OPTIONS":
-                return Answer(200, cookie=self._login(query), operation="login")
+                return Response(200, cookie=self._login(query), operation="login")
             allowed, user = self._identify(request, token)
             call = understand(request, path, query)
             content = self._perform(allowed, user, call)
@@ -143,7 +143,7 @@ class HadoopKms:
             return _refused(refusal, user, call)
         except TablecryptError as error:
             return _refused(_translated(error), user, call)
-        return Answer(200, json.dumps(content).encode(), user=user, operation=call.operation, key=call.shown_key)
+        return Response(200, json.dumps(content).encode(), user=user, operation=call.operation, key=call.shown_key)
 
     def _login(self, query: Mapping[str, list[str]]) -> str | None:
         """The cookie by which Hadoop's client repeats the name it gave, where names are believed. It proves nothing and is not signed."""
@@ -212,8 +212,8 @@ class HadoopKms:
 
     def _generate(self, call: Call) -> list[dict[str, Any]]:
         count = call.query.get("num_keys", ["1"])[0]
-        if not re.fullmatch("[0-9]{1,4}", count) or not 1 <= int(count) <= _MOST_GENERATED:
-            raise Refusal(400, ILLEGAL_ARGUMENT, f"num_keys is a number from 1 to {_MOST_GENERATED}")
+        if not re.fullmatch("[0-9]{1,4}", count) or not 1 <= int(count) <= _MAX_GENERATED:
+            raise Refusal(400, ILLEGAL_ARGUMENT, f"num_keys is a number from 1 to {_MAX_GENERATED}")
         master = self._keys.current_version(call.key)
         made = [self._keys.create_local_key(master).encrypted for _ in range(int(count))]
         return [
@@ -237,12 +237,12 @@ class HadoopKms:
         return MasterKeyVersion(call.key, call.version, length or known.length)
 
 
-def refused(status: int, message: str, java_class: str = ILLEGAL_ARGUMENT) -> Answer:
-    """The answer to what never became a request of the protocol."""
+def refused(status: int, message: str, java_class: str = ILLEGAL_ARGUMENT) -> Response:
+    """The response to anything that is not a request of the protocol."""
     return _refused(Refusal(status, java_class, message), "-", Call("-"))
 
 
-def _refused(refusal: Refusal, user: str, call: Call) -> Answer:
+def _refused(refusal: Refusal, user: str, call: Call) -> Response:
     body = {
         "RemoteException": {
             "message": refusal.message,
@@ -250,7 +250,9 @@ def _refused(refusal: Refusal, user: str, call: Call) -> Answer:
             "javaClassName": refusal.java_class,
         }
     }
-    return Answer(refusal.status, json.dumps(body).encode(), user=user, operation=call.operation, key=call.shown_key, reason=refusal.reason)
+    return Response(
+        refusal.status, json.dumps(body).encode(), user=user, operation=call.operation, key=call.shown_key, reason=refusal.reason
+    )
 
 
 def _translated(error: TablecryptError) -> Refusal:

@@ -24,7 +24,7 @@ from tablecrypt.hadoop_kms.master_keys import KEY_NAME
 
 _VERSION_NAME: Final = re.compile(rf"({KEY_NAME.pattern})@([0-9]{{1,9}})")
 _IV_LENGTH: Final = 16
-MOST_FIELDS: Final = 1000
+_MAX_FIELDS: Final = 1000
 
 AUTHORIZATION: Final = "org.apache.hadoop.security.authorize.AuthorizationException"
 SECURITY: Final = "java.lang.SecurityException"
@@ -82,9 +82,9 @@ def split_target(target: str) -> tuple[str | None, list[str], Mapping[str, list[
     if parts[:2] != ["kms", "v1"]:
         raise Refusal(404, ILLEGAL_ARGUMENT, "paths begin with /kms/v1, or /token/<token>/kms/v1")
     try:
-        return token, parts[2:], parse_qs(query_text, max_num_fields=MOST_FIELDS)
+        return token, parts[2:], parse_qs(query_text, max_num_fields=_MAX_FIELDS)
     except ValueError:
-        raise Refusal(400, ILLEGAL_ARGUMENT, f"a query has at most {MOST_FIELDS} fields") from None
+        raise Refusal(400, ILLEGAL_ARGUMENT, f"a query has at most {_MAX_FIELDS} fields") from None
 
 
 def understand(request: Request, path: list[str], query: Mapping[str, list[str]]) -> Call:

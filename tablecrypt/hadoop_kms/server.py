@@ -1,11 +1,11 @@
 """The Hadoop KMS's sockets: HTTP/1.1 over TLS, one request per connection, everything bounded.
 
     accept ─► a free worker (at most `workers`; the next connection waits in the listen queue)
-                └─► TLS handshake ─► request line and headers ─► body ─► HadoopKms.answer ─► answer ─► close
+                └─► TLS handshake ─► request line and headers ─► body ─► HadoopKms.respond ─► response ─► close
                     └───────────── within `seconds` for all of it ────────┘    └ within `seconds` ┘
 
 There is one deadline for a request, so a client that sends a byte now and then is dropped like a silent one. The KMS may take its own
-time (`encryption.kms.retry-budget-ms`), and the answer has a deadline of its own. Keep-alive is not offered: a worker belongs to a client
+time (`encryption.kms.retry-budget-ms`), and the response has a deadline of its own. Keep-alive is not offered: a worker belongs to a client
 for a bounded time. A failure after a request was read is answered, because ORC takes a dropped connection for a missing right.
 
 Without a certificate the server binds only to loopback addresses, because answers hold local keys. With `client_ca` TLS asks for a client
@@ -34,7 +34,7 @@ from socketserver import BaseRequestHandler, TCPServer
 from typing import TYPE_CHECKING, Any, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.hadoop_kms.protocol import Answer, HadoopKms, refused
+from tablecrypt.hadoop_kms.protocol import HadoopKms, Response, refused
 from tablecrypt.hadoop_kms.requests import ILLEGAL_STATE, Request
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class ServerSettings:
         certificate, private_key: PEM files of the server's certificate chain and its key; both or none.
         client_ca: PEM file of the authority whose client certificates prove a user.
         workers: connections that are served at the same time.
-        seconds: time for a request to arrive whole, the TLS handshake included, and again for its answer to leave.
-        most_bytes: the most of a body; headers may take as much again.
+        seconds: time for a request to arrive whole, the TLS handshake included, and again for its response to leave.
+        max_bytes: the limit of a body; headers may have as much again.
     """
 
     host: str = "127.0.0.1"
@@ -65,7 +65,7 @@ class ServerSettings:
     client_ca: Path | None = None
     workers: int = 32
     seconds: float = 15.0
-    most_bytes: int = 32 * 1024
+    max_bytes: int = 32 * 1024
 
     @property
     def scheme(self) -> str:
@@ -128,10 +128,10 @@ def check_loopback(settings: ServerSettings, why: str) -> None:
 class BoundedReader(io.RawIOBase):
     """Reads from a socket until a deadline and for so many bytes; what is beyond either is an OSError."""
 
-    def __init__(self, connection: socket.socket, deadline: float, most_bytes: int) -> None:
+    def __init__(self, connection: socket.socket, deadline: float, max_bytes: int) -> None:
         self._connection = connection
         self._deadline = deadline
-        self._left = most_bytes
+        self._left = max_bytes
 
     def readable(self) -> bool:
         return True
@@ -252,7 +252,7 @@ class _Listener(TCPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Reads one request and sends one answer."""
+    """Reads one request and sends one response."""
 
     protocol_version = "HTTP/1.1"
     server: _Listener
@@ -263,7 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         self.connection = self.request
-        self.rfile = io.BufferedReader(BoundedReader(self.connection, self._deadline, 2 * self.server.settings.most_bytes))
+        self.rfile = io.BufferedReader(BoundedReader(self.connection, self._deadline, 2 * self.server.settings.max_bytes))
         self.wfile = TimedWriter(self.connection, self.server.settings.seconds)
 
     def handle(self) -> None:
@@ -271,53 +271,53 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         started = time.monotonic()
-        answer = self._answer()
-        self._send(answer)
+        response = self._response()
+        self._send(response)
         _log.info(
             "user=%s peer=%s operation=%s key=%s status=%d ms=%d%s",
-            answer.user,
+            response.user,
             self.client_address[0],
-            answer.operation,
-            answer.key,
-            answer.status,
+            response.operation,
+            response.key,
+            response.status,
             1000 * (time.monotonic() - started),
-            f" refused: {' '.join(answer.reason.split())}" if answer.reason else "",
+            f" refused: {' '.join(response.reason.split())}" if response.reason else "",
         )
 
     do_GET = do_POST = do_PUT = do_DELETE = do_OPTIONS = _serve
 
-    def _answer(self) -> Answer:
+    def _response(self) -> Response:
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
             return refused(411, "a body needs a Content-Length")
-        if len(length) > 9 or int(length) > self.server.settings.most_bytes:
-            return refused(413, f"a body has at most {self.server.settings.most_bytes} bytes")
+        if len(length) > 9 or int(length) > self.server.settings.max_bytes:
+            return refused(413, f"a body has at most {self.server.settings.max_bytes} bytes")
         body = self.rfile.read(int(length))
         if len(body) < int(length):
             return refused(400, "the body is shorter than its Content-Length")
         cookie, certificate = self.headers.get("Cookie", ""), common_name(self.connection)
         request = Request(self.command, self.path, body, cookie, certificate, self.client_address[0])
         try:
-            return self.server.service.answer(request)
+            return self.server.service.respond(request)
         except Exception:  # noqa: BLE001 a dropped connection would be taken for a missing right
             _log.exception("peer=%s a request failed", request.peer)
             return refused(500, "this server failed: its log says why", ILLEGAL_STATE)
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, response: Response) -> None:
         self.close_connection = True
         # For a request line that it does not understand the base class assumes a version without headers.
         self.request_version = self.protocol_version
-        self.send_response_only(answer.status)
+        self.send_response_only(response.status)
         self.send_header("Date", self.date_time_string())
         self.send_header("Cache-Control", "no-store")
-        if answer.cookie is not None:
-            self.send_header("Set-Cookie", answer.cookie)
-        if answer.content:
+        if response.cookie is not None:
+            self.send_header("Set-Cookie", response.cookie)
+        if response.content:
             self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer.content)))
+        self.send_header("Content-Length", str(len(response.content)))
         self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(answer.content)
+        self.wfile.write(response.content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What the base class answers to requests that are not HTTP: without repeating anything of them."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tablecrypt.errors import ConfigurationError, KmsUnavailableError
 from tablecrypt.hadoop_kms.access import AllowList, AllowListFile, Proofs, new_token, token_hash
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key, roll_key
-from tablecrypt.hadoop_kms.protocol import Answer, HadoopKms, RateLimit
+from tablecrypt.hadoop_kms.protocol import HadoopKms, RateLimit, Response
 from tablecrypt.hadoop_kms.requests import AUTHORIZATION, ILLEGAL_STATE, SECURITY, Request, sent_iv
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.orc.keys import MasterKeyVersion
@@ -71,13 +71,13 @@ class Bench:
         self.lists_read += 1
         return AllowListFile(self.allow_file).read()
 
-    def get(self, path: str, user: str | None = "etl") -> Answer:
-        return self.service.answer(Request("GET", _target(path, user)))
+    def get(self, path: str, user: str | None = "etl") -> Response:
+        return self.service.respond(Request("GET", _target(path, user)))
 
-    def decrypt(self, version: str, encrypted: bytes, user: str | None = "etl", **changes: Any) -> Answer:
+    def decrypt(self, version: str, encrypted: bytes, user: str | None = "etl", **changes: Any) -> Response:
         body = {"name": version.partition("@")[0], "iv": _b64(sent_iv(encrypted)), "material": _b64(encrypted)} | changes
         target = _target(f"keyversion/{version}/_eek?eek_op=decrypt", user)
-        return self.service.answer(Request("POST", target, json.dumps(body).encode()))
+        return self.service.respond(Request("POST", target, json.dumps(body).encode()))
 
 
 def _target(path: str, user: str | None) -> str:
@@ -88,8 +88,8 @@ def _b64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def _java_class(answer: Answer) -> str:
-    return str(json.loads(answer.content)["RemoteException"]["javaClassName"])
+def _java_class(response: Response) -> str:
+    return str(json.loads(response.content)["RemoteException"]["javaClassName"])
 
 
 @pytest.fixture
@@ -98,8 +98,8 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_metadata_are_those_that_orc_asks_for(bench: Bench) -> None:
-    answer = bench.get("key/cards/_metadata")
-    assert json.loads(answer.content) == {
+    response = bench.get("key/cards/_metadata")
+    assert json.loads(response.content) == {
         "name": "cards",
         "cipher": "AES/CTR/NoPadding",
         "length": 256,
@@ -108,15 +108,15 @@ def test_metadata_are_those_that_orc_asks_for(bench: Bench) -> None:
         "created": 1_700_000_000_001,
         "versions": 1,
     }
-    assert (answer.user, answer.operation, answer.key) == ("etl", "metadata", "cards")
+    assert (response.user, response.operation, response.key) == ("etl", "metadata", "cards")
 
 
 def test_decrypt_opens_what_the_provider_encrypts(bench: Bench) -> None:
     for name in ("pii", "cards"):
         local = bench.keys.create_local_key(bench.keys.current_version(name))
         for version in (f"{name}@0", f"{name}%400"):
-            answer = bench.decrypt(version, local.encrypted, name=name)
-            assert json.loads(answer.content) == {"name": name, "versionName": "EK", "material": _b64(local.key.reveal())}
+            response = bench.decrypt(version, local.encrypted, name=name)
+            assert json.loads(response.content) == {"name": name, "versionName": "EK", "material": _b64(local.key.reveal())}
 
 
 def test_decrypt_takes_either_base64(bench: Bench) -> None:
@@ -170,29 +170,29 @@ def test_nothing_is_said_of_a_key_to_whom_it_is_denied(bench: Bench, path: str) 
 
 @pytest.mark.parametrize("target", ["/kms/v1/keys/names", "/token/guess/kms/v1/keys/names", "/token//kms/v1/keys/names"])
 def test_who_proves_nothing_gets_nothing(bench: Bench, target: str) -> None:
-    answer = bench.service.answer(Request("GET", target, cookie='hadoop.auth="u=etl&p=etl&t=simple&e=9"'))
-    assert (answer.status, _java_class(answer), answer.user) == (403, SECURITY, "-")
+    response = bench.service.respond(Request("GET", target, cookie='hadoop.auth="u=etl&p=etl&t=simple&e=9"'))
+    assert (response.status, _java_class(response), response.user) == (403, SECURITY, "-")
 
 
 def test_a_login_is_answered_so_that_the_client_goes_on_to_be_refused(bench: Bench) -> None:
-    answer = bench.service.answer(Request("OPTIONS", "/kms/v1/key/pii/_metadata?user.name=etl"))
-    assert (answer.status, answer.content, answer.cookie) == (200, b"", None)
+    response = bench.service.respond(Request("OPTIONS", "/kms/v1/key/pii/_metadata?user.name=etl"))
+    assert (response.status, response.content, response.cookie) == (200, b"", None)
 
 
 def test_a_claimed_name_counts_only_where_names_are_believed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, believe_names=True)
-    cookie = bench.service.answer(Request("OPTIONS", "/kms/v1/keys/names?user.name=analyst")).cookie
+    cookie = bench.service.respond(Request("OPTIONS", "/kms/v1/keys/names?user.name=analyst")).cookie
     assert cookie is not None
-    believed = bench.service.answer(Request("GET", "/kms/v1/keys/names", cookie=cookie.partition(";")[0]))
+    believed = bench.service.respond(Request("GET", "/kms/v1/keys/names", cookie=cookie.partition(";")[0]))
     assert (believed.user, json.loads(believed.content)) == ("analyst", ["cards"])
     for odd in ('a"b', "a%0d%0aSet-Cookie:x", "a&p=b", "x" * 200, ""):
-        answer = bench.service.answer(Request("OPTIONS", f"/kms/v1/keys/names?user.name={odd}")).cookie
-        assert answer is None or '"u=a&p=a&' in answer
+        response = bench.service.respond(Request("OPTIONS", f"/kms/v1/keys/names?user.name={odd}")).cookie
+        assert response is None or '"u=a&p=a&' in response
 
 
 def test_unknown_keys_and_versions_are_404(bench: Bench) -> None:
-    for answer in (bench.get("key/gone/_metadata"), bench.decrypt("pii@1", bytes(16)), bench.get("keyversion/pii@7")):
-        assert answer.status == 404
+    for response in (bench.get("key/gone/_metadata"), bench.decrypt("pii@1", bytes(16)), bench.get("keyversion/pii@7")):
+        assert response.status == 404
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,9 @@ def test_unknown_keys_and_versions_are_404(bench: Bench) -> None:
     ],
 )
 def test_what_is_no_local_key_of_orc_is_refused(bench: Bench, changes: dict[str, Any]) -> None:
-    answer = bench.decrypt("pii@0", bytes(16), **changes)
-    assert (answer.status, answer.operation) == (400, "decrypt")
-    assert ILLEGAL_STATE not in answer.content.decode()
+    response = bench.decrypt("pii@0", bytes(16), **changes)
+    assert (response.status, response.operation) == (400, "decrypt")
+    assert ILLEGAL_STATE not in response.content.decode()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_what_is_no_local_key_of_orc_is_refused(bench: Bench, changes: dict[str,
     ],
 )
 def test_what_orc_does_not_need_is_not_served(bench: Bench, method: str, path: str) -> None:
-    assert bench.service.answer(Request(method, _target(path, "etl"))).status == 405
+    assert bench.service.respond(Request(method, _target(path, "etl"))).status == 405
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "%2e%2e", "a%2Fb", "a%00b", "a%0ab", "x" * 200, "%ff"])
@@ -240,17 +240,17 @@ def test_what_cannot_be_a_name_is_refused(bench: Bench, name: str) -> None:
 
 def test_a_kms_that_is_down_stops_a_read(bench: Bench) -> None:
     bench.kms.down = True
-    answer = bench.decrypt("pii@0", bytes(16))
-    assert (answer.status, _java_class(answer)) == (503, ILLEGAL_STATE)
+    response = bench.decrypt("pii@0", bytes(16))
+    assert (response.status, _java_class(response)) == (503, ILLEGAL_STATE)
     # The client gets to know the kind of failure, the log its words.
-    assert MASTER not in answer.content.decode()
-    assert MASTER in answer.reason
+    assert MASTER not in response.content.decode()
+    assert MASTER in response.reason
 
 
 def test_an_allow_list_that_is_broken_stops_a_read(bench: Bench) -> None:
     bench.allow_file.write_text("[users.etl")
-    answer = bench.decrypt("pii@0", bytes(16))
-    assert (answer.status, _java_class(answer)) == (500, ILLEGAL_STATE)
+    response = bench.decrypt("pii@0", bytes(16))
+    assert (response.status, _java_class(response)) == (500, ILLEGAL_STATE)
 
 
 def test_each_user_has_a_rate_of_its_own_and_strangers_share_that_of_their_address(tmp_path: Path) -> None:
@@ -294,9 +294,9 @@ def test_an_allow_list_is_parsed_when_its_bytes_change_and_not_for_each_request(
 
 
 def test_no_answer_or_request_shows_a_key_or_token(bench: Bench) -> None:
-    answer = bench.decrypt("pii@0", bytes(16))
-    material = json.loads(answer.content)["material"]
-    assert material not in repr(answer)
+    response = bench.decrypt("pii@0", bytes(16))
+    material = json.loads(response.content)["material"]
+    assert material not in repr(response)
     assert TOKENS["etl"] not in repr(Request("GET", _target("keys/names", "etl")))
 
 
@@ -317,5 +317,5 @@ def shared_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     body=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()),
 )
 def test_any_request_gets_an_answer(shared_bench: Bench, method: str, path: str, body: bytes) -> None:
-    answer = shared_bench.service.answer(Request(method, _target(path, "etl"), body))
-    assert answer.status in {200, 400, 404, 405}
+    response = shared_bench.service.respond(Request(method, _target(path, "etl"), body))
+    assert response.status in {200, 400, 404, 405}
