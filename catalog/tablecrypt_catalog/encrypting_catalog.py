@@ -200,7 +200,7 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogAdapter):
         """Load a table that somebody you trust rolled back, and move the pin to it: what is older is no rollback this once.
 
         That is: older metadata, as after a backup was restored; branches or tags that point to older snapshots; or a table that is newer
-        under another catalog's name. What else is pinned holds as ever.
+        under another catalog's name. The other rules of the pins hold.
 
         Raises:
             KeyIdChangedError, TamperedFileError: the table has another key id or shorter keys, is another table, or was edited in place.

@@ -52,8 +52,91 @@ EXPECTED_KEY: Final = "expected_parameter_key"
 EXPECTED_VALUE: Final = "expected_parameter_value"
 _MODIFIED: Final = "The table has been modified"
 _NEVER_A_LOCATION: Final = "tablecrypt asks whether this server compares before it swaps"
-
 logger = logging.getLogger(__name__)
+_READS_OF_A_MOVING_ENTRY: Final = 4
+
+
+class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
+    """PyIceberg's HiveCatalog with encrypted tables. Threads may share one."""
+
+    OWN_PINS = ("parameters of the table's entry in the metastore",)
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._traits = ServerTraits()
+
+    def wait_for_lock(self, client: Client, lock_id: int, table: str, pauses: Iterator[float]) -> LockResponse:
+        """Return once a lock is ours."""
+        return wait_for_lock(client, lock_id, table, pauses)
+
+    def guarded(self, client: Client) -> Client:
+        """Return a connection that swaps by comparison."""
+        return cast("Client", SwappingClient(client, self._traits))
+
+    def table_of_entry(self, entry: HiveTable) -> Table:
+        """Return the table that an entry points to.
+
+        Raises:
+            KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same in the entry and in the metadata.
+            TamperedFileError: the metadata is not what a hash in the entry was made of.
+        """
+        # A metastore reads the parameters one by one, and may give some from before a commit with others from after it.
+        for _ in range(_READS_OF_A_MOVING_ENTRY):
+            try:
+                return self._table_as_pinned(entry)
+            except (KeyIdChangedError, TamperedFileError):
+                again = self.read_entry(entry.dbName, entry.tableName)
+                if again.parameters == entry.parameters:
+                    raise
+                entry = again
+        return self._table_as_pinned(entry)
+
+    def _table_as_pinned(self, entry: HiveTable) -> Table:
+        parameters = entry.parameters or {}
+        location = parameters.get(METADATA_LOCATION)
+        if location is None or parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
+            return self.entry_as_pyiceberg_opens_it(entry)
+        file = read_metadata_file(self.load_file_io({}, location).new_input(location))
+        metadata = file.parse()
+        check_against_entry(f"{entry.dbName}.{entry.tableName}", metadata, file, parameters)
+        io = self.load_file_io(metadata.properties, location)
+        return LoadedTable(self, (entry.dbName, entry.tableName), file, io)
+
+    def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
+        """Return the parameters that pin a new table."""
+        metadata = self.metadata_to_write(table.metadata)
+        return pinning_parameters(metadata, MetadataFile(table.metadata_location, metadata.model_dump_json().encode()))
+
+    def stage_commit(
+        self,
+        current: Table | None,
+        identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        """Return the table as a commit will leave it, with the parameters that pin it."""
+        staged = super().stage_commit(current, identifier, requirements, updates)
+        if names.KEY_ID.name not in staged.metadata.properties:
+            return staged
+        return PinnedStagedTable(staged, identifier, staged_parameters(staged))
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
+        io = self.load_file_io({}, metadata_location)
+        file = read_metadata_file(io.new_input(metadata_location))
+        metadata = file.parse()
+        name = self.identifier_to_database_and_table(identifier)
+        if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
+            return super().register_table(identifier, metadata_location, overwrite)
+        staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
+        self.create_entry(staged, pinning_parameters(metadata, file))
+        return self.load_table(identifier)
+
+    def unpinned_metadata(self, identifier: str | Identifier) -> str | None:
+        """Return why a table's current metadata has no pin, for people to read; None where it has one."""
+        if self.client_pins.places:
+            return None
+        return unpinned_metadata(self.read_entry(*self.identifier_to_database_and_table(identifier)).parameters or {})
 
 
 class ServerTraits:
@@ -173,89 +256,3 @@ def wait_for_lock(client: Client, lock_id: int, table: str, pauses: Iterator[flo
 def _expecting(location: str, context: EnvironmentContext) -> EnvironmentContext:
     expectation = {EXPECTED_KEY: METADATA_LOCATION, EXPECTED_VALUE: location}
     return EnvironmentContext(properties={**(context.properties or {}), **expectation})
-
-
-_READS_OF_A_MOVING_ENTRY: Final = 4
-
-
-class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
-    """PyIceberg's HiveCatalog with encrypted tables. Threads may share one."""
-
-    OWN_PINS = ("parameters of the table's entry in the metastore",)
-
-    def __init__(self, name: str, **properties: str) -> None:
-        super().__init__(name, **properties)
-        self._traits = ServerTraits()
-
-    def wait_for_lock(self, client: Client, lock_id: int, table: str, pauses: Iterator[float]) -> LockResponse:
-        """Return once a lock is ours."""
-        return wait_for_lock(client, lock_id, table, pauses)
-
-    def guarded(self, client: Client) -> Client:
-        """Return a connection that swaps by comparison."""
-        return cast("Client", SwappingClient(client, self._traits))
-
-    def table_of_entry(self, entry: HiveTable) -> Table:
-        """Return the table that an entry points to.
-
-        Raises:
-            KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same in the entry and in the metadata.
-            TamperedFileError: the metadata is not what a hash in the entry was made of.
-        """
-        # A metastore reads the parameters one by one, and may give some from before a commit with others from after it.
-        for _ in range(_READS_OF_A_MOVING_ENTRY):
-            try:
-                return self._table_as_pinned(entry)
-            except (KeyIdChangedError, TamperedFileError):
-                again = self.read_entry(entry.dbName, entry.tableName)
-                if again.parameters == entry.parameters:
-                    raise
-                entry = again
-        return self._table_as_pinned(entry)
-
-    def _table_as_pinned(self, entry: HiveTable) -> Table:
-        parameters = entry.parameters or {}
-        location = parameters.get(METADATA_LOCATION)
-        if location is None or parameters.get(TABLE_TYPE, "").lower() != ICEBERG:
-            return self.entry_as_pyiceberg_opens_it(entry)
-        file = read_metadata_file(self.load_file_io({}, location).new_input(location))
-        metadata = file.parse()
-        check_against_entry(f"{entry.dbName}.{entry.tableName}", metadata, file, parameters)
-        io = self.load_file_io(metadata.properties, location)
-        return LoadedTable(self, (entry.dbName, entry.tableName), file, io)
-
-    def parameters_of_new_entry(self, table: Table) -> Mapping[str, str]:
-        """Return the parameters that pin a new table."""
-        metadata = self.metadata_to_write(table.metadata)
-        return pinning_parameters(metadata, MetadataFile(table.metadata_location, metadata.model_dump_json().encode()))
-
-    def stage_commit(
-        self,
-        current: Table | None,
-        identifier: Identifier,
-        requirements: tuple[TableRequirement, ...],
-        updates: tuple[TableUpdate, ...],
-    ) -> StagedTable:
-        """Return the table as a commit will leave it, with the parameters that pin it."""
-        staged = super().stage_commit(current, identifier, requirements, updates)
-        if names.KEY_ID.name not in staged.metadata.properties:
-            return staged
-        return PinnedStagedTable(staged, identifier, staged_parameters(staged))
-
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
-        """Register a table that exists already, encrypted or not, by its metadata file, and pin it if it is encrypted."""
-        io = self.load_file_io({}, metadata_location)
-        file = read_metadata_file(io.new_input(metadata_location))
-        metadata = file.parse()
-        name = self.identifier_to_database_and_table(identifier)
-        if overwrite or not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
-            return super().register_table(identifier, metadata_location, overwrite)
-        staged = StagedTable(identifier=name, metadata=metadata, metadata_location=metadata_location, io=io, catalog=self)
-        self.create_entry(staged, pinning_parameters(metadata, file))
-        return self.load_table(identifier)
-
-    def unpinned_metadata(self, identifier: str | Identifier) -> str | None:
-        """Return why a table's current metadata has no pin, for people to read; None where it has one."""
-        if self.client_pins.places:
-            return None
-        return unpinned_metadata(self.read_entry(*self.identifier_to_database_and_table(identifier)).parameters or {})

@@ -49,6 +49,9 @@ from tablecrypt_catalog.pins.record import TableVersion, table_version
 if TYPE_CHECKING:
     import pyarrow as pa
 
+logger = logging.getLogger(__name__)
+_WARNED_UNPINNED: Final[set[tuple[str, Identifier]]] = set()
+
 
 @contextmanager
 def refusing_unreadable(identifier: str | Identifier) -> Iterator[None]:
@@ -64,11 +67,6 @@ def refusing_unreadable(identifier: str | Identifier) -> Iterator[None]:
     except (ValueError, TypeError, AttributeError, LookupError, ValidationError) as error:
         name = ".".join(Catalog.identifier_to_tuple(identifier))
         raise FormatError(f"{name}: what the catalog's entry leads to cannot be read as table metadata: {error}") from error
-
-
-logger = logging.getLogger(__name__)
-
-_WARNED_UNPINNED: Final[set[tuple[str, Identifier]]] = set()
 
 
 def opened_table(catalog: Catalog, table: Table, verify: Callable[[TableVersion], TableVersion | None]) -> Table:

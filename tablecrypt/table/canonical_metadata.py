@@ -1,7 +1,7 @@
 """Table metadata as Iceberg Java serialises it, byte for byte, and the hash of it that Java keeps in the Hive metastore.
 
-Java hashes not the bytes of metadata.json but its own serialisation of what it parsed, so whoever shares a metastore with it has to know
-that form. UTF-8, no white space; `?` is left out where null, `*` also where empty, all others are always written:
+Java hashes not the bytes of metadata.json but its own serialisation of what it parsed, so a client that shares a metastore with it has to
+know that form. UTF-8, no white space; `?` is left out where null, `*` also where empty, all others are always written:
 
     metadata              format-version, table-uuid, location, last-sequence-number, last-updated-ms, last-column-id, current-schema-id,
                           schemas, default-spec-id, partition-specs, last-partition-id, default-sort-order-id, sort-orders, properties,

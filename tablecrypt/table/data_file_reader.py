@@ -56,6 +56,156 @@ _PRIMITIVES: Final = {
     "bytes": pa.large_binary(),
     "null": pa.null(),
 }
+_BATCH_ROWS: Final = 65536
+_DECODING_ERRORS: Final = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    fastavro.schema.SchemaParseException,
+    fastavro.schema.UnknownType,
+    pa.ArrowException,
+    struct.error,
+    zlib.error,
+)
+
+
+class OpenedFile(Protocol):
+    """Rows of one file."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as they are stored, with field ids."""
+
+    def batches(
+        self,
+        columns: list[str],
+        row_filter: pc.Expression | None = None,
+        read_ahead: int | None = None,
+        part: Container[int] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass the filter; with `part`, those of row groups whose first byte lies in it."""
+
+    def positioned_batches(
+        self,
+        columns: list[str],
+        prune_by: pc.Expression | None = None,
+        read_ahead: int | None = None,
+        part: Container[int] | None = None,
+    ) -> Iterator[PositionedBatch]:
+        """Yield rows with their positions in the file, at least those that pass the filter; `part` as for `batches`."""
+
+
+@contextmanager
+def opened_file(io: EncryptingFileIO, file: DataFile, dictionary_columns: tuple[str, ...] = ()) -> Iterator[OpenedFile]:
+    """Open a data file, or a delete file that holds rows."""
+    key_metadata = key_metadata_of(file)
+    if file.file_format == FileFormat.PARQUET:
+        with io.raw_input(file.file_path).open() as source:
+            yield UniformParquetFile(source, key_metadata, file.file_path, dictionary_columns=dictionary_columns)
+    elif file.file_format == FileFormat.AVRO:
+        with io.decrypting_input(file.file_path, key_metadata).open() as plaintext:
+            yield AvroDataFile(plaintext, file.file_path)
+    else:
+        raise FormatError(f"{file.file_path}: {file.file_format.value} files are not read from encrypted tables; Parquet and Avro are")
+
+
+class AvroDataFile:
+    """An Avro data file, opened for reading.
+
+    Args:
+        source: the plaintext, a binary stream.
+        location: names the file in errors.
+    """
+
+    def __init__(self, source: Any, location: str) -> None:
+        self.location = location
+        with self._decoding():
+            self._blocks = fastavro.block_reader(cast("BinaryIO", source))
+            stored = json.loads(self._blocks.metadata["avro.schema"])
+            self._columns = record_columns(stored)
+            self._plain_schema = fastavro.parse_schema(without_logical_types(stored))
+        self.schema = pa.schema([column.field for column in self._columns])
+
+    def batches(
+        self,
+        columns: list[str],
+        row_filter: pc.Expression | None = None,
+        read_ahead: int | None = None,
+        part: Container[int] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass the filter, which may name only `columns`. FormatError for a part: an Avro file has none."""
+        self._refuse_part(part)
+        for batch in self._batches(self._selected(columns)):
+            yield batch if row_filter is None else batch.filter(row_filter)
+
+    def positioned_batches(
+        self,
+        columns: list[str],
+        prune_by: pc.Expression | None = None,
+        read_ahead: int | None = None,
+        part: Container[int] | None = None,
+    ) -> Iterator[PositionedBatch]:
+        """Yield every row with its position in the file. Avro has no statistics to prune by, and no parts, as for `batches`."""
+        self._refuse_part(part)
+        start = 0
+        for batch in self._batches(self._selected(columns)):
+            yield PositionedBatch(pa.arange(start, start + len(batch)), batch)
+            start += len(batch)
+
+    def _refuse_part(self, part: Container[int] | None) -> None:
+        if part is not None:
+            raise FormatError(f"{self.location}: a part of an Avro file was asked for, and only Parquet files are read in parts")
+
+    def _selected(self, names: list[str]) -> list[Column]:
+        by_name = {column.field.name: column for column in self._columns}
+        return [by_name[name] for name in names]
+
+    def _batches(self, columns: list[Column]) -> Iterator[pa.RecordBatch]:
+        records = self._records()
+        while True:
+            with self._decoding():
+                portion = list(itertools.islice(records, _BATCH_ROWS))
+                if not portion:
+                    return
+                batch = _to_batch(portion, columns)
+            yield batch
+
+    def _records(self) -> Iterator[dict[str, Any]]:
+        for block in self._blocks:
+            content = cast("Any", block).bytes_
+            for _ in range(block.num_records):
+                yield cast("dict[str, Any]", fastavro.schemaless_reader(content, self._plain_schema, None))
+
+    @contextmanager
+    def _decoding(self) -> Iterator[None]:
+        try:
+            yield
+        except AuthenticationError:
+            raise
+        except FormatError as error:
+            raise FormatError(f"{self.location}: {error}") from error
+        except _DECODING_ERRORS as error:
+            raise FormatError(f"{self.location}: cannot be read as an Avro data file: {error}") from error
+
+
+def without_logical_types(avro: Any) -> Any:
+    """Return an Avro schema that describes the same bytes, without logical types."""
+    if isinstance(avro, dict):
+        return {name: without_logical_types(value) for name, value in avro.items() if name not in ("logicalType", "default")}
+    if isinstance(avro, list):
+        return [without_logical_types(value) for value in avro]
+    return avro
+
+
+def _to_batch(records: list[dict[str, Any]], columns: list[Column]) -> pa.RecordBatch:
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(records), pa.struct([])))
+    arrays = [column.array([record[column.field.name] for record in records]) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([column.field for column in columns]))
 
 
 class Column(ABC):
@@ -234,155 +384,3 @@ def _offsets(values: Sequence[Any]) -> list[int]:
 
 def _null_mask(values: Sequence[Any]) -> pa.Array:
     return pa.array([value is None for value in values], pa.bool_())
-
-
-_BATCH_ROWS: Final = 65536
-_DECODING_ERRORS: Final = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    fastavro.schema.SchemaParseException,
-    fastavro.schema.UnknownType,
-    pa.ArrowException,
-    struct.error,
-    zlib.error,
-)
-
-
-class AvroDataFile:
-    """An Avro data file, opened for reading.
-
-    Args:
-        source: the plaintext, a binary stream.
-        location: names the file in errors.
-    """
-
-    def __init__(self, source: Any, location: str) -> None:
-        self.location = location
-        with self._decoding():
-            self._blocks = fastavro.block_reader(cast("BinaryIO", source))
-            stored = json.loads(self._blocks.metadata["avro.schema"])
-            self._columns = record_columns(stored)
-            self._plain_schema = fastavro.parse_schema(without_logical_types(stored))
-        self.schema = pa.schema([column.field for column in self._columns])
-
-    def batches(
-        self,
-        columns: list[str],
-        row_filter: pc.Expression | None = None,
-        read_ahead: int | None = None,
-        part: Container[int] | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass the filter, which may name only `columns`. FormatError for a part: an Avro file has none."""
-        self._refuse_part(part)
-        for batch in self._batches(self._selected(columns)):
-            yield batch if row_filter is None else batch.filter(row_filter)
-
-    def positioned_batches(
-        self,
-        columns: list[str],
-        prune_by: pc.Expression | None = None,
-        read_ahead: int | None = None,
-        part: Container[int] | None = None,
-    ) -> Iterator[PositionedBatch]:
-        """Yield every row with its position in the file. Avro has no statistics to prune by, and no parts, as for `batches`."""
-        self._refuse_part(part)
-        start = 0
-        for batch in self._batches(self._selected(columns)):
-            yield PositionedBatch(pa.arange(start, start + len(batch)), batch)
-            start += len(batch)
-
-    def _refuse_part(self, part: Container[int] | None) -> None:
-        if part is not None:
-            raise FormatError(f"{self.location}: a part of an Avro file was asked for, and only Parquet files are read in parts")
-
-    def _selected(self, names: list[str]) -> list[Column]:
-        by_name = {column.field.name: column for column in self._columns}
-        return [by_name[name] for name in names]
-
-    def _batches(self, columns: list[Column]) -> Iterator[pa.RecordBatch]:
-        records = self._records()
-        while True:
-            with self._decoding():
-                portion = list(itertools.islice(records, _BATCH_ROWS))
-                if not portion:
-                    return
-                batch = _to_batch(portion, columns)
-            yield batch
-
-    def _records(self) -> Iterator[dict[str, Any]]:
-        for block in self._blocks:
-            content = cast("Any", block).bytes_
-            for _ in range(block.num_records):
-                yield cast("dict[str, Any]", fastavro.schemaless_reader(content, self._plain_schema, None))
-
-    @contextmanager
-    def _decoding(self) -> Iterator[None]:
-        try:
-            yield
-        except AuthenticationError:
-            raise
-        except FormatError as error:
-            raise FormatError(f"{self.location}: {error}") from error
-        except _DECODING_ERRORS as error:
-            raise FormatError(f"{self.location}: cannot be read as an Avro data file: {error}") from error
-
-
-def without_logical_types(avro: Any) -> Any:
-    """Return an Avro schema that describes the same bytes, without logical types."""
-    if isinstance(avro, dict):
-        return {name: without_logical_types(value) for name, value in avro.items() if name not in ("logicalType", "default")}
-    if isinstance(avro, list):
-        return [without_logical_types(value) for value in avro]
-    return avro
-
-
-def _to_batch(records: list[dict[str, Any]], columns: list[Column]) -> pa.RecordBatch:
-    if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(records), pa.struct([])))
-    arrays = [column.array([record[column.field.name] for record in records]) for column in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([column.field for column in columns]))
-
-
-class OpenedFile(Protocol):
-    """Rows of one file."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns as they are stored, with field ids."""
-
-    def batches(
-        self,
-        columns: list[str],
-        row_filter: pc.Expression | None = None,
-        read_ahead: int | None = None,
-        part: Container[int] | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass the filter; with `part`, those of row groups whose first byte lies in it."""
-
-    def positioned_batches(
-        self,
-        columns: list[str],
-        prune_by: pc.Expression | None = None,
-        read_ahead: int | None = None,
-        part: Container[int] | None = None,
-    ) -> Iterator[PositionedBatch]:
-        """Yield rows with their positions in the file, at least those that pass the filter; `part` as for `batches`."""
-
-
-@contextmanager
-def opened_file(io: EncryptingFileIO, file: DataFile, dictionary_columns: tuple[str, ...] = ()) -> Iterator[OpenedFile]:
-    """Open a data file, or a delete file that holds rows."""
-    key_metadata = key_metadata_of(file)
-    if file.file_format == FileFormat.PARQUET:
-        with io.raw_input(file.file_path).open() as source:
-            yield UniformParquetFile(source, key_metadata, file.file_path, dictionary_columns=dictionary_columns)
-    elif file.file_format == FileFormat.AVRO:
-        with io.decrypting_input(file.file_path, key_metadata).open() as plaintext:
-            yield AvroDataFile(plaintext, file.file_path)
-    else:
-        raise FormatError(f"{file.file_path}: {file.file_format.value} files are not read from encrypted tables; Parquet and Avro are")

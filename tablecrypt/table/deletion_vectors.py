@@ -41,6 +41,41 @@ from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of
 
+MAGIC: Final = b"\xd1\xd3\x39\x64"
+_LENGTH: Final = struct.Struct(">I")
+_FRAME_LENGTH: Final = 12
+_BITMAP_COUNT_LENGTH: Final = 8
+BLOB_TYPE: Final = "deletion-vector-v1"
+ROW_POSITION_FIELD_ID: Final = 2147483645
+_FOOTER_END: Final = struct.Struct("<II")
+_REFERENCED: Final = "referenced-data-file"
+
+
+@dataclass(frozen=True)
+class DeletionVector:
+    """The positions, from 0, of all deleted rows of one data file."""
+
+    data_file: DataFile
+    positions: BitMap64
+
+
+@dataclass(frozen=True)
+class RowDelta:
+    """How rows leave a table while their data files stay as they are.
+
+    Attributes:
+        dropped: data files whose every row goes.
+        replaced: deletion vectors whose place a new one takes.
+        added: new deletion vectors.
+    """
+
+    dropped: Sequence[DataFile] = ()
+    replaced: Sequence[DataFile] = ()
+    added: Sequence[EncryptedDataFile] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.dropped or self.added)
+
 
 class DeletedPositions:
     """Sorted, distinct positions (from 0) of deleted rows."""
@@ -75,12 +110,6 @@ class DeletedPositions:
             return None
         deleted = pa.Array.from_buffers(pa.int64(), end - begin, [None, pa.py_buffer(self._positions[begin:end])])
         return pc.invert(pc.is_in(positions, value_set=deleted))
-
-
-MAGIC: Final = b"\xd1\xd3\x39\x64"
-_LENGTH: Final = struct.Struct(">I")
-_FRAME_LENGTH: Final = 12
-_BITMAP_COUNT_LENGTH: Final = 8
 
 
 def read_deletion_vector(io: EncryptingFileIO, file: EncryptedDataFile, rows: int) -> DeletedPositions:
@@ -138,38 +167,6 @@ def _positions(bitmap: bytes, location: str, cardinality: int | None, rows: int 
         return array("q", compressed.to_array())
     except OverflowError as error:
         raise FormatError(f"{location}: a deletion vector holds a position over 2^63 - 1") from error
-
-
-BLOB_TYPE: Final = "deletion-vector-v1"
-ROW_POSITION_FIELD_ID: Final = 2147483645
-_FOOTER_END: Final = struct.Struct("<II")
-_REFERENCED: Final = "referenced-data-file"
-
-
-@dataclass(frozen=True)
-class DeletionVector:
-    """The positions, from 0, of all deleted rows of one data file."""
-
-    data_file: DataFile
-    positions: BitMap64
-
-
-@dataclass(frozen=True)
-class RowDelta:
-    """How rows leave a table while their data files stay as they are.
-
-    Attributes:
-        dropped: data files whose every row goes.
-        replaced: deletion vectors whose place a new one takes.
-        added: new deletion vectors.
-    """
-
-    dropped: Sequence[DataFile] = ()
-    replaced: Sequence[DataFile] = ()
-    added: Sequence[EncryptedDataFile] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.dropped or self.added)
 
 
 def write_row_delta(

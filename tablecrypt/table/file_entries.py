@@ -1,4 +1,4 @@
-"""Data and delete files as bytes, keys included, for the inside of a sealed message.
+"""Data and delete files as bytes, keys included, for the inside of an encrypted message.
 
     entries = number of entries | entry | entry | ...
     entry   = partition spec id | manifest_entry record

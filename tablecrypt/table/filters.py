@@ -52,6 +52,8 @@ from pyiceberg.utils.datetime import timestamp_to_nanos, timestamptz_to_nanos
 
 from tablecrypt.errors import ConfigurationError
 
+_END: Final = 2**63
+
 
 def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
     """Check that Arrow can evaluate a filter on the columns of a schema.
@@ -67,15 +69,12 @@ def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
         ) from error
 
 
-_END: Final = 2**63
-
-
 class NanosecondLiteral(LongLiteral):
     """Nanoseconds since 1970; a whole number wherever that is wanted."""
 
     def to(self, type_var: IcebergType) -> Literal[int]:
         """Return this literal for a column of nanoseconds, and what a LongLiteral gives for another."""
-        return self if _is_nano(type_var) else super().to(type_var)
+        return self if is_nano(type_var) else super().to(type_var)
 
 
 def with_nanoseconds(row_filter: BooleanExpression, schema: Schema, case_sensitive: bool = True) -> BooleanExpression:
@@ -85,7 +84,7 @@ def with_nanoseconds(row_filter: BooleanExpression, schema: Schema, case_sensiti
         TypeError: a literal is neither text nor a whole number.
         ValueError: a text is no timestamp of its column's type, or none that 64 bits hold (the years 1678 to 2261).
     """
-    columns = {name: kind for name in schema.column_names if _is_nano(kind := schema.find_type(name))}
+    columns = {name: kind for name in schema.column_names if is_nano(kind := schema.find_type(name))}
     if not columns:
         return row_filter
     if not case_sensitive:
@@ -123,7 +122,8 @@ def _nanoseconds(literal: Any, column: IcebergType) -> Any:
     return NanosecondLiteral(nanoseconds)
 
 
-def _is_nano(kind: IcebergType) -> bool:
+def is_nano(kind: IcebergType) -> bool:
+    """Whether a column of this type holds nanoseconds."""
     return isinstance(kind, (TimestampNanoType, TimestamptzNanoType))
 
 

@@ -62,10 +62,18 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
 
 M = TypeVar("M", bound=TableMetadataCommonFields)
-
 PAGE_VERSION: Final = "write.parquet.page-version"
 _PAGE_VERSION_1: Final = frozenset({"v1", "1", "1.0"})
 _BLOOM_FILTER_PREFIX: Final = TableProperties.PARQUET_BLOOM_FILTER_COLUMN_ENABLED_PREFIX + "."
+SAMPLE_VALUES: Final = 65536
+SAMPLE_BYTES: Final = 8 * 1024 * 1024
+"""The first rows are as many as this, and about as many bytes of Arrow memory as this, at most."""
+_LENGTH_BYTES: Final = 4
+_LEAST_BYTES: Final = 4
+_INT32_DIGITS: Final = 9
+_INT64_DIGITS: Final = 18
+_TEMPORAL: Final = (DateType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+_WITHOUT_BOUNDS: Final = (MetricModeTypes.NONE, MetricModeTypes.COUNTS)
 
 
 def parquet_writer_options(properties: Properties) -> dict[str, Any]:
@@ -127,16 +135,6 @@ def _check_bloom_filters(properties: Properties) -> None:
             )
 
 
-SAMPLE_VALUES: Final = 65536
-SAMPLE_BYTES: Final = 8 * 1024 * 1024
-"""The first rows are as many as this, and about as many bytes of Arrow memory as this, at most."""
-
-_LENGTH_BYTES: Final = 4
-_LEAST_BYTES: Final = 4
-_INT32_DIGITS: Final = 9
-_INT64_DIGITS: Final = 18
-
-
 def dictionary_columns(rows: pa.Table, sample_bytes: int = SAMPLE_BYTES) -> list[str]:
     """Return the Parquet paths ("props.key_value.key") of the leaf columns that a dictionary makes shorter.
 
@@ -196,10 +194,6 @@ def _plain_bytes(values: pa.Array) -> int:
 
 def _count(values: pa.Array) -> int:
     return len(values) - int(values.null_count)
-
-
-_TEMPORAL: Final = (DateType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
-_WITHOUT_BOUNDS: Final = (MetricModeTypes.NONE, MetricModeTypes.COUNTS)
 
 
 def data_file_statistics(footer: pq.FileMetaData, file_schema: Schema, properties: Properties) -> dict[str, Any]:

@@ -27,10 +27,11 @@ from pyiceberg.partitioning import PartitionField, PartitionFieldValue, Partitio
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import IcebergType, NestedField, TimestampNanoType, TimestampType, TimestamptzNanoType, UUIDType
+from pyiceberg.types import IcebergType, NestedField, TimestampType, UUIDType
 
 from tablecrypt.errors import FormatError
 from tablecrypt.table._pyiceberg.arrow import field_of_arrow_table
+from tablecrypt.table.filters import is_nano
 
 _BITS: Final = {pa.float32(): pa.int32(), pa.float64(): pa.int64(), pa.date32(): pa.int32()}
 _SMALL: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
@@ -88,7 +89,7 @@ def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> 
         )
     source_type = schema.find_type(field.source_id)
     source = _as_typed(_source(rows, name, schema.find_field(field.source_id)), source_type)
-    if _is_nano(source_type) and not isinstance(field.transform, (IdentityTransform, VoidTransform)):
+    if is_nano(source_type) and not isinstance(field.transform, (IdentityTransform, VoidTransform)):
         source, source_type = _microseconds(source), TimestampType()
     values = field.transform.pyarrow_transform(source_type)(source)
     return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
@@ -104,15 +105,11 @@ def _source(rows: pa.Table, name: str, field: NestedField) -> pa.ChunkedArray:
 
 def _as_typed(source: pa.ChunkedArray, source_type: IcebergType) -> pa.ChunkedArray:
     """Return a column that may be narrower, coarser or encoded otherwise than the table's in the type of the table."""
-    if pa.types.is_timestamp(source.type) and source.type.unit == "ns" and not _is_nano(source_type):
+    if pa.types.is_timestamp(source.type) and source.type.unit == "ns" and not is_nano(source_type):
         return _microseconds(source)
     typed = schema_to_pyarrow(source_type)
     same = source.type in (typed, _SMALL.get(typed)) or isinstance(source_type, UUIDType)
     return source if same else source.cast(typed)
-
-
-def _is_nano(source_type: IcebergType) -> bool:
-    return isinstance(source_type, (TimestampNanoType, TimestamptzNanoType))
 
 
 def _microseconds(nanoseconds: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -56,160 +56,8 @@ from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.restrictions.read_restrictions import plannable
 from tablecrypt.table.table_files import is_deletion_vector, refuse_plaintext
 
-
-@dataclass(frozen=True)
-class FilePart:
-    """Stored bytes from `start` to before `end`."""
-
-    start: int
-    end: int
-
-    def __contains__(self, offset: object) -> bool:
-        return isinstance(offset, int) and self.start <= offset < self.end
-
-    @property
-    def size(self) -> int:
-        """How many stored bytes it has."""
-        return self.end - self.start
-
-
-def parts_of(file: DataFile, size: int) -> list[FilePart]:
-    """Return the parts of a data file, of at least `size` bytes each but the last; one where it cannot be cut."""
-    length = int(file.file_size_in_bytes)
-    if file.file_format != FileFormat.PARQUET or length <= size:
-        return [FilePart(0, length)]
-    cuts = _cuts(file.split_offsets or (), length, size)
-    return [FilePart(start, end) for start, end in zip([0, *cuts], [*cuts, length], strict=True)]
-
-
-def _cuts(offsets: Sequence[int], length: int, size: int) -> list[int]:
-    cuts: list[int] = []
-    begun = 0
-    for offset in sorted(offsets)[1:]:
-        if begun + size <= offset < length:
-            cuts.append(offset)
-            begun = offset
-    return cuts
-
-
 FILE_PATH_FIELD_ID: Final = 2147483546
 _Partition: TypeAlias = tuple[int, tuple[Hashable, ...]]
-
-
-@dataclass
-class _BySequence:
-    """Delete files in order of their sequence number."""
-
-    files: list[tuple[int, EncryptedDataFile]] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-
-    def add(self, sequence_number: int, file: EncryptedDataFile) -> None:
-        at = bisect_right(self.numbers, sequence_number)
-        self.numbers.insert(at, sequence_number)
-        self.files.insert(at, (sequence_number, file))
-
-    def from_number(self, sequence_number: int) -> Iterable[EncryptedDataFile]:
-        return (file for _, file in self.files[bisect_left(self.numbers, sequence_number) :])
-
-
-class DeleteIndex:
-    """The delete files of one snapshot.
-
-    Args:
-        unpartitioned_specs: ids of the table's partition specs that have no fields.
-    """
-
-    def __init__(self, unpartitioned_specs: Iterable[int]) -> None:
-        self._unpartitioned_specs = frozenset(unpartitioned_specs)
-        self._vectors: dict[str, tuple[int, EncryptedDataFile]] = {}
-        self._positions_of_path: dict[str, _BySequence] = {}
-        self._positions_of_partition: dict[_Partition, _BySequence] = {}
-        self._equality_of_partition: dict[_Partition, _BySequence] = {}
-        self._equality_everywhere = _BySequence()
-
-    def add(self, entry: ManifestEntry) -> None:
-        """Take in an entry of a delete manifest."""
-        file, number = EncryptedDataFile.of(entry.data_file), sequence_number_of(entry)
-        file.spec_id = entry.data_file.spec_id
-        if is_deletion_vector(file):
-            self._add_vector(file, number)
-        elif file.content == DataFileContent.POSITION_DELETES:
-            self._add_positions(file, number)
-        elif file.content == DataFileContent.EQUALITY_DELETES:
-            self._add_equality(file, number)
-        else:
-            raise FormatError(f"{file.file_path}: a delete manifest lists it with content {file.content!r}")
-
-    def deletes_of(self, data_file: DataFile, sequence_number: int) -> set[DataFile]:
-        """Return the delete files that apply to a data file."""
-        deletes = set(self._equality_deletes(data_file, sequence_number))
-        vector = self._vectors.get(data_file.file_path)
-        if vector is not None and vector[0] >= sequence_number:
-            return {vector[1], *deletes}
-        return {*self._position_deletes(data_file, sequence_number), *deletes}
-
-    def _add_vector(self, file: EncryptedDataFile, number: int) -> None:
-        target = file.referenced_data_file
-        if target is None:
-            raise FormatError(f"{file.file_path}: a deletion vector names no data file")
-        if target in self._vectors:
-            other = self._vectors[target][1].file_path
-            raise FormatError(f"{target}: two deletion vectors apply to it, in {other} and {file.file_path}; one is allowed")
-        self._vectors[target] = number, file
-
-    def _add_positions(self, file: EncryptedDataFile, number: int) -> None:
-        target = file.referenced_data_file or only_path(file)
-        if target is not None:
-            self._positions_of_path.setdefault(target, _BySequence()).add(number, file)
-        else:
-            self._positions_of_partition.setdefault(_partition(file), _BySequence()).add(number, file)
-
-    def _add_equality(self, file: EncryptedDataFile, number: int) -> None:
-        if file.spec_id in self._unpartitioned_specs:
-            self._equality_everywhere.add(number, file)
-        else:
-            self._equality_of_partition.setdefault(_partition(file), _BySequence()).add(number, file)
-
-    def _position_deletes(self, data_file: DataFile, sequence_number: int) -> Iterable[EncryptedDataFile]:
-        if by_path := self._positions_of_path.get(data_file.file_path):
-            yield from by_path.from_number(sequence_number)
-        if self._positions_of_partition and (by_partition := self._positions_of_partition.get(_partition(data_file))):
-            for file in by_partition.from_number(sequence_number):
-                if _may_name(file, data_file.file_path):
-                    yield file
-
-    def _equality_deletes(self, data_file: DataFile, sequence_number: int) -> Iterable[EncryptedDataFile]:
-        # Rows written together with an equality delete are not deleted by it: the next sequence number is the first that counts.
-        yield from self._equality_everywhere.from_number(sequence_number + 1)
-        if self._equality_of_partition and (by_partition := self._equality_of_partition.get(_partition(data_file))):
-            yield from by_partition.from_number(sequence_number + 1)
-
-
-def sequence_number_of(entry: ManifestEntry) -> int:
-    """Return an entry's data sequence number; files of version 1 tables have none, and count as the oldest."""
-    return entry.sequence_number or INITIAL_SEQUENCE_NUMBER
-
-
-def _partition(file: DataFile) -> _Partition:
-    return file.spec_id, partition_values(file.partition)
-
-
-def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
-    lower, upper = (file.lower_bounds or {}).get(FILE_PATH_FIELD_ID), (file.upper_bounds or {}).get(FILE_PATH_FIELD_ID)
-    return None if lower is None or upper is None else (lower, upper)
-
-
-def only_path(file: DataFile) -> str | None:
-    """Return the data file that all of a delete file's rows name, if its bounds say that there is just one."""
-    bounds = _path_bounds(file)
-    if bounds is None or bounds[0] != bounds[1]:
-        return None
-    return bounds[0].decode("utf-8", errors="replace")
-
-
-def _may_name(file: DataFile, path: str) -> bool:
-    bounds = _path_bounds(file)
-    return bounds is None or bounds[0] <= path.encode() <= bounds[1]
 
 
 @dataclass(init=False)
@@ -422,3 +270,154 @@ def _not_older_than(data: list[ManifestFile], manifests: list[ManifestFile]) -> 
         for manifest in manifests
         if manifest.content == ManifestContent.DELETES and (manifest.sequence_number or INITIAL_SEQUENCE_NUMBER) >= oldest
     ]
+
+
+@dataclass
+class _BySequence:
+    """Delete files in order of their sequence number."""
+
+    files: list[tuple[int, EncryptedDataFile]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+    def add(self, sequence_number: int, file: EncryptedDataFile) -> None:
+        at = bisect_right(self.numbers, sequence_number)
+        self.numbers.insert(at, sequence_number)
+        self.files.insert(at, (sequence_number, file))
+
+    def from_number(self, sequence_number: int) -> Iterable[EncryptedDataFile]:
+        return (file for _, file in self.files[bisect_left(self.numbers, sequence_number) :])
+
+
+class DeleteIndex:
+    """The delete files of one snapshot.
+
+    Args:
+        unpartitioned_specs: ids of the table's partition specs that have no fields.
+    """
+
+    def __init__(self, unpartitioned_specs: Iterable[int]) -> None:
+        self._unpartitioned_specs = frozenset(unpartitioned_specs)
+        self._vectors: dict[str, tuple[int, EncryptedDataFile]] = {}
+        self._positions_of_path: dict[str, _BySequence] = {}
+        self._positions_of_partition: dict[_Partition, _BySequence] = {}
+        self._equality_of_partition: dict[_Partition, _BySequence] = {}
+        self._equality_everywhere = _BySequence()
+
+    def add(self, entry: ManifestEntry) -> None:
+        """Take in an entry of a delete manifest."""
+        file, number = EncryptedDataFile.of(entry.data_file), sequence_number_of(entry)
+        file.spec_id = entry.data_file.spec_id
+        if is_deletion_vector(file):
+            self._add_vector(file, number)
+        elif file.content == DataFileContent.POSITION_DELETES:
+            self._add_positions(file, number)
+        elif file.content == DataFileContent.EQUALITY_DELETES:
+            self._add_equality(file, number)
+        else:
+            raise FormatError(f"{file.file_path}: a delete manifest lists it with content {file.content!r}")
+
+    def deletes_of(self, data_file: DataFile, sequence_number: int) -> set[DataFile]:
+        """Return the delete files that apply to a data file."""
+        deletes = set(self._equality_deletes(data_file, sequence_number))
+        vector = self._vectors.get(data_file.file_path)
+        if vector is not None and vector[0] >= sequence_number:
+            return {vector[1], *deletes}
+        return {*self._position_deletes(data_file, sequence_number), *deletes}
+
+    def _add_vector(self, file: EncryptedDataFile, number: int) -> None:
+        target = file.referenced_data_file
+        if target is None:
+            raise FormatError(f"{file.file_path}: a deletion vector names no data file")
+        if target in self._vectors:
+            other = self._vectors[target][1].file_path
+            raise FormatError(f"{target}: two deletion vectors apply to it, in {other} and {file.file_path}; one is allowed")
+        self._vectors[target] = number, file
+
+    def _add_positions(self, file: EncryptedDataFile, number: int) -> None:
+        target = file.referenced_data_file or only_path(file)
+        if target is not None:
+            self._positions_of_path.setdefault(target, _BySequence()).add(number, file)
+        else:
+            self._positions_of_partition.setdefault(_partition(file), _BySequence()).add(number, file)
+
+    def _add_equality(self, file: EncryptedDataFile, number: int) -> None:
+        if file.spec_id in self._unpartitioned_specs:
+            self._equality_everywhere.add(number, file)
+        else:
+            self._equality_of_partition.setdefault(_partition(file), _BySequence()).add(number, file)
+
+    def _position_deletes(self, data_file: DataFile, sequence_number: int) -> Iterable[EncryptedDataFile]:
+        if by_path := self._positions_of_path.get(data_file.file_path):
+            yield from by_path.from_number(sequence_number)
+        if self._positions_of_partition and (by_partition := self._positions_of_partition.get(_partition(data_file))):
+            for file in by_partition.from_number(sequence_number):
+                if _may_name(file, data_file.file_path):
+                    yield file
+
+    def _equality_deletes(self, data_file: DataFile, sequence_number: int) -> Iterable[EncryptedDataFile]:
+        # Rows written together with an equality delete are not deleted by it: the next sequence number is the first that counts.
+        yield from self._equality_everywhere.from_number(sequence_number + 1)
+        if self._equality_of_partition and (by_partition := self._equality_of_partition.get(_partition(data_file))):
+            yield from by_partition.from_number(sequence_number + 1)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Stored bytes from `start` to before `end`."""
+
+    start: int
+    end: int
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.start <= offset < self.end
+
+    @property
+    def size(self) -> int:
+        """How many stored bytes it has."""
+        return self.end - self.start
+
+
+def parts_of(file: DataFile, size: int) -> list[FilePart]:
+    """Return the parts of a data file, of at least `size` bytes each but the last; one where it cannot be cut."""
+    length = int(file.file_size_in_bytes)
+    if file.file_format != FileFormat.PARQUET or length <= size:
+        return [FilePart(0, length)]
+    cuts = _cuts(file.split_offsets or (), length, size)
+    return [FilePart(start, end) for start, end in zip([0, *cuts], [*cuts, length], strict=True)]
+
+
+def _cuts(offsets: Sequence[int], length: int, size: int) -> list[int]:
+    cuts: list[int] = []
+    begun = 0
+    for offset in sorted(offsets)[1:]:
+        if begun + size <= offset < length:
+            cuts.append(offset)
+            begun = offset
+    return cuts
+
+
+def sequence_number_of(entry: ManifestEntry) -> int:
+    """Return an entry's data sequence number; files of version 1 tables have none, and count as the oldest."""
+    return entry.sequence_number or INITIAL_SEQUENCE_NUMBER
+
+
+def _partition(file: DataFile) -> _Partition:
+    return file.spec_id, partition_values(file.partition)
+
+
+def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
+    lower, upper = (file.lower_bounds or {}).get(FILE_PATH_FIELD_ID), (file.upper_bounds or {}).get(FILE_PATH_FIELD_ID)
+    return None if lower is None or upper is None else (lower, upper)
+
+
+def only_path(file: DataFile) -> str | None:
+    """Return the data file that all of a delete file's rows name, if its bounds say that there is just one."""
+    bounds = _path_bounds(file)
+    if bounds is None or bounds[0] != bounds[1]:
+        return None
+    return bounds[0].decode("utf-8", errors="replace")
+
+
+def _may_name(file: DataFile, path: str) -> bool:
+    bounds = _path_bounds(file)
+    return bounds is None or bounds[0] <= path.encode() <= bounds[1]

@@ -42,25 +42,6 @@ from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, in
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
 
-
-def may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> bool:
-    """Whether no part of a bound filter is about a uuid or can be true of NaN.
-
-    Args:
-        negated: whether the filter stands under a `not`.
-    """
-    if isinstance(bound, (And, Or)):
-        return may_prune_row_groups(bound.left, negated) and may_prune_row_groups(bound.right, negated)
-    if isinstance(bound, Not):
-        return may_prune_row_groups(bound.child, not negated)
-    if not isinstance(bound, BoundPredicate):
-        return True
-    field_type = bound.term.ref().field.field_type
-    if isinstance(field_type, (FloatType, DoubleType)):
-        return not negated and not isinstance(bound, (BoundIsNaN, BoundNotEqualTo, BoundNotIn))
-    return not isinstance(field_type, UUIDType)
-
-
 _POSITION: Final = "__tablecrypt_position"
 
 
@@ -282,6 +263,24 @@ class TaskReader:
             stored = pyarrow_to_schema(arrow_schema, self._name_mapping, downcast_ns_timestamp_to_us=False, format_version=FORMAT_VERSION)
             self._stored_schemas[key] = stored
         return stored
+
+
+def may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> bool:
+    """Whether no part of a bound filter is about a uuid or can be true of NaN.
+
+    Args:
+        negated: whether the filter stands under a `not`.
+    """
+    if isinstance(bound, (And, Or)):
+        return may_prune_row_groups(bound.left, negated) and may_prune_row_groups(bound.right, negated)
+    if isinstance(bound, Not):
+        return may_prune_row_groups(bound.child, not negated)
+    if not isinstance(bound, BoundPredicate):
+        return True
+    field_type = bound.term.ref().field.field_type
+    if isinstance(field_type, (FloatType, DoubleType)):
+        return not negated and not isinstance(bound, (BoundIsNaN, BoundNotEqualTo, BoundNotIn))
+    return not isinstance(field_type, UUIDType)
 
 
 def _without_equal(positions: pa.Array | None, rows: pa.RecordBatch, deletes: TaskDeletes) -> tuple[pa.Array | None, pa.RecordBatch]:

@@ -51,6 +51,9 @@ from tablecrypt.table.write import write_data_files
 
 UPDATE_MODE: Final = "write.update.mode"
 MERGE_MODE: Final = "write.merge.mode"
+Replaced = tuple[DataFile, list[DataFile]]
+"""A data file and the files that take its place; none where every row of it goes."""
+_POSITION = "__tablecrypt_position"
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,6 @@ class RowDelete:
 def upsert_mode(properties: Mapping[str, str]) -> str:
     """Return the mode of an upsert's updates: write.merge.mode, else write.update.mode, else copy-on-write."""
     return properties.get(MERGE_MODE) or properties.get(UPDATE_MODE) or TableProperties.DELETE_MODE_COPY_ON_WRITE
-
-
-Replaced = tuple[DataFile, list[DataFile]]
-"""A data file and the files that take its place; none where every row of it goes."""
 
 
 def rewrite_without(scan: EncryptedDataScan, write_uuid: uuid.UUID) -> list[Replaced]:
@@ -114,9 +113,6 @@ def _deleted_positions(scan: EncryptedDataScan) -> Iterator[tuple[FileScanTask, 
         if len(found.matching):
             matching = BitMap64(position for chunk in found.matching.chunks for position in chunk.to_pylist())
             yield task, BitMap64(found.deleted or ()) | matching
-
-
-_POSITION = "__tablecrypt_position"
 
 
 @dataclass(frozen=True)

@@ -50,97 +50,7 @@ from tablecrypt.table.reader import MatchingPositions, TaskReader
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted, restrictions_of
 
 T = TypeVar("T")
-
-
-def prefetched(sources: Iterable[Callable[[], Iterator[T]]], workers: int, depth: int) -> Iterator[T]:
-    """Yield all items of all sources, in order.
-
-    Args:
-        sources: functions that start an iterator.
-        workers: how many of them are read at once.
-        depth: how many items of each wait to be taken, at most.
-
-    Raises:
-        Whatever a source raises, in the place of its next item. The others are stopped, also when the consumer stops early.
-    """
-    remaining = iter(sources)
-    running: deque[_Worker[T]] = deque()
-    try:
-        while True:
-            while len(running) < workers and (source := next(remaining, None)) is not None:
-                running.append(_Worker(source, depth))
-            if not running:
-                return
-            yield from running[0].items()
-            running.popleft()
-    finally:
-        for worker in running:
-            worker.stop()
-        for worker in running:
-            worker.join()
-
-
-class _Worker(Generic[T]):
-    """One source, read by a thread into a bounded queue."""
-
-    def __init__(self, source: Callable[[], Iterator[T]], depth: int) -> None:
-        self._source = source
-        self._depth = depth
-        self._items: deque[T] = deque()
-        self._changed = Condition()
-        self._stopped = False
-        self._finished = False
-        self._error: BaseException | None = None
-        self._thread = Thread(target=self._run, name="tablecrypt-prefetch", daemon=True)
-        self._thread.start()
-
-    def items(self) -> Iterator[T]:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._items or self._finished)
-                if not self._items:
-                    break
-                item = self._items.popleft()
-                self._changed.notify_all()
-            yield item
-        if self._error is not None:
-            raise self._error
-
-    def stop(self) -> None:
-        with self._changed:
-            self._stopped = True
-            self._items.clear()
-            self._changed.notify_all()
-
-    def join(self) -> None:
-        # A forgotten consumer is finished by the garbage collector, which may run in this very thread.
-        if self._thread is not current_thread():
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            for item in self._source():
-                if not self._put(item):
-                    return
-        except BaseException as error:  # noqa: BLE001  carried to the consumer's thread and raised there
-            self._error = error
-        finally:
-            with self._changed:
-                self._finished = True
-                self._changed.notify_all()
-
-    def _put(self, item: T) -> bool:
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped or len(self._items) < self._depth)
-            if self._stopped:
-                return False
-            self._items.append(item)
-            self._changed.notify_all()
-            return True
-
-
 Scan: TypeAlias = DataScan | IncrementalAppendScan
-
 _WORKERS: Final = 3
 _QUEUE_LENGTH: Final = 4
 _READ_AHEAD: Final = 64 * 1024 * 1024
@@ -327,3 +237,90 @@ def _reader(scan: Scan, projected: Schema, dictionary_columns: tuple[str, ...], 
     if not isinstance(scan.io, EncryptingFileIO):
         raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(scan.io).__name__}")
     return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, read_ahead)
+
+
+def prefetched(sources: Iterable[Callable[[], Iterator[T]]], workers: int, depth: int) -> Iterator[T]:
+    """Yield all items of all sources, in order.
+
+    Args:
+        sources: functions that start an iterator.
+        workers: how many of them are read at once.
+        depth: how many items of each wait to be taken, at most.
+
+    Raises:
+        Whatever a source raises, in the place of its next item. The others are stopped, also when the consumer stops early.
+    """
+    remaining = iter(sources)
+    running: deque[_Worker[T]] = deque()
+    try:
+        while True:
+            while len(running) < workers and (source := next(remaining, None)) is not None:
+                running.append(_Worker(source, depth))
+            if not running:
+                return
+            yield from running[0].items()
+            running.popleft()
+    finally:
+        for worker in running:
+            worker.stop()
+        for worker in running:
+            worker.join()
+
+
+class _Worker(Generic[T]):
+    """One source, read by a thread into a bounded queue."""
+
+    def __init__(self, source: Callable[[], Iterator[T]], depth: int) -> None:
+        self._source = source
+        self._depth = depth
+        self._items: deque[T] = deque()
+        self._changed = Condition()
+        self._stopped = False
+        self._finished = False
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._run, name="tablecrypt-prefetch", daemon=True)
+        self._thread.start()
+
+    def items(self) -> Iterator[T]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._items or self._finished)
+                if not self._items:
+                    break
+                item = self._items.popleft()
+                self._changed.notify_all()
+            yield item
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._items.clear()
+            self._changed.notify_all()
+
+    def join(self) -> None:
+        # A forgotten consumer is finished by the garbage collector, which may run in this very thread.
+        if self._thread is not current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            for item in self._source():
+                if not self._put(item):
+                    return
+        except BaseException as error:  # noqa: BLE001  carried to the consumer's thread and raised there
+            self._error = error
+        finally:
+            with self._changed:
+                self._finished = True
+                self._changed.notify_all()
+
+    def _put(self, item: T) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or len(self._items) < self._depth)
+            if self._stopped:
+                return False
+            self._items.append(item)
+            self._changed.notify_all()
+            return True

@@ -115,7 +115,7 @@ class EncryptedProducer(ProducerAdapter):
         ) as writer:
             writer.add_manifests(manifests)
         parent_key_id = metadata.key_id_of(self.parent_snapshot_id) or metadata.key_id_of(metadata.current_snapshot_id)
-        sealed = self.table_io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, metadata.key_ring, parent_key_id)
+        new_key = self.table_io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, metadata.key_ring, parent_key_id)
 
         snapshot = EncryptedSnapshot(
             snapshot_id=self.snapshot_id,
@@ -126,9 +126,9 @@ class EncryptedProducer(ProducerAdapter):
             schema_id=metadata.current_schema_id,
             first_row_id=first_row_id,
             added_rows=writer.next_row_id - first_row_id,
-            key_id=sealed.key_id,
+            key_id=new_key.key_id,
         )
-        return self._updates(snapshot, sealed)
+        return self._updates(snapshot, new_key)
 
     def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Write manifests of the added files, one for each partition spec, before the others; drop dangling delete files."""
@@ -240,9 +240,9 @@ class EncryptedProducer(ProducerAdapter):
             raise FormatError(f"the summary of snapshot {before}, which the new one goes on from, cannot be counted on: {error}") from error
         return Summary(self.operation, **summary.additional_properties)
 
-    def _updates(self, snapshot: EncryptedSnapshot, sealed: NewManifestListKey) -> UpdatesAndRequirements:
+    def _updates(self, snapshot: EncryptedSnapshot, new_key: NewManifestListKey) -> UpdatesAndRequirements:
         updates: tuple[TableUpdate, ...] = (
-            *(cast("TableUpdate", AddEncryptionKeyUpdate(key=key)) for key in sealed.added),
+            *(cast("TableUpdate", AddEncryptionKeyUpdate(key=key)) for key in new_key.added),
             AddEncryptedSnapshotUpdate(snapshot=snapshot),
         )
         if self.target_branch is None:

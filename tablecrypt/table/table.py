@@ -60,150 +60,8 @@ if TYPE_CHECKING:
     from tablecrypt.maintenance.table_maintenance import TableMaintenance
 
 _OPENED: Final[ContextVar[bool]] = ContextVar("tablecrypt-plain-tables", default=False)
-
-
-@contextmanager
-def plain_tables_opened() -> Iterator[None]:
-    """Let catalogs give out, in this block of this thread, tables that have encryption.key-id and are not encrypted, as plain ones."""
-    token = _OPENED.set(True)
-    try:
-        yield
-    finally:
-        _OPENED.reset(token)
-
-
-def are_plain_tables_opened() -> bool:
-    """Whether the caller is in such a block."""
-    return _OPENED.get()
-
-
 _KEY_METADATA: Final = "key_metadata"
 _DATA_FILE: Final = "data_file"
-
-
-class RedactedInspectTable(InspectTable):
-    """InspectTable whose key_metadata columns are null."""
-
-    def partitions(
-        self, snapshot_id: int | None = None, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True
-    ) -> pa.Table:
-        """Partitions of a snapshot."""
-        self._refuse_restricted("partitions")
-        return super().partitions(snapshot_id, row_filter, case_sensitive)
-
-    def manifests(self) -> pa.Table:
-        """Manifests of the current snapshot."""
-        self._refuse_restricted("manifests")
-        return super().manifests()
-
-    def entries(self, snapshot_id: int | None = None) -> pa.Table:
-        """Manifest entries of a snapshot."""
-        self._refuse_restricted("entries")
-        return _redacted_struct(EntriesTable(self.tbl).entries(snapshot_id))
-
-    def files(self, snapshot_id: int | None = None) -> pa.Table:
-        """Data and delete files of a snapshot."""
-        self._refuse_restricted("files")
-        return _redacted(super().files(snapshot_id))
-
-    def data_files(self, snapshot_id: int | None = None) -> pa.Table:
-        """Data files of a snapshot."""
-        self._refuse_restricted("data_files")
-        return _redacted(super().data_files(snapshot_id))
-
-    def delete_files(self, snapshot_id: int | None = None) -> pa.Table:
-        """Delete files of a snapshot."""
-        self._refuse_restricted("delete_files")
-        return _redacted(super().delete_files(snapshot_id))
-
-    def all_manifests(self) -> pa.Table:
-        """Manifests of every snapshot."""
-        self._refuse_restricted("all_manifests")
-        return _redacted(super().all_manifests())
-
-    def all_files(self) -> pa.Table:
-        """Data and delete files of every snapshot."""
-        self._refuse_restricted("all_files")
-        return _redacted(super().all_files())
-
-    def all_data_files(self) -> pa.Table:
-        """Data files of every snapshot."""
-        self._refuse_restricted("all_data_files")
-        return _redacted(super().all_data_files())
-
-    def all_delete_files(self) -> pa.Table:
-        """Delete files of every snapshot."""
-        self._refuse_restricted("all_delete_files")
-        return _redacted(super().all_delete_files())
-
-    def _refuse_restricted(self, name: str) -> None:
-        refuse_restricted(self.tbl.io, f"inspect.{name}")
-
-
-def _redacted(table: pa.Table) -> pa.Table:
-    position = table.schema.get_field_index(_KEY_METADATA)
-    field = table.schema.field(position)
-    return table.set_column(position, field, pa.nulls(table.num_rows, field.type))
-
-
-def _redacted_struct(table: pa.Table) -> pa.Table:
-    position = table.schema.get_field_index(_DATA_FILE)
-    struct = table.column(position).combine_chunks()
-    fields = list(struct.type)
-    columns = [pa.nulls(len(struct), field.type) if field.name == _KEY_METADATA else struct.field(field.name) for field in fields]
-    return table.set_column(position, table.schema.field(position), pa.StructArray.from_arrays(columns, fields=fields))
-
-
-class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
-    """PyIceberg's ExpireSnapshots for an encrypted table."""
-
-    def further_updates(self, updates: tuple[TableUpdate, ...]) -> UpdatesAndRequirements:
-        """Return the removal of each key that the remaining snapshots do not need.
-
-        A commit that lands in between may use a KEK that looks unused here, so the main branch must not have moved.
-        """
-        metadata = cast("EncryptedTableMetadata", self.table_metadata)
-        expired = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
-        if not expired:
-            return (), ()
-        remaining = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in expired]
-        needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in remaining if snapshot.key_id is not None)
-        unneeded = [key.key_id for key in metadata.encryption_keys if key.key_id not in needed]
-        removals = tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in unneeded)
-        head = metadata.refs.get(MAIN_BRANCH)
-        unmoved = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head is not None else None)
-        return removals, (unmoved,)
-
-
-def scan_lazily(scan: EncryptedDataScan) -> pl.LazyFrame:
-    """Return a LazyFrame that runs the scan when it is collected, with projection and limit pushed down.
-
-    Raises:
-        MissingExtraError: Polars is not installed.
-    """
-    try:
-        import polars as pl
-        from polars.io.plugins import register_io_source
-    except ImportError as error:
-        raise MissingExtraError("to_polars() needs Polars: pip install polars") from error
-
-    empty = pa.Table.from_batches([], schema_to_pyarrow(scan.projection(), include_field_ids=False))
-    schema = pl.DataFrame(empty).schema
-
-    def batches(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
-    ) -> Iterator[pl.DataFrame]:
-        narrowed = scan if with_columns is None else scan.update(selected_fields=tuple(with_columns))
-        if n_rows is not None and predicate is None:
-            narrowed = narrowed.update(limit=n_rows)
-        for batch in narrowed.to_arrow_batch_reader():
-            frame = pl.DataFrame(pa.Table.from_batches([batch]))
-            frame = frame if with_columns is None else frame.select(with_columns)
-            yield frame if predicate is None else frame.filter(predicate)
-
-    return register_io_source(batches, schema=schema)
-
-
 _MAINTENANCE: Final = "tablecrypt.maintenance.table_maintenance"
 """Lies above this layer, and is imported when a table is asked for it."""
 
@@ -378,3 +236,141 @@ class EncryptedMaintenance(MaintenanceTable):
 def is_encrypted(table: Table) -> bool:
     """Whether everything that is written through this table object is encrypted."""
     return isinstance(table, EncryptedTable)
+
+
+class RedactedInspectTable(InspectTable):
+    """InspectTable whose key_metadata columns are null."""
+
+    def partitions(
+        self, snapshot_id: int | None = None, row_filter: str | BooleanExpression = ALWAYS_TRUE, case_sensitive: bool = True
+    ) -> pa.Table:
+        """Partitions of a snapshot."""
+        self._refuse_restricted("partitions")
+        return super().partitions(snapshot_id, row_filter, case_sensitive)
+
+    def manifests(self) -> pa.Table:
+        """Manifests of the current snapshot."""
+        self._refuse_restricted("manifests")
+        return super().manifests()
+
+    def entries(self, snapshot_id: int | None = None) -> pa.Table:
+        """Manifest entries of a snapshot."""
+        self._refuse_restricted("entries")
+        return _redacted_struct(EntriesTable(self.tbl).entries(snapshot_id))
+
+    def files(self, snapshot_id: int | None = None) -> pa.Table:
+        """Data and delete files of a snapshot."""
+        self._refuse_restricted("files")
+        return _redacted(super().files(snapshot_id))
+
+    def data_files(self, snapshot_id: int | None = None) -> pa.Table:
+        """Data files of a snapshot."""
+        self._refuse_restricted("data_files")
+        return _redacted(super().data_files(snapshot_id))
+
+    def delete_files(self, snapshot_id: int | None = None) -> pa.Table:
+        """Delete files of a snapshot."""
+        self._refuse_restricted("delete_files")
+        return _redacted(super().delete_files(snapshot_id))
+
+    def all_manifests(self) -> pa.Table:
+        """Manifests of every snapshot."""
+        self._refuse_restricted("all_manifests")
+        return _redacted(super().all_manifests())
+
+    def all_files(self) -> pa.Table:
+        """Data and delete files of every snapshot."""
+        self._refuse_restricted("all_files")
+        return _redacted(super().all_files())
+
+    def all_data_files(self) -> pa.Table:
+        """Data files of every snapshot."""
+        self._refuse_restricted("all_data_files")
+        return _redacted(super().all_data_files())
+
+    def all_delete_files(self) -> pa.Table:
+        """Delete files of every snapshot."""
+        self._refuse_restricted("all_delete_files")
+        return _redacted(super().all_delete_files())
+
+    def _refuse_restricted(self, name: str) -> None:
+        refuse_restricted(self.tbl.io, f"inspect.{name}")
+
+
+def _redacted(table: pa.Table) -> pa.Table:
+    position = table.schema.get_field_index(_KEY_METADATA)
+    field = table.schema.field(position)
+    return table.set_column(position, field, pa.nulls(table.num_rows, field.type))
+
+
+def _redacted_struct(table: pa.Table) -> pa.Table:
+    position = table.schema.get_field_index(_DATA_FILE)
+    struct = table.column(position).combine_chunks()
+    fields = list(struct.type)
+    columns = [pa.nulls(len(struct), field.type) if field.name == _KEY_METADATA else struct.field(field.name) for field in fields]
+    return table.set_column(position, table.schema.field(position), pa.StructArray.from_arrays(columns, fields=fields))
+
+
+class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
+    """PyIceberg's ExpireSnapshots for an encrypted table."""
+
+    def further_updates(self, updates: tuple[TableUpdate, ...]) -> UpdatesAndRequirements:
+        """Return the removal of each key that the remaining snapshots do not need.
+
+        A commit that lands in between may use a KEK that looks unused here, so the main branch must not have moved.
+        """
+        metadata = cast("EncryptedTableMetadata", self.table_metadata)
+        expired = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
+        if not expired:
+            return (), ()
+        remaining = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in expired]
+        needed = metadata.key_ring.needed_by(snapshot.key_id for snapshot in remaining if snapshot.key_id is not None)
+        unneeded = [key.key_id for key in metadata.encryption_keys if key.key_id not in needed]
+        removals = tuple(cast("TableUpdate", RemoveEncryptionKeyUpdate(key_id=key_id)) for key_id in unneeded)
+        head = metadata.refs.get(MAIN_BRANCH)
+        unmoved = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head is not None else None)
+        return removals, (unmoved,)
+
+
+def scan_lazily(scan: EncryptedDataScan) -> pl.LazyFrame:
+    """Return a LazyFrame that runs the scan when it is collected, with projection and limit pushed down.
+
+    Raises:
+        MissingExtraError: Polars is not installed.
+    """
+    try:
+        import polars as pl
+        from polars.io.plugins import register_io_source
+    except ImportError as error:
+        raise MissingExtraError("to_polars() needs Polars: pip install polars") from error
+
+    empty = pa.Table.from_batches([], schema_to_pyarrow(scan.projection(), include_field_ids=False))
+    schema = pl.DataFrame(empty).schema
+
+    def batches(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        narrowed = scan if with_columns is None else scan.update(selected_fields=tuple(with_columns))
+        if n_rows is not None and predicate is None:
+            narrowed = narrowed.update(limit=n_rows)
+        for batch in narrowed.to_arrow_batch_reader():
+            frame = pl.DataFrame(pa.Table.from_batches([batch]))
+            frame = frame if with_columns is None else frame.select(with_columns)
+            yield frame if predicate is None else frame.filter(predicate)
+
+    return register_io_source(batches, schema=schema)
+
+
+@contextmanager
+def plain_tables_opened() -> Iterator[None]:
+    """Let catalogs give out, in this block of this thread, tables that have encryption.key-id and are not encrypted, as plain ones."""
+    token = _OPENED.set(True)
+    try:
+        yield
+    finally:
+        _OPENED.reset(token)
+
+
+def are_plain_tables_opened() -> bool:
+    """Whether the caller is in such a block."""
+    return _OPENED.get()

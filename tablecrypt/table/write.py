@@ -44,10 +44,7 @@ from tablecrypt.table.table_files import DataKeySource
 
 ROW_GROUP_BYTES: Final = 24 * 1024 * 1024
 OPEN_FILES: Final = 16
-
-
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
-
 _IN_FLIGHT: Final = 32
 """Files of a table written at once."""
 

@@ -48,10 +48,121 @@ from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, TableVersion, 
 
 Place = tuple[str, tuple[str, ...]]
 """A catalog's name and a table identifier in it."""
-
 LOCK_TIMEOUT_S: Final = 10.0
 logger = logging.getLogger(__name__)
 _LOCK_POLL_S: Final = 0.01
+
+
+class ClientPins:
+    """The pins that one catalog of this client has in the file that its property encryption.pins names.
+
+    Args:
+        catalog_name: the catalog's name, under which its tables are pinned.
+        catalog_properties: those that this client gave to the catalog, and none that a server sent.
+
+    Attributes:
+        places: the path of the pin file; none at all without one.
+    """
+
+    def __init__(self, catalog_name: str, catalog_properties: Properties) -> None:
+        path = catalog_properties.get(properties.PINS.name)
+        self._file = None if path is None else PinFile(str(path))
+        self._catalog_name = catalog_name
+        self.places: tuple[str, ...] = () if path is None else (str(path),)
+
+    def begin_check(self, identifier: str | Identifier) -> PinCheck:
+        """Return the check of what the catalog will say of a table. Begin it before the catalog is asked.
+
+        Raises:
+            FormatError: the pin file cannot be read.
+        """
+        return PinCheck(self._file, self._place(identifier))
+
+    def forget(self, identifier: str | Identifier) -> None:
+        """Remove a table's pin: the next table under this identifier is trusted on first use."""
+        if self._file is not None:
+            self._file.forget(self._place(identifier))
+
+    def rename(self, old: str | Identifier, new: str | Identifier) -> None:
+        """Move a table's pin to its new identifier."""
+        if self._file is not None:
+            self._file.rename(self._place(old), self._place(new))
+
+    def _place(self, identifier: str | Identifier) -> Place:
+        return self._catalog_name, tuple(Catalog.identifier_to_tuple(identifier))
+
+
+class PinCheck:
+    """The check of one answer of a catalog, begun before the catalog was asked: it keeps the pin as it was then."""
+
+    def __init__(self, file: PinFile | None, place: Place) -> None:
+        self._file = file
+        self._place = place
+        self._pins = {} if file is None else file.recall_all()
+        self._before = self._pins.get(place)
+
+    def verify(self, seen: TableVersion) -> TableVersion | None:
+        """Hold the catalog's answer against the pin, move the pin to it, and return it; None where nothing is pinned.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update` and `refuse_conflict`.
+            FormatError: the pin file cannot be read.
+            TablecryptError: another process holds the lock of the pin file for too long.
+        """
+        if self._file is None:
+            return None
+        refuse_conflict(self._pins, self._place, seen)
+        return self._file.remember(self._place, self._before, seen)
+
+    def accept_rollback(self, seen: TableVersion) -> None:
+        """Move the pin to the catalog's answer, be it older than the pin.
+
+        Raises:
+            KeyIdChangedError, TamperedFileError: as `TrustedTable.accept_rollback`.
+            FormatError, TablecryptError: as `verify`.
+        """
+        if self._file is not None:
+            self._file.accept_rollback(self._place, seen)
+
+    def refuse_plaintext(self) -> None:
+        """Refuse to create a plaintext table where an encrypted one is pinned.
+
+        Raises:
+            KeyIdChangedError: the identifier has a pin.
+        """
+        TrustedTable(".".join(self._place[1]), self._before).refuse_plaintext()
+
+    def verify_base(self, seen: TableVersion) -> TableVersion | None:
+        """Do as `verify` for the base of a commit, which the catalog gave before this check began.
+
+        Raises:
+            CommitFailedException: the base is older than what was seen before, maybe by another process a moment ago. Loading the table
+                again tells: it is a MetadataRollbackError if the catalog still answers with it.
+        """
+        try:
+            return self.verify(seen)
+        except MetadataRollbackError as error:
+            raise CommitFailedException(f"the commit is based on old metadata: {error}") from error
+
+    def record_commit(
+        self, metadata: TableMetadata, metadata_location: str, metadata_hash: str | None = None, moved: Moves = NO_MOVES
+    ) -> None:
+        """Move the pin to what a commit wrote. That is in the catalog already, so a pin file that cannot be written is only logged.
+
+        Args:
+            metadata: as it was committed.
+            metadata_location: where its file is.
+            metadata_hash: SHA-256 of the file's JSON where it is known; else that of the metadata as PyIceberg writes it.
+            moved: what `moves_of` gives for the commit.
+        """
+        if self._file is None or (self._before is not None and self._before.metadata_location == metadata_location):
+            return
+        is_pinned = properties.KEY_ID.name in metadata.properties
+        digest = metadata_hash or (hashlib.sha256(metadata.model_dump_json().encode()).hexdigest() if is_pinned else None)
+        try:
+            self._file.remember(self._place, self._before, table_version(metadata, metadata_location, digest), moved)
+        except (OSError, TablecryptError) as error:
+            logger.warning("%s is committed, but its pin could not be moved: %s", metadata_location, error)
 
 
 class _Entry1(BaseModel):
@@ -318,115 +429,3 @@ def _pinned_elsewhere(pins: Mapping[Place, TableVersion], place: Place, seen: Ta
 def name_of(place: Place) -> str:
     """Return how errors name a table."""
     return ".".join((place[0], *place[1]))
-
-
-class PinCheck:
-    """The check of one answer of a catalog, begun before the catalog was asked: it keeps the pin as it was then."""
-
-    def __init__(self, file: PinFile | None, place: Place) -> None:
-        self._file = file
-        self._place = place
-        self._pins = {} if file is None else file.recall_all()
-        self._before = self._pins.get(place)
-
-    def verify(self, seen: TableVersion) -> TableVersion | None:
-        """Hold the catalog's answer against the pin, move the pin to it, and return it; None where nothing is pinned.
-
-        Raises:
-            KeyIdChangedError, TamperedFileError, MetadataRollbackError: as `TrustedTable.verify_update` and `refuse_conflict`.
-            FormatError: the pin file cannot be read.
-            TablecryptError: another process holds the lock of the pin file for too long.
-        """
-        if self._file is None:
-            return None
-        refuse_conflict(self._pins, self._place, seen)
-        return self._file.remember(self._place, self._before, seen)
-
-    def accept_rollback(self, seen: TableVersion) -> None:
-        """Move the pin to the catalog's answer, be it older than the pin.
-
-        Raises:
-            KeyIdChangedError, TamperedFileError: as `TrustedTable.accept_rollback`.
-            FormatError, TablecryptError: as `verify`.
-        """
-        if self._file is not None:
-            self._file.accept_rollback(self._place, seen)
-
-    def refuse_plaintext(self) -> None:
-        """Refuse to create a plaintext table where an encrypted one is pinned.
-
-        Raises:
-            KeyIdChangedError: the identifier has a pin.
-        """
-        TrustedTable(".".join(self._place[1]), self._before).refuse_plaintext()
-
-    def verify_base(self, seen: TableVersion) -> TableVersion | None:
-        """Do as `verify` for the base of a commit, which the catalog gave before this check began.
-
-        Raises:
-            CommitFailedException: the base is older than what was seen before, maybe by another process a moment ago. Loading the table
-                again tells: it is a MetadataRollbackError if the catalog still answers with it.
-        """
-        try:
-            return self.verify(seen)
-        except MetadataRollbackError as error:
-            raise CommitFailedException(f"the commit is based on old metadata: {error}") from error
-
-    def record_commit(
-        self, metadata: TableMetadata, metadata_location: str, metadata_hash: str | None = None, moved: Moves = NO_MOVES
-    ) -> None:
-        """Move the pin to what a commit wrote. That is in the catalog already, so a pin file that cannot be written is only logged.
-
-        Args:
-            metadata: as it was committed.
-            metadata_location: where its file is.
-            metadata_hash: SHA-256 of the file's JSON where it is known; else that of the metadata as PyIceberg writes it.
-            moved: what `moves_of` gives for the commit.
-        """
-        if self._file is None or (self._before is not None and self._before.metadata_location == metadata_location):
-            return
-        is_pinned = properties.KEY_ID.name in metadata.properties
-        digest = metadata_hash or (hashlib.sha256(metadata.model_dump_json().encode()).hexdigest() if is_pinned else None)
-        try:
-            self._file.remember(self._place, self._before, table_version(metadata, metadata_location, digest), moved)
-        except (OSError, TablecryptError) as error:
-            logger.warning("%s is committed, but its pin could not be moved: %s", metadata_location, error)
-
-
-class ClientPins:
-    """The pins that one catalog of this client has in the file that its property encryption.pins names.
-
-    Args:
-        catalog_name: the catalog's name, under which its tables are pinned.
-        catalog_properties: those that this client gave to the catalog, and none that a server sent.
-
-    Attributes:
-        places: the path of the pin file; none at all without one.
-    """
-
-    def __init__(self, catalog_name: str, catalog_properties: Properties) -> None:
-        path = catalog_properties.get(properties.PINS.name)
-        self._file = None if path is None else PinFile(str(path))
-        self._catalog_name = catalog_name
-        self.places: tuple[str, ...] = () if path is None else (str(path),)
-
-    def begin_check(self, identifier: str | Identifier) -> PinCheck:
-        """Return the check of what the catalog will say of a table. Begin it before the catalog is asked.
-
-        Raises:
-            FormatError: the pin file cannot be read.
-        """
-        return PinCheck(self._file, self._place(identifier))
-
-    def forget(self, identifier: str | Identifier) -> None:
-        """Remove a table's pin: the next table under this identifier is trusted on first use."""
-        if self._file is not None:
-            self._file.forget(self._place(identifier))
-
-    def rename(self, old: str | Identifier, new: str | Identifier) -> None:
-        """Move a table's pin to its new identifier."""
-        if self._file is not None:
-            self._file.rename(self._place(old), self._place(new))
-
-    def _place(self, identifier: str | Identifier) -> Place:
-        return self._catalog_name, tuple(Catalog.identifier_to_tuple(identifier))

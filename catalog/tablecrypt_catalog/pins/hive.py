@@ -9,7 +9,7 @@ Iceberg Java writes the first three and refuses a table whose metadata contradic
 is when it commits: so that one counts only for the file that it names. It holds where Java's hash is none, because Java's own form depends
 on its version (a default of type double, for one), and for what Java's form leaves out.
 
-Metadata.json is plaintext that whoever writes to the storage can edit; these parameters are beyond his reach, as long as he cannot write
+metadata.json is plaintext, and everybody who can write to the storage can edit it; these parameters change only for those who can write
 to the metastore too. An entry without any hash of the current file pins less than it should: that is logged, and a finding of an audit.
 Pure: metadata and parameters in, an error or nothing out.
 """

@@ -5,16 +5,16 @@ the catalog can point it anywhere. A pin is what a trusted place (the catalog's 
 version that was seen, so that the next answer can be held against it:
 
     TableVersion   table-uuid | encryption.key-id | encryption.data-key-length | metadata location | hash of the metadata
-                   | last-sequence-number | heads of branches and tags | hashes of the wrapped KEKs | KEKs that wrap nothing new any more
+                   | last-sequence-number | heads of branches and tags | hashes of the wrapped KEKs | retired KEKs
                    | folders: the table's location, and those of its properties write.*.path
 
-last-sequence-number is a number in plaintext, and whoever edits metadata.json writes what he likes there. The sequence number of a snapshot
+last-sequence-number is a number in plaintext, and who edits metadata.json can write any number there. The sequence number of a snapshot
 is in the authenticated header of its manifest list too, so a head cannot claim a greater one than it has and still be read: that is why
 the head of each branch and tag is remembered, and must not fall.
 
 The hash is SHA-256 over the bytes of the metadata's JSON, uncompressed; its place decides what exactly those are (file or server answer).
 A pin sees replays and edits. It cannot see a forged version that continues the pinned one in every field: only the authenticated manifest
-lists can, see table/metadata.py. Who moves a branch, a tag or the table itself says so with his commit: `moves_of`.
+lists can, see table/metadata.py. A commit that moves a branch, a tag or the table itself says so: `moves_of`.
 
 The folders say where files of the table may be deleted (files/deletion.py). So a pin keeps those that it has: metadata that adds a
 write.*.path is accepted, and its folder is not, until this client sets it itself or somebody accepts it.

@@ -10,7 +10,7 @@
     folders                                       those of `TableVersion`, as JSON; null: not known
 
 The last three columns came later; a database that lacks them gets them. A client of before leaves them as they are.
-A pin is as trustworthy as the database: it stands against whoever can write to the storage and not to the database, and shows a row of
+A pin is as trustworthy as the database: it protects against those who can write to the storage and not to the database, and shows a row of
 iceberg_tables that was changed by other means.
 """
 
