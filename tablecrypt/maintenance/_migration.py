@@ -13,7 +13,7 @@ version 3 table stay; rows of earlier versions get theirs now. What was plain is
 
 Each file is encrypted under a DEK of its own, without decoding a value:
 
-    Parquet    module by module (see parquet/rewrite.py)
+    Parquet    module by module (see parquet/writing.py)
     Avro       as an AGS1 stream, byte for byte
 
 Raises FormatError, naming the file, for one that is not of the format that its manifest says; nothing is left of the new file then.

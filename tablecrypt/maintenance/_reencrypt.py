@@ -12,7 +12,7 @@ What it does not do: older snapshots go on naming the old files under the old DE
 
 Of each file:
 
-    Parquet    module by module (see parquet/rewrite.py)
+    Parquet    module by module (see parquet/writing.py)
     Avro       AGS1 block by block
 
 The new file is another object in the same folder, or in the table's own data folder where the old one lies elsewhere, as one that

@@ -9,7 +9,7 @@ Arrow's C++; every file gets its own property objects, because one object used t
 one file to be moved into the other.
 
 What Arrow does not check is checked here: the leading magic, the file's length against the one in its key metadata, which the store
-cannot change, and FileCryptoMetaData, above all its algorithm, in the very bytes that Arrow then reads the footer from (checked_end.py).
+cannot change, and FileCryptoMetaData, above all its algorithm, in the very bytes that Arrow then reads the footer from (footer.py).
 None of this costs a round trip of its own: a small file is read whole; of a larger one the end is fetched here instead of by Arrow, and the
 leading magic while Arrow fetches the first columns, before any row is handed out.
 
@@ -38,10 +38,9 @@ from tablecrypt import _magics as magics
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
-from tablecrypt.parquet.footer import TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end
+from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, MAGIC_LENGTH, TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end
 from tablecrypt.parquet.storage import await_release
 
-MAGIC: Final = magics.ENCRYPTED_PARQUET
 SMALL_FILE_LENGTH: Final = 1024 * 1024
 """Up to this many bytes a file is fetched whole: one request instead of one each for the head, the footer and the columns."""
 
@@ -205,12 +204,12 @@ class UniformParquetFile:
     def _check_head(self) -> None:
         if self._head_is_right:
             return
-        head = self._file.read_at(len(MAGIC), 0)
-        if head == MAGIC:
+        head = self._file.read_at(MAGIC_LENGTH, 0)
+        if head == ENCRYPTED_MAGIC:
             self._head_is_right = True
             return
         shown = "the magic of a plaintext Parquet file" if head == magics.PARQUET else f"{head!r}"
-        raise TamperedFileError(self.location, f"begins with {shown}, not with {MAGIC!r}, though its footer is encrypted")
+        raise TamperedFileError(self.location, f"begins with {shown}, not with {ENCRYPTED_MAGIC!r}, though its footer is encrypted")
 
     @contextmanager
     def _translated(self, part: str) -> Iterator[None]:
@@ -222,8 +221,11 @@ class UniformParquetFile:
             raise self._diagnosed(part) from error
 
     def _diagnosed(self, part: str) -> TablecryptError:
-        head, tail = self._file.read_at(len(MAGIC), 0), self._file.read_at(len(MAGIC), self._length - len(MAGIC))
-        if not head == tail == MAGIC:
+        head, tail = (
+            self._file.read_at(MAGIC_LENGTH, 0),
+            self._file.read_at(MAGIC_LENGTH, self._length - MAGIC_LENGTH),
+        )
+        if not head == tail == ENCRYPTED_MAGIC:
             return foreign_end(head, tail, self.location)
         return TamperedFileError(self.location, f"{part} cannot be authenticated: the bytes were changed, or the key is another file's")
 
@@ -290,7 +292,7 @@ def _check_length(file: pa.NativeFile, key_metadata: StandardKeyMetadata, locati
     file.seek(0)
     if key_metadata.file_length is not None and length != key_metadata.file_length:
         raise TamperedFileError(location, f"has {length} bytes, but its key metadata says {key_metadata.file_length}")
-    if length < 2 * len(MAGIC) + 4:
+    if length < 2 * MAGIC_LENGTH + 4:
         raise TamperedFileError(location, f"has {length} bytes, too few for a Parquet file")
     return length
 

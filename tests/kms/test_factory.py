@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -151,3 +152,27 @@ def test_memory_keyrings_of_one_name_are_one(aws: AwsServer) -> None:
     properties = {"encryption.kms-type": "memory", "kms.memory.name": "one"}
     generated = load_kms(properties).generate_key("orders")
     assert load_kms(properties).unwrap_key(generated.wrapped_key, "orders") == generated.key
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "tablecrypt.kms.aws.AwsKeyManagementClient",
+        "tablecrypt.kms.gcp.GcpKeyManagementClient",
+        "tablecrypt.kms.azure.AzureKeyManagementClient",
+        "tablecrypt.kms.vault.VaultKeyManagementClient",
+        "tablecrypt.kms.local_file.LocalFileKeyManagementClient",
+        "tablecrypt.kms.memory.MemoryKeyManagementClient",
+    ],
+)
+def test_the_class_paths_of_our_own_clients_stay(path: str, tmp_path: Path) -> None:
+    """Users name classes by these paths in kms-impl, or subclass them."""
+    properties = {
+        "client.region": "eu-west-1",
+        "azure.keyvault.url": "https://v.vault.azure.net",
+        "vault.url": "https://vault.example",
+        "vault.token": "t",
+        "kms.local.key-file": str(tmp_path / "keys.json"),
+        "gcs.oauth2.token": "t",
+    }
+    assert path.rpartition(".")[2] in repr(load_kms({"encryption.kms-impl": path, **properties}))

@@ -12,7 +12,7 @@ This says nothing about whether the rest of a file authenticates: that is what v
 
 The end of an encrypted Parquet file holds its plaintext file crypto metadata, which claims an algorithm and an AAD prefix.
 Nothing authenticates that claim, and a file that says AES_GCM_CTR_V1 asks its readers to take pages that nobody vouches for. The check is
-the readers' own (parquet/checked_end.py); of each file the last 64 KiB are read, of many files at once.
+the readers' own (parquet/footer.py); of each file the last 64 KiB are read, of many files at once.
 """
 
 from __future__ import annotations
