@@ -61,7 +61,7 @@ class Shredded(OperationResult):
     Attributes:
         snapshots: ids of the snapshots that were to be shredded.
         expired_before: ids of other snapshots that were no longer in the table, whose keys older metadata files had and that went too.
-        dead_keks: key-ids of the KEKs that are gone.
+        retired_keks: key-ids of the KEKs that are gone.
         rewritten: metadata files that were written over without retired keys.
         deleted: files with retired keys that were deleted.
         left: files that still hold retired keys because the store let them be neither rewritten nor deleted, with what it said.
@@ -78,7 +78,7 @@ class Shredded(OperationResult):
 
     snapshots: tuple[int, ...]
     expired_before: tuple[int, ...] = ()
-    dead_keks: tuple[str, ...] = ()
+    retired_keks: tuple[str, ...] = ()
     rewritten: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     left: dict[str, str] = field(default_factory=dict)
@@ -254,7 +254,7 @@ def _result(table: EncryptedTable, plan: Plan, scrubbed: Scrubbed, dry_run: bool
         dry_run=dry_run,
         snapshots=plan.snapshots,
         expired_before=plan.expired_before,
-        dead_keks=tuple(sorted(plan.retired)),
+        retired_keks=tuple(sorted(plan.retired)),
         rewritten=tuple(scrubbed.rewritten),
         deleted=tuple(scrubbed.deleted),
         left=scrubbed.left,

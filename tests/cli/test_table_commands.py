@@ -124,13 +124,13 @@ def test_shred_asks_and_needs_a_target(command: Command, table: Table) -> None:
 def test_a_shredding_that_leaves_something_readable_is_code_1(command: Command, table: Table) -> None:
     """The head, which deleted a file, holds its DEK until another takes its place."""
     table.delete("id >= 100")
-    doomed = [part for each in table.snapshots()[:-1] for part in ("--snapshot", str(each.snapshot_id))]
+    selected = [part for each in table.snapshots()[:-1] for part in ("--snapshot", str(each.snapshot_id))]
 
-    assert command.run("shred", "db.rows", *doomed, "--dry-run").code == 0
-    left = command.run("shred", "db.rows", *doomed, "--yes", "--json")
+    assert command.run("shred", "db.rows", *selected, "--dry-run").code == 0
+    left = command.run("shred", "db.rows", *selected, "--yes", "--json")
     assert left.code == 1
     assert json.loads(left.stdout)["complete"] is False
-    assert result_of(command.run("shred", "db.rows", *doomed, "--replace-heads", "--yes", "--json"))["complete"] is True
+    assert result_of(command.run("shred", "db.rows", *selected, "--replace-heads", "--yes", "--json"))["complete"] is True
 
 
 @pytest.mark.parametrize("name", ["reencrypt", "compact"])

@@ -72,16 +72,16 @@ def test_java_reads_a_copy_at_its_new_place_and_appends_to_it(table: Table, java
 def test_java_reads_what_is_live_after_a_shred_and_nothing_else(table: Table, java: JavaOracle) -> None:
     yesterday = table.metadata_location
     heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
-    doomed = [each.snapshot_id for each in table.snapshots() if each.snapshot_id not in heads]
+    selected = [each.snapshot_id for each in table.snapshots() if each.snapshot_id not in heads]
     assert_java_reads(java, table)
 
-    shred(table, doomed)
+    shred(table, selected)
 
     assert_java_reads(java, table)
     old = next(NAMES)
     java.register(old, yesterday)
     assert_same_rows(java.rows(old), table.scan().to_arrow())
-    for snapshot_id in doomed:
+    for snapshot_id in selected:
         with pytest.raises(JavaError):
             java.rows(old, snapshot_id)
 

@@ -56,13 +56,13 @@ def register(table: Table, location: str) -> Table:
 
 
 def test_live_snapshots_read_on_and_shredded_ones_are_gone(table: Table) -> None:
-    before, doomed = state(table), old_snapshots(table)
-    assert len(doomed) == 2
+    before, selected = state(table), old_snapshots(table)
+    assert len(selected) == 2
 
-    result = shred(table, doomed)
+    result = shred(table, selected)
 
-    assert state(table) == {each: found for each, found in before.items() if each not in doomed}
-    assert result.snapshots == tuple(sorted(doomed))
+    assert state(table) == {each: found for each, found in before.items() if each not in selected}
+    assert result.snapshots == tuple(sorted(selected))
     assert len(keks(table)) == 1
     assert len(manifest_list_keys(table)) == 2
     assert not (result.left or result.refused or result.still_opened or result.not_found)
@@ -70,29 +70,29 @@ def test_live_snapshots_read_on_and_shredded_ones_are_gone(table: Table) -> None
     table.append(rows(900))
 
 
-def test_no_file_of_the_table_holds_a_dead_key(table: Table) -> None:
-    dead = [*keks(table), *manifest_list_keys(table).values()]
+def test_no_file_of_the_table_holds_a_retired_key(table: Table) -> None:
+    retired = [*keks(table), *manifest_list_keys(table).values()]
     before = dict(metadata_texts(table))
 
     result = shred(table, old_snapshots(table))
 
     after = dict(metadata_texts(table))
     assert before.keys() < after.keys()
-    for key in dead:
+    for key in retired:
         assert not [path.name for path, text in after.items() if key.encrypted_key_metadata in text]
-    assert result.dead_keks == (dead[0].key_id,)
+    assert result.retired_keks == (retired[0].key_id,)
     assert len(result.rewritten) == len([text for text in before.values() if "encryption-keys" in text])
 
 
 def test_yesterdays_metadata_opens_the_live_snapshots_and_no_other(table: Table) -> None:
-    yesterday, doomed, before = table.metadata_location, old_snapshots(table), state(table)
+    yesterday, selected, before = table.metadata_location, old_snapshots(table), state(table)
 
-    shred(table, doomed)
+    shred(table, selected)
 
     old = register(table, yesterday)
     for snapshot in old.snapshots():
         scan = old.scan(snapshot_id=snapshot.snapshot_id)
-        if snapshot.snapshot_id in doomed:
+        if snapshot.snapshot_id in selected:
             with pytest.raises(KeyNotFoundError):
                 scan.to_arrow()
         else:
@@ -115,11 +115,11 @@ def test_what_a_file_says_beside_its_keys_stays(table: Table) -> None:
 
 
 def test_a_copy_kept_elsewhere_still_opens_and_the_result_says_so(table: Table, tmp_path: Path) -> None:
-    doomed, before = old_snapshots(table), state(table)
+    selected, before = old_snapshots(table), state(table)
     copy = tmp_path / "backup.metadata.json"
     shutil.copy(table.metadata_location.removeprefix("file://"), copy)
 
-    result = shred(table, doomed)
+    result = shred(table, selected)
 
     assert any("copy of an older metadata file" in sentence and MASTER_KEY in sentence for sentence in result.outside)
     assert state(register(table, copy.as_uri())) == before
@@ -130,11 +130,11 @@ def test_the_result_tells_shredded_files_from_those_that_live_snapshots_share(tm
     table.append(rows(0))
     table.append(rows(100))
     first, second = ({task.file.file_path for task in table.scan(f"id {each}").plan_files()} for each in ("< 50", ">= 50"))
-    doomed = [each.snapshot_id for each in table.snapshots()]
+    selected = [each.snapshot_id for each in table.snapshots()]
     table.delete("id < 50")
     # The delete names the first file as deleted, with its DEK; a further commit's manifests do not.
     table.append(rows(200))
-    told = shred(table, doomed, dry_run=True)
+    told = shred(table, selected, dry_run=True)
     assert told.still_opened == {next(iter(first)): (table.snapshots()[2].snapshot_id,)}
     assert not told.is_complete
 
@@ -148,18 +148,18 @@ def test_the_result_tells_shredded_files_from_those_that_live_snapshots_share(tm
 
 def test_snapshots_that_were_expired_before_can_be_shredded_and_go_along(table: Table) -> None:
     """Expiry takes their keys out of the current metadata, and leaves them in every older file."""
-    doomed = old_snapshots(table)
+    selected = old_snapshots(table)
     yesterday = table.metadata_location
-    table.maintenance.expire_snapshots().by_ids(doomed).commit()
-    assert [snapshot for snapshot in register_and_read(table, yesterday) if snapshot in doomed] == doomed
+    table.maintenance.expire_snapshots().by_ids(selected).commit()
+    assert [snapshot for snapshot in register_and_read(table, yesterday) if snapshot in selected] == selected
 
-    result = shred(table, doomed[:1])
+    result = shred(table, selected[:1])
 
-    assert result.snapshots == (doomed[0],)
-    assert result.expired_before == (doomed[1],)
+    assert result.snapshots == (selected[0],)
+    assert result.expired_before == (selected[1],)
     assert not result.unknown
     old = register(table, yesterday)
-    for snapshot_id in doomed:
+    for snapshot_id in selected:
         with pytest.raises(KeyNotFoundError):
             old.scan(snapshot_id=snapshot_id).to_arrow()
 
@@ -210,30 +210,30 @@ def test_snapshots_whose_old_keks_the_kms_refuses_are_shredded_unseen(tmp_path: 
     alias, old = f"alias/shred-{uuid.uuid4()}", aws.new_key()
     aws.kms.create_alias(AliasName=alias, TargetKeyId=old)
     table = table_with_history(encrypted_sql_catalog(tmp_path, aws, {"encryption.kms.cache-ttl-ms": "0"}), "db.t", alias)
-    doomed = old_snapshots(table)
-    table.maintenance.expire_snapshots().by_ids(doomed).commit()
+    selected = old_snapshots(table)
+    table.maintenance.expire_snapshots().by_ids(selected).commit()
     aws.kms.update_alias(AliasName=alias, TargetKeyId=aws.new_key())
     rewrap(table, from_key_id=old)
     del kms_backends[ACCOUNT][REGION].keys[old]
 
-    result = shred(table, doomed)
+    result = shred(table, selected)
 
-    assert set(result.unknown) == set(doomed)
+    assert set(result.unknown) == set(selected)
     assert result.is_complete
     assert len(state(table)) == 2
 
 
-def test_a_doomed_snapshot_whose_key_is_lost_already_does_not_stand_in_the_way(table: Table) -> None:
-    doomed = old_snapshots(table)
+def test_a_selected_snapshot_whose_key_is_lost_already_does_not_stand_in_the_way(table: Table) -> None:
+    selected = old_snapshots(table)
     metadata = metadata_of(table)
-    lost = next(each.key_id for each in metadata.snapshots if each.snapshot_id == doomed[0])
+    lost = next(each.key_id for each in metadata.snapshots if each.snapshot_id == selected[0])
     kept = [key for key in metadata.encryption_keys if key.key_id != lost]
     location = f"{table.location()}/metadata/00099-00000000-0000-4000-8000-000000000000.metadata.json"
     with table.io.raw_output(location, RawContent.METADATA_JSON).create() as stream:  # type: ignore[attr-defined]
         stream.write(metadata.model_copy(update={"encryption_keys": kept}).model_dump_json().encode())
     broken = register(table, location)
 
-    shred(broken, doomed)
+    shred(broken, selected)
 
     assert len(state(broken)) == 2
 
@@ -256,20 +256,20 @@ def test_deleted_rows_are_out_of_reach_once_the_head_that_deleted_them_is_replac
     before = {task.file.file_path for task in table.scan("id < 50").plan_files()}
     table.delete("id < 50" if mode == "merge-on-read" else "id = 7")
     left = table.scan(selected_fields=("id", "note", "_row_id")).to_arrow().sort_by("id")
-    doomed = [each.snapshot_id for each in table.snapshots()][:-1]
+    selected = [each.snapshot_id for each in table.snapshots()][:-1]
     head = table.snapshots()[-1].snapshot_id
-    assert shred(table, doomed, dry_run=True).still_opened == dict.fromkeys(before, (head,))
+    assert shred(table, selected, dry_run=True).still_opened == dict.fromkeys(before, (head,))
 
-    result = shred(table, doomed, replace_heads=True)
+    result = shred(table, selected, replace_heads=True)
 
     assert result.is_complete
     assert set(result.shredded_files) == before
-    assert set(result.snapshots) == {*doomed, head}
+    assert set(result.snapshots) == {*selected, head}
     (successor,) = table.snapshots()
     assert successor.summary is not None
     assert successor.summary.operation.value == "replace"
     assert table.scan(selected_fields=("id", "note", "_row_id")).to_arrow().sort_by("id") == left
-    assert shred(table, doomed, replace_heads=True).dead_keks == ()
+    assert shred(table, selected, replace_heads=True).retired_keks == ()
     table.append(rows(300))
     assert table.scan().count() == left.num_rows + 20
 
@@ -281,15 +281,15 @@ def test_a_run_killed_after_a_head_was_replaced_takes_that_head_along(
     table.append(rows(0))
     table.append(rows(100))
     table.delete("id >= 100")
-    doomed, head = old_snapshots(table), table.current_snapshot()
+    selected, head = old_snapshots(table), table.current_snapshot()
     assert head is not None
     with monkeypatch.context() as killing:
         killing.setattr(_shred, "_carry_out", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            shred(table, doomed, replace_heads=True)
+            shred(table, selected, replace_heads=True)
     assert head.snapshot_id in state(table)
 
-    result = shred(table, doomed, replace_heads=True)
+    result = shred(table, selected, replace_heads=True)
 
     assert head.snapshot_id in result.snapshots
     assert head.snapshot_id not in state(table)
@@ -297,14 +297,14 @@ def test_a_run_killed_after_a_head_was_replaced_takes_that_head_along(
 
 
 def test_a_second_run_finds_nothing_and_writes_nothing(table: Table) -> None:
-    doomed = old_snapshots(table)
-    first = shred(table, doomed)
+    selected = old_snapshots(table)
+    first = shred(table, selected)
     before = {path: path.stat().st_mtime_ns for path in metadata_folder(table).iterdir()}
 
-    again = shred(table, doomed)
+    again = shred(table, selected)
 
     assert {path: path.stat().st_mtime_ns for path in metadata_folder(table).iterdir()} == before
-    assert (again.rewritten, again.deleted, again.dead_keks) == ((), (), ())
+    assert (again.rewritten, again.deleted, again.retired_keks) == ((), (), ())
     assert set(again.unknown) == set(first.snapshots)
 
 
@@ -317,7 +317,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(table: Table) -> None:
     assert {path: path.read_bytes() for path in metadata_folder(table).iterdir()} == before
     done = shred(table, old_snapshots(table))
     assert set(told.rewritten) == set(done.rewritten)
-    assert (told.dead_keks, told.shredded_files, told.live_files) == (done.dead_keks, done.shredded_files, done.live_files)
+    assert (told.retired_keks, told.shredded_files, told.live_files) == (done.retired_keks, done.shredded_files, done.live_files)
     assert len(whole.snapshots) == 4
 
 
@@ -365,7 +365,7 @@ def test_checksums_that_hadoop_kept_of_a_file_go_when_it_is_written_over(table: 
     assert {path for path, kept in zip(older, checksums, strict=True) if not kept.exists()} == written & set(older)
 
 
-def test_half_written_files_and_journals_with_a_dead_key_are_deleted_and_others_stay(table: Table) -> None:
+def test_half_written_files_and_journals_with_a_retired_key_are_deleted_and_others_stay(table: Table) -> None:
     folder, text = metadata_folder(table), Path(table.metadata_location.removeprefix("file://")).read_text()
     journal, foreign = (
         folder / "tablecrypt-reencrypt" / f"{uuid.UUID(int=1)}.json",
@@ -438,13 +438,13 @@ def test_a_live_snapshot_that_cannot_be_read_stops_it_before_anything_changes(ta
 
 
 def test_a_commit_that_lands_meanwhile_is_kept_and_its_keys_are_rotated_too(table: Table) -> None:
-    doomed, other = old_snapshots(table), table.catalog.load_table("db.t")
+    selected, other = old_snapshots(table), table.catalog.load_table("db.t")
 
     def overtake(step: Progress) -> None:
         if step.operation == "shred: snapshots" and step.done == step.total:
             other.append(rows(950))
 
-    shred(table, doomed, progress=overtake)
+    shred(table, selected, progress=overtake)
 
     assert table.scan("id >= 950").count() == 20
     assert len(keks(table)) == 1
@@ -465,16 +465,16 @@ def test_in_a_bucket_older_versions_are_told(tmp_path: Path, aws: AwsServer, is_
     if is_versioned:
         aws.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     table = table_with_history(encrypted_sql_catalog(tmp_path, aws, {"warehouse": f"s3://{bucket}/warehouse"}), "db.t")
-    before, doomed, yesterday = state(table), old_snapshots(table), table.metadata_location
+    before, selected, yesterday = state(table), old_snapshots(table), table.metadata_location
 
-    result = shred(table, doomed)
+    result = shred(table, selected)
 
-    assert state(table) == {each: found for each, found in before.items() if each not in doomed}
+    assert state(table) == {each: found for each, found in before.items() if each not in selected}
     (versions,) = [sentence for sentence in result.outside if "older version" in sentence]
     assert (f"keeps {len(result.rewritten)} older versions" in versions) == is_versioned
     old = register(table, yesterday)
     with pytest.raises(KeyNotFoundError):
-        old.scan(snapshot_id=doomed[0]).to_arrow()
+        old.scan(snapshot_id=selected[0]).to_arrow()
 
 
 class CountingFileIO(PyArrowFileIO):
@@ -520,7 +520,7 @@ def test_memory_does_not_grow_with_the_older_metadata_files(table: Table) -> Non
 
 
 def test_a_kek_that_others_made_and_retired_meanwhile_is_in_no_file_afterwards(table: Table) -> None:
-    doomed, other = old_snapshots(table), table.catalog.load_table("db.t")
+    selected, other = old_snapshots(table), table.catalog.load_table("db.t")
     made: list[str] = []
 
     def overtake(step: Progress) -> None:
@@ -528,9 +528,9 @@ def test_a_kek_that_others_made_and_retired_meanwhile_is_in_no_file_afterwards(t
             for _ in range(2):
                 made.append(str(rotate_kek(other).new_kek))
 
-    result = shred(table, doomed, progress=overtake)
+    result = shred(table, selected, progress=overtake)
 
-    assert set(made) <= set(result.dead_keks)
+    assert set(made) <= set(result.retired_keks)
     assert not [path.name for path, text in metadata_texts(table) for kek in made if kek in text]
 
 
@@ -545,4 +545,4 @@ def test_a_file_that_was_half_written_when_it_was_looked_at_is_scrubbed_once_it_
     result = shred(table, old_snapshots(table), progress=complete)
 
     assert half.as_uri() in result.rewritten
-    assert not [kek for kek in result.dead_keks if kek in half.read_text()]
+    assert not [kek for kek in result.retired_keks if kek in half.read_text()]

@@ -27,9 +27,9 @@ class Scene:
         for first in (0, 100, 200):
             table.append(rows(first))
         self.before = state(table)
-        self.doomed = [each.snapshot_id for each in table.snapshots()][:2]
-        self.live = {each: found for each, found in self.before.items() if each not in self.doomed}
-        self.dead = [key.encrypted_key_metadata for key in table.metadata.encryption_keys]  # type: ignore[union-attr]
+        self.selected = [each.snapshot_id for each in table.snapshots()][:2]
+        self.live = {each: found for each, found in self.before.items() if each not in self.selected}
+        self.retired = [key.encrypted_key_metadata for key in table.metadata.encryption_keys]  # type: ignore[union-attr]
         shutil.copytree(self._folder, self._saved)
 
     def load(self, create: bool = False) -> Table:
@@ -58,7 +58,7 @@ def scene(tmp_path: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Sc
 def check_finished(scene: Scene, whole: bool, writes: bool = True) -> None:
     table = scene.load()
     assert state(table) == ({} if whole else scene.live)
-    assert not [key for key in scene.dead for text in scene.texts() if key in text]
+    assert not [key for key in scene.retired for text in scene.texts() if key in text]
     if writes:
         table.append(rows(500))
         assert table.scan("id >= 500").count() == 20
@@ -67,7 +67,7 @@ def check_finished(scene: Scene, whole: bool, writes: bool = True) -> None:
 @pytest.mark.parametrize("whole", [False, True])
 def test_killed_at_every_step_the_next_run_finishes(scene: Scene, whole: bool) -> None:
     def run(table: Table) -> object:
-        return shred(table, whole_table="db.t") if whole else shred(table, scene.doomed)
+        return shred(table, whole_table="db.t") if whole else shred(table, scene.selected)
 
     with dying_at(None) as life:
         run(scene.restored())
@@ -96,7 +96,7 @@ def test_killed_again_and_again_it_still_finishes(scene: Scene) -> None:
     for last in range(1, 1000, 2):
         try:
             with dying_at(last):
-                shred(scene.load(), scene.doomed)
+                shred(scene.load(), scene.selected)
         except Killed:
             continue
         break

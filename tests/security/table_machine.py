@@ -412,7 +412,7 @@ class TableMachine(RuleBasedStateMachine):
         compact(self.table, rewrite_all=everything, sort_by=sort_by, min_input_files=2, branch=branch)
         self._unchanged(branch)
 
-    def _doomed(self, numbers: list[int]) -> list[int]:
+    def _selected(self, numbers: list[int]) -> list[int]:
         old = sorted(self.model.unreferenced())
         return sorted({old[number % len(old)] for number in numbers})
 
@@ -420,18 +420,18 @@ class TableMachine(RuleBasedStateMachine):
     @rule(numbers=st.lists(st.integers(0, 99), min_size=1, max_size=4))
     def expire(self, numbers: list[int]) -> None:
         self._step("expire")
-        doomed = self._doomed(numbers)
-        self.table.refresh().maintenance.expire_snapshots().by_ids(doomed).commit()
-        for each in doomed:
+        selected = self._selected(numbers)
+        self.table.refresh().maintenance.expire_snapshots().by_ids(selected).commit()
+        for each in selected:
             del self.model.snapshots[each]
 
     @precondition(lambda self: self.model.unreferenced())
     @rule(numbers=st.lists(st.integers(0, 99), min_size=1, max_size=4))
     def shredded(self, numbers: list[int]) -> None:
         self._step("shred")
-        doomed = self._doomed(numbers)
-        shred(self.table, doomed)
-        for each in doomed:
+        selected = self._selected(numbers)
+        shred(self.table, selected)
+        for each in selected:
             del self.model.snapshots[each]
 
     @rule()

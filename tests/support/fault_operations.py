@@ -84,9 +84,9 @@ def _expire(scene: Scene) -> None:
 def _shred(scene: Scene) -> None:
     table = scene.table()
     heads = {ref.snapshot_id for ref in table.metadata.refs.values()}
-    doomed = [each.snapshot_id for each in table.snapshots() if each.snapshot_id not in heads]
-    if doomed:
-        shred(table, doomed)
+    selected = [each.snapshot_id for each in table.snapshots() if each.snapshot_id not in heads]
+    if selected:
+        shred(table, selected)
 
 
 def _relocate(scene: Scene) -> None:
