@@ -23,6 +23,10 @@ Every row stays at its position, those that position deletes name too, so that d
 columns are those of the table's current schema.
 
 Raises FormatError, naming the file, for one that does not hold as many rows as its manifest says.
+
+Plain manifests are read with every field of version 3: those of versions 1 and 2 by PyIceberg's own readers, those of version 3 by ours
+without the decryption, because PyIceberg's drop row ids and the offsets of deletion vectors. Raises FormatError for bytes that are no
+manifest list or manifest.
 """
 
 from __future__ import annotations
@@ -40,11 +44,12 @@ import fastavro
 import pyarrow as pa
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
     AssertTableUUID,
     RemovePartitionStatisticsUpdate,
@@ -66,8 +71,9 @@ from tablecrypt.maintenance._relocate_files import PathMap
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.progress import ProgressListener
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
-from tablecrypt.manifests.plain import plain_manifests
-from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.manifests.manifest_file import inherit, parse_manifest
+from tablecrypt.manifests.manifest_list import parse_manifest_list
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, FORMAT_VERSION, EncryptedDataFile
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import encrypt
 from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
@@ -91,6 +97,30 @@ from tablecrypt.table.table_files import (
 )
 from tablecrypt.table.updates import EncryptTableUpdate
 from tablecrypt.table.write import write_data_files
+
+
+def plain_manifests(metadata: TableMetadata, snapshot: Snapshot, io: FileIO) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
+    """Yield each manifest of a plain snapshot with its live entries, complete with all that they inherit.
+
+    Args:
+        metadata: of the plain table.
+        snapshot: one of its snapshots.
+        io: the plain table's.
+    """
+    if metadata.format_version < FORMAT_VERSION:
+        for manifest in snapshot.manifests(io):
+            yield manifest, manifest.fetch_manifest_entry(io, discard_deleted=True)
+        return
+    for row in parse_manifest_list(_stored(io, snapshot.manifest_list), snapshot.manifest_list).manifests:
+        entries = parse_manifest(_stored(io, row.manifest_path), row.manifest_path, row.content).entries
+        inherit(entries, row, row.first_row_id, encrypted=False)
+        yield row, [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]
+
+
+def _stored(io: FileIO, location: str) -> bytes:
+    with io.new_input(location).open() as stream:
+        return stream.read()
+
 
 _CHUNK_LENGTH: Final = 4 * 1024 * 1024
 _ONE_FILE: Final = 2**62
