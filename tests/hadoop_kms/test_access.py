@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.hadoop_kms.access import AccessDecision, AllowList, AllowListFile, Proofs, new_token, token_hash
+from tests.support.mutations import arbitrary
 
 pytestmark = pytest.mark.slow
 
@@ -124,7 +124,7 @@ def test_a_missing_or_huge_list_is_an_error(path: Path) -> None:
         AllowListFile(path).read()
 
 
-@given(content=st.one_of(st.binary(max_size=200), st.sampled_from([LIST, *BAD]).map(str.encode)))
+@given(content=arbitrary([each.encode() for each in (LIST, *BAD)], max_size=200))
 def test_no_content_raises_anything_but_a_configuration_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed-allow.toml"
     path.write_bytes(content)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, KmsUnavailableError, TablecryptError
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key, roll_key
 from tablecrypt.kms.client import GeneratedKey
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.orc.keys import LocalKeys, MasterKeyVersion
+from tests.support.mutations import arbitrary
+from tests.support.parsers import seeds_of
 
 pytestmark = pytest.mark.slow
 
@@ -201,7 +202,7 @@ def test_other_content_is_a_format_error(path: Path, kms: MemoryKeyManagementCli
         MasterKeyFile(path, kms).names()
 
 
-@given(content=st.one_of(st.binary(max_size=300), st.sampled_from(BAD).map(str.encode)))
+@given(content=arbitrary([*seeds_of("Hadoop KMS key file"), *(each.encode() for each in BAD)], max_size=300))
 def test_no_content_raises_anything_but_our_errors(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed-orc-keys.json"
     path.write_bytes(content)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, TablecryptError
 from tablecrypt.kms.client import unwrap_with_master_key
 from tablecrypt.kms.local_file import LocalFileKeyManagementClient, add_key, add_key_version, create_key_file, read_key_file
+from tests.support.mutations import mutated
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 
@@ -179,6 +180,17 @@ def test_any_bytes_as_a_wrapped_key_are_refused(blob: bytes, key_id: str, tmp_pa
     for asked in (key_id, "orders"):
         with pytest.raises(TablecryptError):
             _client(path).unwrap_key(blob, asked)
+
+
+@given(data=st.data())
+def test_a_changed_wrapped_key_is_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("keys") / "keys.json"
+    create_key_file(path, "orders")
+    one, other = (_client(path).wrap_key(bytes(32), "orders") for _ in range(2))
+    changed = mutated(one, [other], lambda low, high: data.draw(st.integers(low, high)))
+    if changed not in (one, other):
+        with pytest.raises(TablecryptError):
+            _client(path).unwrap_key(changed, "orders")
 
 
 @given(position=st.integers(0, 64), bit=st.integers(0, 7))

@@ -12,6 +12,7 @@ from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 
 from tablecrypt.errors import FormatError
 from tablecrypt.manifests.avro_reader import bounded_decoder
+from tests.support.mutations import arbitrary
 
 
 def _number(value: int) -> bytes:
@@ -59,7 +60,10 @@ def test_what_is_inside_is_decoded_as_by_pyiceberg() -> None:
         assert decoder.tell() == len(data)
 
 
-@given(data=st.binary(max_size=40), calls=st.lists(st.sampled_from(SIZED), max_size=5))
+VALUES = _number(3) + b"abc" + _number(2) + "é".encode() + _number(1) + b"".join(map(_number, (5, 2))) + b"xy" + _number(9)
+
+
+@given(data=arbitrary([VALUES], max_size=40), calls=st.lists(st.sampled_from(SIZED), max_size=5))
 def test_no_bytes_raise_anything_but_a_format_or_unicode_error(data: bytes, calls: list[Callable[[BinaryDecoder], Any]]) -> None:
     decoder = bounded_decoder(data)
     try:

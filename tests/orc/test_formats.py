@@ -34,6 +34,7 @@ from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.statistics import merge_statistics
 from tablecrypt.orc.stream_cipher import MAX_COLUMN, MAX_STRIPE_ID, crypt_stream, stream_iv
 from tablecrypt.orc.tail import Tail, locate_streams, read_tail
+from tests.support.mutations import arbitrary
 from tests.support.orc_files import CODECS, sample_rows
 
 pytestmark = pytest.mark.slow
@@ -64,7 +65,11 @@ def test_messages_come_back_sorted_by_field_number(given_fields: list[Field]) ->
     assert Message.parse(encode(given_fields), "m").fields == sorted(given_fields, key=lambda field: field[0])
 
 
-@given(st.binary(max_size=100))
+NESTED = encode([blob_field(1, b"text"), integer_field(2, 300)])
+MESSAGE = encode([integer_field(1, 5), packed_field(2, [1, 2, 300]), blob_field(3, NESTED), blob_field(3, b"\xff")])
+
+
+@given(arbitrary([MESSAGE, NESTED], max_size=100))
 def test_arbitrary_bytes_are_a_message_or_a_format_error(data: bytes) -> None:
     try:
         message = Message.parse(data, "the message")
@@ -119,8 +124,11 @@ def test_tails_that_pyarrow_wrote_are_read_with_every_codec(codec: str) -> None:
     assert len(tail.stripe_statistics()[0]) == 301
 
 
+SECTIONS = [Compression(kind, 1000).compress(contents) for kind in READ_KINDS for contents in (bytes(2500), bytes(range(256)))]
+
+
 @settings(max_examples=200)
-@given(st.sampled_from(READ_KINDS), st.binary(max_size=200))
+@given(st.sampled_from(READ_KINDS), arbitrary(SECTIONS, max_size=200))
 def test_arbitrary_sections_decompress_or_are_a_format_error(kind: CompressionKind, section: bytes) -> None:
     try:
         opened = Compression(kind, 1000).decompress(section, "the section")
@@ -321,7 +329,7 @@ def test_lengths_below_none_are_refused(run: bytes, version: int) -> None:
 
 
 @settings(max_examples=300)
-@given(st.binary(max_size=60), st.sampled_from([1, 2]))
+@given(arbitrary([run for run, _ in RUNS.values()], max_size=60), st.sampled_from([1, 2]))
 def test_arbitrary_lengths_are_within_the_limit_or_a_format_error(lengths: bytes, version: int) -> None:
     try:
         check_lengths(lengths, version, 1000, "the lengths")

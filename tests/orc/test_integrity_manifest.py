@@ -23,6 +23,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.orc.integrity_manifest import BLOCK_LENGTH, CACHED_BLOCKS, CheckedSource, FileHasher, IntegrityManifest
 from tablecrypt.orc.source import FileSource
+from tests.support.mutations import mutations
 from tests.support.orc_files import encrypted, local_keys, repeatable_keys, same_rows, sample_rows, vector, vector_keys
 
 pytestmark = pytest.mark.slow
@@ -159,6 +160,14 @@ def test_a_manifest_that_is_none_is_a_format_error(change: dict[str, Any]) -> No
 def test_arbitrary_bytes_are_no_manifest(data: bytes) -> None:
     with pytest.raises(FormatError):
         IntegrityManifest.open(data, local_keys())
+
+
+@given(mutations([MANIFEST]))
+def test_a_changed_manifest_is_refused_or_read(data: bytes) -> None:
+    try:
+        IntegrityManifest.open(data, local_keys())
+    except TablecryptError as error:
+        assert str(error)
 
 
 def test_a_manifest_needs_its_key_and_the_right_name() -> None:

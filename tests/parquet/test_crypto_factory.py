@@ -16,7 +16,9 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatErr
 from tablecrypt.parquet import FileKeys, PropertiesDrivenCryptoFactory, read_table, verify, write_table
 from tablecrypt.parquet.key_material import ExternalKeyMaterial, KeyMaterial, reference_in, reference_to
 from tests.support.aws import AwsServer
+from tests.support.mutations import mutations
 from tests.support.parquet_java import InMemoryKms
+from tests.support.parsers import seeds_of
 from tests.support.plaintext import CANARY
 
 ROWS = pa.table({"id": [1, 2, 3], "name": [CANARY, None, CANARY], "ratio": [0.5, 1.5, 2.5]})
@@ -159,6 +161,15 @@ def test_bytes_that_are_no_key_material_get_our_error(content: bytes) -> None:
         reference_in(content, "a file")
     with pytest.raises(FormatError):
         KeyMaterial.decode(content, "a file")
+
+
+@given(mutations(seeds_of("Parquet key material")))
+def test_changed_key_material_is_refused_or_read(content: bytes) -> None:
+    for read in (reference_in, KeyMaterial.decode):
+        try:
+            read(content, "a file")
+        except FormatError as error:
+            assert "a file" in str(error)
 
 
 @given(

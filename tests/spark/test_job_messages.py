@@ -29,6 +29,8 @@ from tablecrypt.spark.job_messages import (
     merge_positions,
     positions_by_file,
 )
+from tests.support.mutations import arbitrary, mutations
+from tests.support.parsers import seeds_of
 
 pytestmark = pytest.mark.java
 
@@ -41,7 +43,7 @@ def test_positions_come_back(positions: dict[tuple[int, int], BitMap64]) -> None
     assert decode_positions(encode_positions(positions)) == positions
 
 
-@given(content=st.binary(max_size=60))
+@given(content=arbitrary(seeds_of("row positions"), max_size=60))
 def test_other_bytes_are_a_format_error_or_positions(content: bytes) -> None:
     try:
         decode_positions(content)
@@ -95,6 +97,14 @@ def test_cut_items_are_refused(items: list[WorkItem], cut: int) -> None:
 
     with pytest.raises(FormatError):
         decode_items(content[: max(0, len(content) - cut)], OWN)
+
+
+@given(content=mutations(seeds_of("work items")))
+def test_changed_items_are_refused_or_read(content: bytes) -> None:
+    try:
+        decode_items(content, OWN)
+    except FormatError as error:
+        assert str(error)
 
 
 @given(content=st.binary(max_size=200))
