@@ -65,7 +65,7 @@ class _Document(BaseModel):
 
 @dataclass(frozen=True)
 class Proofs:
-    """What came with a request. `certificate` was verified by TLS; `claimed` is a mere name, and None where names are not believed."""
+    """What came with a request. `certificate` was verified by TLS; `claimed` is only a name, and None unless the server trusts names."""
 
     token: str | None = None
     certificate: str | None = None

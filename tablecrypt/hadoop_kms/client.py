@@ -56,9 +56,9 @@ class HadoopKmsKeys:
         user: the name to give to a KMS with simple authentication, which believes it. Others ignore it.
         auth: how requests are authenticated: an authentication handler of the package requests, such as Kerberos'.
         client_certificate: PEM file with a client certificate and its private key, or one file for each.
-        ca: PEM file of the authority that the server's certificate must come from; without it the system's.
+        ca: PEM file of the authority that must have issued the server's certificate; the system's by default.
         retry: how long to keep trying while no host is available.
-        random: returns as many unpredictable bytes as asked for.
+        random: returns the given number of unpredictable bytes.
         allowed_key_ids: globs of the keys of that KMS which files and callers may name; None allows every key. Any other is refused with
             MasterKeyRefusedError before the KMS is asked.
     """

@@ -94,7 +94,7 @@ class ServedKeys(KeyProvider, Protocol):
 
 @dataclass(frozen=True)
 class Response:
-    """What to send back, and what to log: who asked for what of which key. `content` may hold a local key and is never shown."""
+    """What to send back, and what to log: which user did what with which key. `content` may hold a local key and is never shown."""
 
     status: int
     content: bytes = field(default=b"", repr=False)
@@ -146,7 +146,7 @@ class HadoopKms:
         return Response(200, json.dumps(content).encode(), user=user, operation=call.operation, key=call.shown_key)
 
     def _login(self, query: Mapping[str, list[str]]) -> str | None:
-        """The cookie by which Hadoop's client repeats the name it gave, where names are believed. It proves nothing and is not signed."""
+        """The cookie with which Hadoop's client repeats its user name, if the server trusts names. It proves nothing and is not signed."""
         name = query.get("user.name", [""])[0]
         if not self.believes_names or not re.fullmatch(_USER_NAME, name):
             return None

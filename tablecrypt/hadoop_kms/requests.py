@@ -73,7 +73,7 @@ class Call:
 
 
 def split_target(target: str) -> tuple[str | None, list[str], Mapping[str, list[str]]]:
-    """Return the token, the path's parts behind /kms/v1, and the query."""
+    """Return the token, the parts of the path after /kms/v1, and the query."""
     path, _, query_text = target.partition("?")
     parts = [unquote(part) for part in path.split("/")[1:]]
     token = None

@@ -50,7 +50,7 @@ class ColumnKeys:
         return [number for number, variant in enumerate(self.encryption.variants) if column_id in schema[variant.root].subtree]
 
     def choose(self, column_id: int) -> tuple[int | None, NoRights | None]:
-        """Return the variant to read a column from, or None and why there is none (None and None: the column is not encrypted)."""
+        """Return the variant to read a column from, or None and the refusal. Both are None for a column that is not encrypted."""
         refusal: NoRights | None = None
         for number in self.variants_of(column_id):
             granted = self._try(number)

@@ -11,7 +11,7 @@ are `original`. BROTLI is neither read nor written.
     LZ4 block = sequence ...;   sequence = token | more literal length | literals | offset, 2 bytes LE | more match length
     token     = literal length (4 bits, 15: more follows) | match length - 4 (4 bits, 15: more follows); the last one ends with its literals
 
-Nothing in LZO1X says how much a chunk holds either, and each zero byte of a length stands for 255 bytes. So, unless a chunk is short, its
+Nothing in LZO1X says how much a chunk holds either, and each zero byte of a length means 255 bytes. So, unless a chunk is short, its
 instructions are added up before the package lzallright decompresses it, and a chunk that would exceed the limit is refused.
 
     LZO chunk = [first] instruction ... end
@@ -28,7 +28,7 @@ instructions are added up before the package lzallright decompresses it, and a c
     S    = how many literals follow the match; where there is a D of 2 bytes, its last 2 bits
     H, D = how far back the match is: nothing to count
 
-lzallright is safe Rust from 0.3 on; the library that it bound before reads behind a chunk that ends in zeros.
+lzallright is safe Rust from 0.3 on; the library behind earlier versions reads past the end of a chunk that ends in zeros.
 
 Footers and statistics are decompressed here; streams move as they are, except those of LZO files (plain_view.py). The output is
 bounded by the block size for each chunk, and as a whole by SMALL_SECTION or SECTION_RATIO times what is stored, and by
@@ -266,17 +266,17 @@ class _LzoInstructions:
             literals = self._instruction(literals)
         return self._total
 
-    def _instruction(self, behind: int) -> int | None:
-        """Pass an instruction that stands behind so many literals; return how many it has itself, or None at the end."""
+    def _instruction(self, literals: int) -> int | None:
+        """Pass an instruction after `literals` literals; return how many literals it has itself, or None at the end."""
         first = self._byte()
         if first >= _LZO_SHORT_MATCH:
             self._add(5 + (first >> 5 & 3) if first >= 0x80 else 3 + (first >> 5 & 1))
         elif first >= _LZO_LONG_MATCH:
             return self._far_match(first)
-        elif behind == 0:
+        elif literals == 0:
             return self._literals(3 + self._counted(first, 15))
         else:
-            self._add(3 if behind >= _LZO_MANY else 2)
+            self._add(3 if literals >= _LZO_MANY else 2)
         self._byte()
         return self._literals(first & 3)
 
@@ -289,7 +289,7 @@ class _LzoInstructions:
         return self._literals(distance & 3)
 
     def _counted(self, stored: int, base: int) -> int:
-        """Return a length that stands in an instruction, or behind it where that says 0."""
+        """Return the length in an instruction, or the one after it if that is 0."""
         if stored:
             return stored
         length = base

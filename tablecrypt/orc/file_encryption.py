@@ -7,7 +7,7 @@
     file   = "ORC" | stripe ... | encrypted stripe statistics, by variant and column
              | Metadata | Footer with Encryption | PostScript | its length
 
-Streams are moved and encrypted as they are; no value is decoded. A shadow's columns take the numbers of the columns they stand for. Of a
+Streams are moved and encrypted as they are; no value is decoded. A shadow's columns take the numbers of the columns that they shadow. Of a
 shadow that is encrypted in part only the encrypted sub-columns are kept; nothing else of a shadow reaches the file. Two placeholder streams
 tell readers that do not know encryption how much space the encrypted streams take.
 

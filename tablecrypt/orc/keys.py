@@ -74,7 +74,7 @@ class MasterKeyVersion:
 
 @dataclass(frozen=True)
 class LocalKey:
-    """The key of one column in one file, in the clear and as it stands in the file. Refuses to be pickled."""
+    """The key of one column in one file, decrypted and as the file holds it. Refuses to be pickled."""
 
     encrypted: bytes
     key: Secret = field(repr=False)
@@ -101,7 +101,7 @@ class KeyProvider(Protocol):
         ...
 
     def decrypt_local_key(self, master: MasterKeyVersion, encrypted: bytes) -> Secret:
-        """Return the local key of `master.length` bytes that stands encrypted in a file.
+        """Decrypt a local key of `master.length` bytes from a file.
 
         Raises KeyNotFoundError or KmsAccessDeniedError when the caller has no right to it; FormatError or AuthenticationError for bytes
         that are no encrypted local key of this provider.
@@ -114,7 +114,7 @@ class LocalKeys:
 
     Args:
         keys: for each name its versions in order, from version 0 on: 16 or 32 bytes each. The last one is the newest.
-        random: returns as many unpredictable bytes as asked for.
+        random: returns the given number of unpredictable bytes.
     """
 
     @checked_arguments()
@@ -184,7 +184,7 @@ class KmsKeys:
 
     Args:
         client: any of tablecrypt.kms, for instance tablecrypt.load_kms(properties).
-        keys: for each name the KMS key ids of its versions, from version 0 on; one id stands for a list of one.
+        keys: for each name the KMS key ids of its versions, from version 0 on; a single id means a list of one.
         length: bytes of the local keys: 16 or 32.
         kind: what files say about how their local keys are encrypted, for information.
         allowed_key_ids: globs of the KMS keys that `keys` may name; None allows every key.
@@ -253,7 +253,7 @@ class KmsMasterKeys:
     Args:
         client: any of tablecrypt.kms.
         keys: for each name its versions, from version 0 on. The last one is the newest.
-        random: returns as many unpredictable bytes as asked for.
+        random: returns the given number of unpredictable bytes.
         allowed_key_ids: globs of the KMS keys that may have wrapped `keys`; None allows every key.
 
     Raises:

@@ -1,8 +1,8 @@
 """How long the lists, maps and texts of a stripe claim to be, added up before pyarrow's decoder relies on it.
 
-Lengths are unauthenticated numbers: one changed bit can ask for 2^60 elements or for fewer than none, and the decoder tries. They stand
-run-length encoded in the column's LENGTH stream; of each run a bound follows from its header, so that values are unpacked only where
-bounds alone say too little.
+Lengths are not authenticated: one changed bit can demand 2^60 elements, or a negative number of them, and the decoder tries. They are
+run-length encoded in the column's LENGTH stream. The header of each run gives a bound, so values are unpacked only where the bounds are not
+enough.
 
     version 1   control byte c          c < 128: c + 3 values from a varint on, each a signed byte's delta apart │ else 256 - c varints
     version 2   2 bits: kind of the run

@@ -274,7 +274,7 @@ class Redact(Mask):
 
     @cached_property
     def _digit(self) -> int:
-        """The number that stands for every digit: the value of the digit's replacement if it has one, else 9."""
+        """The number that replaces every digit: the value of the digit's replacement if it has one, else 9."""
         value = unicodedata.numeric(self._replacements[_DIGIT], -1)
         return int(value) if value in range(10) else 9
 

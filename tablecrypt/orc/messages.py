@@ -27,7 +27,7 @@ _ALGORITHMS: Final = {length: number for number, length in ALGORITHM_KEY_LENGTHS
 
 
 class StreamKind(IntEnum):
-    """The kinds of streams that this library tells apart; all other kinds hold data."""
+    """The kinds of streams that this library distinguishes; all other kinds hold data."""
 
     LENGTH = 2
     ROW_INDEX = 6

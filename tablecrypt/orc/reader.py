@@ -1,14 +1,14 @@
 """Reading encrypted ORC columns: rights first, then pyarrow over a plain view of the file.
 
-Of the columns asked for, those that are encrypted need their key. Without it the default is an error that names column and key.
+Of the requested columns, the encrypted ones need their keys. Without a key, the default is an error that names column and key.
 With `masked=True` a column whose key is given is still read in the clear, and only the others as their masks, as ORC readers in Java do;
-`keys=None, masked=True` reads the masks of all. Columns that are not asked for need no key and cost no call.
+`keys=None, masked=True` reads the masks of all. Columns that are not requested need no key and cost no call.
 
 Raises KeyNotFoundError or KmsAccessDeniedError without rights, any other error of a provider (an outage is never taken for a
 missing right), KeyMismatchError for a key that decrypts nothing of the file, FormatError for bytes that cannot be read,
 PlaintextRefusedError for a file without encryption, TamperedFileError for bytes that are not those of the manifest.
 
-Without a manifest nothing tells a changed byte: ORC encrypts with AES-CTR, which authenticates nothing (docs/orc.md).
+Without a manifest no changed byte is noticed: ORC encrypts with AES-CTR, which authenticates nothing (docs/orc.md).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class DecodedFile:
 
 
 def checked_source(file: FileSource, keys: KeyProvider | None, manifest: bytes | None, name: str | None) -> Source:
-    """Return the file such that every byte is checked against the manifest, if there is one."""
+    """Return the file, with every byte checked against the manifest if there is one."""
     if manifest is None:
         return file
     return CheckedSource(file, IntegrityManifest.open(manifest, keys).entry(file.name if name is None else name))

@@ -3,7 +3,7 @@
     IV = column id (3 bytes BE) | stream kind (2) | stripe id (3) | block counter (8)
 
 The counter begins at 0 and counts 16-byte blocks, so decryption can begin at any offset of a stream. Ciphertext is as long as plaintext.
-What is encrypted is the stream as it would otherwise stand in the file, that is after compression. Stripe ids begin at 1; the statistics
+Streams are encrypted after compression. Stripe ids begin at 1; the statistics
 of a file with n stripes take n + 1. Nothing is authenticated: a changed bit of ciphertext changes the same bit of plaintext.
 
 Raises FormatError for a column or stripe that does not fit into the IV. Specification: Apache ORC v1, "Stream Encryption".

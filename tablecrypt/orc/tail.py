@@ -6,7 +6,7 @@
 
 The tail is read from its end; nothing in it is encrypted but the statistics of encrypted columns. Every offset and length it states is
 checked once, here, so that the code that reads stripes later stays inside the file. A stripe's footer states only the lengths of its
-streams: their order is fixed. Placeholders, which stand for the space that the encrypted streams take, have no location of their own.
+streams: their order is fixed. Placeholders, which only show how much space the encrypted streams take, have no location.
 
 The id that a stripe has in IVs, and its local keys, are stored with the first stripe of a file; the next stripe has the next id and the
 same keys. In a file merged from several, the first stripe of each brings its own.
