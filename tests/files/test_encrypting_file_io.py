@@ -285,14 +285,14 @@ def test_a_new_file_is_deleted_where_writes_of_the_table_go(io: EncryptingFileIO
     assert not inside.exists()
 
 
-@pytest.mark.parametrize("verb", ["delete", "delete_new"])
-def test_what_this_object_wrote_it_may_delete(io: EncryptingFileIO, location: str, verb: str) -> None:
+@pytest.mark.parametrize("method", ["delete", "delete_new"])
+def test_what_this_object_wrote_it_may_delete(io: EncryptingFileIO, location: str, method: str) -> None:
     write(io, location, b"plaintext")
-    getattr(io, verb)(location)
+    getattr(io, method)(location)
     raw = location.removesuffix("avro") + "parquet"
     with io.raw_output(raw, RawContent.SELF_ENCRYPTED).create() as sink:
         sink.write(b"PARE1234PARE")
-    getattr(io, verb)(raw)
+    getattr(io, method)(raw)
     assert not path_of(location).exists()
     assert not path_of(raw).exists()
 

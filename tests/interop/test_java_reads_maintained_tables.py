@@ -37,11 +37,11 @@ def assert_java_reads(java: JavaOracle, table: Table) -> str:
     return name
 
 
-@pytest.mark.parametrize("verb", [rotate_kek, rewrap, prune_keys, rescue], ids=lambda verb: verb.__name__)
-def test_java_reads_before_and_after_and_appends(table: Table, java: JavaOracle, verb: Callable[[Table], object]) -> None:
+@pytest.mark.parametrize("operation", [rotate_kek, rewrap, prune_keys, rescue], ids=lambda operation: operation.__name__)
+def test_java_reads_before_and_after_and_appends(table: Table, java: JavaOracle, operation: Callable[[Table], object]) -> None:
     assert_java_reads(java, table)
 
-    verb(table)
+    operation(table)
 
     name = assert_java_reads(java, table)
     java.append(name, rows(700))

@@ -223,8 +223,10 @@ def test_a_refusal_is_neither_retried_nor_remembered(
     assert client.unwrap_key(wrapped, "orders") == bytes(16)
 
 
-@pytest.mark.parametrize("verb", ["wrap", "unwrap", "generate"])
-def test_an_outage_is_waited_out_in_growing_steps(client: ResilientKeyManagementClient, service: Service, clock: Clock, verb: str) -> None:
+@pytest.mark.parametrize("operation", ["wrap", "unwrap", "generate"])
+def test_an_outage_is_waited_out_in_growing_steps(
+    client: ResilientKeyManagementClient, service: Service, clock: Clock, operation: str
+) -> None:
     wrapped = _foreign_wrap(service)
     service.failures = [KmsUnavailableError("down") for _ in range(4)]
     asks: dict[str, Callable[[], object]] = {
@@ -232,7 +234,7 @@ def test_an_outage_is_waited_out_in_growing_steps(client: ResilientKeyManagement
         "unwrap": lambda: client.unwrap_key(wrapped, "orders"),
         "generate": lambda: client.generate_key("orders"),
     }
-    asks[verb]()
+    asks[operation]()
     assert clock.waits == pytest.approx([0.0999, 0.1998, 0.3996, 0.7992])
     assert sum(client.calls.values()) == 5
 

@@ -135,6 +135,6 @@ def test_a_table_in_use_stays_whole_while_it_is_kept_in_order(
     record_property(
         "soak",
         f"{len(known.certain)} rows, {len(known.gone)} deleted, {known.again} tried again; {reads} reads; "
-        f"{kept.count('again')} verbs done, {kept.count('deleting')} given up",
+        f"{kept.count('again')} operations done, {kept.count('deleting')} given up",
     )
     assert kept.count("again") >= 10

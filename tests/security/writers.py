@@ -208,7 +208,7 @@ def read_until_writers_end(catalog: EncryptedSqlCatalog, journals: list[tuple[in
 def keep_until_writers_end(catalog: EncryptedSqlCatalog, journals: list[tuple[int, Journal]], own: Journal, rounds: int) -> bool:
     """Rotate, rewrap, reencrypt, compact, expire and shred, at least so many rounds. What others were faster than is left for the next."""
     table = catalog.load_table("db.t")
-    verbs: list[Callable[[Table], object]] = [
+    operations: list[Callable[[Table], object]] = [
         rotate_kek,
         lambda table: compact(table, min_input_files=2),
         _expire,
@@ -218,12 +218,12 @@ def keep_until_writers_end(catalog: EncryptedSqlCatalog, journals: list[tuple[in
         prune_keys,
     ]
     for turn in itertools.count():
-        for verb in verbs:
+        for operation in operations:
             try:
-                verb(_again_if_busy(table.refresh))
-                own.note("again", [verbs.index(verb)])
+                operation(_again_if_busy(table.refresh))
+                own.note("again", [operations.index(operation)])
             except (*REFUSED, *UNCONFIRMED):
-                own.note("deleting", [verbs.index(verb)])
+                own.note("deleting", [operations.index(operation)])
         if turn + 1 >= rounds and Known.of(journals).ended == len(journals):
             return True
     return False

@@ -1,7 +1,7 @@
 """Each cell of the matrix: one attack, one client, one reader, and what came of it.
 
-    refused      an error of tablecrypt/errors.py, a verb that reports the damage, the word of the store or catalog that nothing is there,
-                 or PyIceberg's that a column, a sort order or a property cannot be used
+    refused      an error of tablecrypt/errors.py, an operation that reports the damage, the word of the store or catalog that nothing is
+                 there, or PyIceberg's that a column, a sort order or a property cannot be used
     unchanged    the right rows: the reader does not need what was attacked
     admitted     something else, which the threat model says this attacker can bring about (admissions.py)
     accepted     something else without an error: the test fails
