@@ -344,7 +344,7 @@ class _Types:
             return avro, False
         others = [branch for branch in avro if branch != "null"]
         if len(others) != 1 or len(avro) > 2:
-            raise FormatError("its Avro schema has a union of other than null and one type")
+            raise FormatError("its Avro schema has a union of something other than null and one type")
         return others[0], len(avro) == 2
 
 

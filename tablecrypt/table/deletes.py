@@ -114,7 +114,7 @@ class DeleteReader:
             read = prune_columns(stored, wanted.field_ids, select_full_types=False)
             missing = wanted.field_ids - read.field_ids
             if missing:
-                raise FormatError(f"{file.file_path}: an equality delete file without its columns with field ids {sorted(missing)}")
+                raise FormatError(f"{file.file_path}: this equality delete file lacks the columns with field ids {sorted(missing)}")
             batches = [
                 to_requested_schema(wanted, read, batch, allow_timestamp_tz_mismatch=True)
                 for batch in opened.batches([column.name for column in read.columns])
@@ -151,7 +151,7 @@ def _column(schema: pa.Schema, field_id: int, file: DataFile) -> str:
     for field in schema:
         if (field.metadata or {}).get(b"PARQUET:field_id") == str(field_id).encode():
             return str(field.name)
-    raise FormatError(f"{file.file_path}: a position delete file without a column of field id {field_id}")
+    raise FormatError(f"{file.file_path}: this position delete file lacks the column with field id {field_id}")
 
 
 @dataclass(frozen=True)

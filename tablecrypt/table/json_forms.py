@@ -1,6 +1,6 @@
 """Forms of JSON objects: how a value is written, byte for byte, and which keys it may have.
 
-A form is a function from a parsed value to text. Those of objects, lists and maps also tell which keys in a value are none of theirs,
+A form is a function from a parsed value to text. Those of objects, lists and maps also tell which keys of a value they do not know,
 whatever else is wrong with it: a reader that ignores such a key ignores something that it does not understand.
 
 Pure. Raises FormatError where a value is not of its form.

@@ -14,7 +14,7 @@ What must hold of an encrypted table's document, before anything that it says is
     entries     no two snapshots, schemas, specs, sort orders or encryption keys have one id, no two statistics files one snapshot
     snapshots   current-snapshot-id names one that is there, and it is where `main` and the last entry of the snapshot log point
 
-A table that is not encrypted is PyIceberg's to read: none of this is asked of it. The checks are pure: a document or metadata in, an error
+PyIceberg reads tables that are not encrypted, and none of this is asked of them. The checks are pure: a document or metadata in, an error
 or nothing out.
 """
 
@@ -231,8 +231,8 @@ def check_keys(where: str, parsed: ParsedJson, document: Any) -> None:
         name = path.rpartition(".")[2]
         spelled = f" (Iceberg spells it {name.replace('_', '-')!r})" if "_" in name else ""
         raise FormatError(
-            f"{where}: the key {path[-_SHOWN:]!r} is none of Iceberg's table metadata as this version knows it{spelled}. Somebody edited "
-            "it, or a newer Iceberg wrote it: an encrypted table of which a part is not understood is not opened. "
+            f"{where}: the key {path[-_SHOWN:]!r} is not one of Iceberg's table metadata that this version knows{spelled}. Somebody "
+            "edited it, or a newer Iceberg wrote it: an encrypted table is not opened while a part of its metadata is not understood. "
             "Restore it, or upgrade tablecrypt"
         )
 

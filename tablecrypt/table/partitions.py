@@ -85,7 +85,7 @@ def _partition_values(field: PartitionField, schema: Schema, rows: pa.Table) -> 
     if name is None:
         raise FormatError(
             f"the partition field {field.name} is made of column {field.source_id}, which schema {schema.schema_id} does not have: no row "
-            "can be written. Make a schema current that has it, or a partition spec without the field"
+            "can be written. Make current a schema that has the column, or a partition spec without the field"
         )
     source_type = schema.find_type(field.source_id)
     source = _as_typed(_source(rows, name, schema.find_field(field.source_id)), source_type)

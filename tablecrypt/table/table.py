@@ -11,8 +11,8 @@ Polars' own Iceberg reader opens data files itself and cannot decrypt them, so P
 columns and the number of rows that it needs, and filters them itself.
 
 A table that has encryption.key-id and is not encrypted, because another writer made it, is opened for audit and migration alone
-(`plain_tables_opened`). Everybody else is refused it (PlaintextRefusedError): the property promises what is not there. What commits to it
-is refused outside of this context too, so that a table opened in it is no way to write plaintext.
+(`plain_tables_opened`). Everywhere else it is refused (PlaintextRefusedError): the property promises what is not there. Commits to it are
+refused outside of this context too, so that a table opened in it is no way to write plaintext.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class RemoveEncryptionKeyUpdate(IcebergBaseModel):
 
 
 class RemoveMetadataLogEntriesUpdate(IcebergBaseModel):
-    """Takes metadata files that are gone out of `metadata-log`. No REST server knows it: it is for catalogs that commit in this process."""
+    """Removes files that are gone from `metadata-log`. No REST server knows this update: it is for catalogs that commit in this process."""
 
     action: Literal["remove-metadata-log-entries"] = Field(default="remove-metadata-log-entries")
     metadata_files: list[str] = Field(alias="metadata-files")
@@ -235,12 +235,14 @@ def check_migration(after: TableMetadata) -> None:
         KeyNotFoundError, PlaintextRefusedError: a snapshot cannot be read under its keys, or something in plaintext is still named.
     """
     if not isinstance(after, EncryptedTableMetadata) or not after.properties.get(properties.KEY_ID.name):
-        raise ConfigurationError(f"a table becomes an encrypted one in format version 3 and with {properties.KEY_ID.name}, or not at all")
+        raise ConfigurationError(f"a table becomes an encrypted one only in format version 3 and with {properties.KEY_ID.name}")
     KeySettings.of(after.properties)
     check_name_mapping(after.properties)
     check_snapshots_have_keys(after)
     if after.statistics or after.partition_statistics:
-        raise PlaintextRefusedError(after.location, "statistics files of the time before it was encrypted would stay beside the table")
+        raise PlaintextRefusedError(
+            after.location, "statistics files from before the table was encrypted are plaintext, and would stay beside it"
+        )
 
 
 def check_snapshots_have_keys(metadata: EncryptedTableMetadata) -> None:

@@ -337,9 +337,9 @@ def test_metadata_in_a_servers_answer_has_no_key_that_this_client_skips(server: 
     catalog = connect(server, aws)
     table, metadata = catalog.load_table("db.t"), server.load["metadata"]
     (metadata if place == "top" else metadata["schemas"][0]["fields"][0]).update(initial_default=7)
-    with pytest.raises(FormatError, match="initial_default' is none of Iceberg's"):
+    with pytest.raises(FormatError, match="initial_default' is not one of Iceberg's"):
         catalog.load_table("db.t")
-    with pytest.raises(FormatError, match="initial_default' is none of Iceberg's"):
+    with pytest.raises(FormatError, match="initial_default' is not one of Iceberg's"):
         table.refresh()
 
 

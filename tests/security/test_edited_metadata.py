@@ -66,7 +66,7 @@ STRAY_KEYS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("key", STRAY_KEYS)
 def test_a_key_that_a_hash_leaves_out_is_refused_and_named(table: Table, key: str) -> None:
-    with pytest.raises(FormatError, match=f"{key}' is none of Iceberg's") as error:
+    with pytest.raises(FormatError, match=f"{key}' is not one of Iceberg's") as error:
         edited(table, STRAY_KEYS[key])
     assert table.metadata_location in str(error.value)
 

@@ -154,6 +154,6 @@ def test_no_statistics_file_is_added_or_exchanged(
         assert refused.value.location == metadata.location
     with pytest.raises(PlaintextRefusedError, match="statistics"):
         check_commit(metadata, before)
-    with pytest.raises(PlaintextRefusedError, match="before it was encrypted") as refused:
+    with pytest.raises(PlaintextRefusedError, match="before the table was encrypted") as refused:
         check_migration(before)
     assert refused.value.location == metadata.location

@@ -60,7 +60,7 @@ class ProducerAdapter(_SnapshotProducer[Any]):
         return super()._process_manifests(self.finish_manifests(manifests))
 
     def check_concurrency(self) -> None:
-        """Refuse what others committed meanwhile and this change does not go with, as the isolation level says; before each retry."""
+        """Refuse this change where it conflicts with what others committed meanwhile, as the isolation level says; before each retry."""
         super()._validate_concurrency()
 
     def _validate_concurrency(self) -> None:
