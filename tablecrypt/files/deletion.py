@@ -169,7 +169,7 @@ def is_table_file_name(path: str) -> bool:
 
 
 def is_journal_name(path: str) -> bool:
-    """Whether a path is that of a part of a journal, as maintenance/journal.py names them."""
+    """Whether a path is that of a part of a journal, as maintenance/_journal.py names them."""
     return re.search(f"/{_JOURNAL_NAMES.pattern}$", path) is not None
 
 

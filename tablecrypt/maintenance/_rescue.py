@@ -13,7 +13,8 @@ Nothing is believed that does not open: the KMS authenticates a KEK, the KEK a m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from typing import cast
 
 from pyiceberg.table import Table
@@ -54,17 +55,26 @@ class Rescued(OperationResult):
     unreadable: dict[str, str]
 
 
-@dataclass
-class _Plan:
-    """What was found for the snapshots whose keys are lost."""
+@dataclass(frozen=True)
+class _Found:
+    """The snapshots whose keys were found, those keys by id, and where they were; files that cannot be read, and snapshots still broken."""
 
-    snapshots: list[int] = field(default_factory=list)
-    entries: dict[str, EncryptedKey] = field(default_factory=dict)
-    found_in: list[str] = field(default_factory=list)
-    lost: list[EncryptedSnapshot] = field(default_factory=list)
-    damaged: list[int] = field(default_factory=list)
-    unreadable: dict[str, str] = field(default_factory=dict)
-    updates: tuple[TableUpdate, ...] = ()
+    snapshots: tuple[int, ...]
+    entries: dict[str, EncryptedKey]
+    found_in: tuple[str, ...]
+    unreadable: dict[str, str]
+    broken: list[EncryptedSnapshot]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What was found; ids of the keys to put back; snapshots whose keys are nowhere, and those whose keys open and whose files do not."""
+
+    found: _Found
+    keys: tuple[str, ...]
+    lost: list[EncryptedSnapshot]
+    damaged: tuple[int, ...]
+    updates: tuple[TableUpdate, ...]
 
 
 @checked_arguments()
@@ -96,55 +106,59 @@ def rescue(
         KmsError: the KMS was not reached, or refused a key without which a snapshot does not open; nothing has changed.
         CommitFailedException: others committed too often meanwhile; nothing has changed.
     """
-    given = list(metadata or ())
-
-    counted = Counted("rescue", "snapshots", progress)
+    given, counted = list(metadata or ()), Counted("rescue", "snapshots", progress)
 
     def plan(fresh: EncryptedTable) -> _Plan:
         return _plan(fresh, given, expire_lost, counted)
 
-    found = plan(reload(table)) if dry_run else commit_keys(table, plan).plan
+    done = plan(reload(table)) if dry_run else commit_keys(table, plan).plan
     return Rescued(
         table=name_of(table),
         dry_run=dry_run,
-        snapshots=tuple(found.snapshots),
-        keys=tuple(found.entries),
-        found_in=tuple(found.found_in),
-        expired=tuple(snapshot.snapshot_id for snapshot in found.lost),
-        damaged=tuple(found.damaged),
-        unreadable=found.unreadable,
+        snapshots=done.found.snapshots,
+        keys=done.keys,
+        found_in=done.found.found_in,
+        expired=tuple(snapshot.snapshot_id for snapshot in done.lost),
+        damaged=done.damaged,
+        unreadable=done.found.unreadable,
     )
 
 
 def _plan(table: EncryptedTable, given: list[str], expire_lost: bool, counted: Counted) -> _Plan:
-    current = encrypted_metadata_of(table)
-    plan = _Plan()
-    opener = _Opener(table)
-    broken = opener.broken(counted)
-    candidates, sources = _Candidates(opener, current), _sources(table, given)
-    while broken and (source := next(sources, None)) is not None:
-        if source.metadata is None:
-            plan.unreadable[source.location] = source.problem
-            continue
-        candidates.add(source.metadata)
-        found = {snapshot.snapshot_id: chain for snapshot in broken if (chain := candidates.chain_of(snapshot)) is not None}
-        if not found:
-            continue
-        plan.found_in.append(source.location)
-        plan.snapshots += found
-        plan.entries |= {entry.key_id: entry for chain in found.values() for entry in (chain.kek, chain.manifest_list_key)}
-        broken = [snapshot for snapshot in broken if snapshot.snapshot_id not in found]
-    plan.damaged = [each.snapshot_id for each in broken if opener.opens(current.key_ring, str(each.key_id))]
-    plan.lost = lost = [each for each in broken if each.snapshot_id not in plan.damaged]
+    current, opener = encrypted_metadata_of(table), _Opener(table)
+    found = _search(table, opener, opener.broken(counted), given)
+    damaged = [each.snapshot_id for each in found.broken if opener.opens(current.key_ring, str(each.key_id))]
+    lost = [each for each in found.broken if each.snapshot_id not in damaged]
     if lost and opener.refusal is not None:
         raise opener.refusal
     _refuse_to_lose(table, lost, expire_lost)
     known = {entry.key_id: entry for entry in current.encryption_keys}
-    plan.entries = {key_id: entry for key_id, entry in plan.entries.items() if known.get(key_id) != entry}
-    put_back = [replaced_key(entry) if entry.key_id in known else added_keys([entry]) for entry in plan.entries.values()]
-    expired = [RemoveSnapshotsUpdate(snapshot_ids=[snapshot.snapshot_id for snapshot in lost])] if lost else []
-    plan.updates = (*(update for updates in put_back for update in updates), *(cast("TableUpdate", each) for each in expired))
-    return plan
+    entries = [entry for entry in found.entries.values() if known.get(entry.key_id) != entry]
+    put_back = [replaced_key(entry) if entry.key_id in known else added_keys([entry]) for entry in entries]
+    expired = (RemoveSnapshotsUpdate(snapshot_ids=[snapshot.snapshot_id for snapshot in lost]),) if lost else ()
+    updates = (*chain.from_iterable(put_back), *(cast("TableUpdate", each) for each in expired))
+    return _Plan(found, tuple(entry.key_id for entry in entries), lost, tuple(damaged), updates)
+
+
+def _search(table: EncryptedTable, opener: _Opener, broken: list[EncryptedSnapshot], given: list[str]) -> _Found:
+    """Look for the keys of snapshots in one metadata file after the other, until all are found."""
+    snapshots: list[int] = []
+    entries: dict[str, EncryptedKey] = {}
+    found_in: list[str] = []
+    unreadable: dict[str, str] = {}
+    candidates, sources = _Candidates(opener, encrypted_metadata_of(table)), _sources(table, given)
+    while broken and (source := next(sources, None)) is not None:
+        if source.metadata is None:
+            unreadable[source.location] = source.problem
+            continue
+        candidates.add(source.metadata)
+        opened = {each.snapshot_id: keys for each in broken if (keys := candidates.chain_of(each)) is not None}
+        if opened:
+            found_in.append(source.location)
+        snapshots += opened
+        entries |= {entry.key_id: entry for keys in opened.values() for entry in (keys.kek, keys.manifest_list_key)}
+        broken = [each for each in broken if each.snapshot_id not in opened]
+    return _Found(tuple(snapshots), entries, tuple(found_in), unreadable, broken)
 
 
 class _Opener:
