@@ -180,7 +180,7 @@ def test_a_kms_that_is_not_there_is_an_error_and_not_masks(spark: SparkSession, 
 
 def test_a_kms_that_fails_behind_the_bridge_is_an_error_with_stock_options(spark: SparkSession, bridge: Bridge, written: Path) -> None:
     bridge.allow_file.write_text("[users")
-    with pytest.raises(Exception, match="this server cannot open the key"):
+    with pytest.raises(Exception, match="this server cannot decrypt the key"):
         spark.read.orc(str(written)).collect()
 
 
