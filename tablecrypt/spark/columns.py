@@ -29,7 +29,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,6 +58,9 @@ from pyiceberg.types import (
 )
 
 from tablecrypt.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType as StructTypeOfSpark
 
 _READ_AS: Final[dict[type[IcebergType], pa.DataType]] = {
     BooleanType: pa.bool_(),
@@ -186,6 +189,13 @@ def _spark_name(arrow: pa.DataType) -> str:
     from pyspark.sql.pandas.types import from_arrow_type
 
     return str(from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString())
+
+
+def spark_schema(schema: pa.Schema) -> StructTypeOfSpark:
+    """Return Spark's schema of an Arrow schema that `schema_for_spark` gave."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def batch_for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

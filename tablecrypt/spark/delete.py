@@ -16,7 +16,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
@@ -31,7 +31,17 @@ from pyroaring import BitMap64
 from tablecrypt._bytes import ByteReader, frame
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.commit import RowChange, is_merge_on_read, numbered, split_whole_files, stage_row_change
-from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, collected, decrypted_results, delete_files, result_batch
+from tablecrypt.spark.executor_job import (
+    READ_AHEAD,
+    RESULT_SCHEMA,
+    WritingTask,
+    collected,
+    decrypted_results,
+    delete_files,
+    encrypt_tasks,
+    result_batch,
+    task_numbers,
+)
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import FileNumber, bitmap_of, decode_positions, encode_positions, merge_positions
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
@@ -46,8 +56,6 @@ from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_READ_AHEAD: Final = 16 * 1024 * 1024
 
 
 def rewrite_without(spark: SparkSession, located: LocatedTable, marked: Sequence[tuple[EncryptedFileScanTask, BitMap64]]) -> list[DataFile]:
@@ -80,7 +88,7 @@ def rewrite_partitions(
     ticket: JobTicket, encrypted_access: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Rewrite the files of the task whose number comes in. Runs on an executor."""
-    asked = [number for batch in numbers for number in batch.column(0).to_pylist()]
+    asked = list(task_numbers(numbers))
     if not asked:
         return
     job = WritingTask.open(ticket, encrypted_access)
@@ -101,7 +109,7 @@ def rewrite_partitions(
 
 def _rewritten(job: WritingTask, task: EncryptedFileScanTask, leave_out: BitMap64) -> list[DataFile]:
     projected = with_lineage(job.metadata.schema())
-    reader = TaskReader(job.metadata, job.io, projected, ALWAYS_TRUE, read_ahead=_READ_AHEAD)
+    reader = TaskReader(job.metadata, job.io, projected, ALWAYS_TRUE, read_ahead=READ_AHEAD)
     schema = schema_to_pyarrow(projected, include_field_ids=False)
     removed = DeletedPositions.of_arrow([pa.chunked_array([pa.array(leave_out, pa.int64())])])
 
@@ -198,7 +206,7 @@ def _located(
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
     encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(LocateContent(TableAccess.of(located.table), row_filter)))
-    encrypted_tasks = [job_key.encrypt(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
+    encrypted_tasks = encrypt_tasks(job_key, codec, partitions)
 
     def locate_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return locate_partitions(ticket, encrypted_content, encrypted_tasks, batches)
@@ -214,7 +222,7 @@ def locate_partitions(
     ticket: JobTicket, encrypted_content: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield where the matching rows of a task's files lie. Runs on an executor."""
-    asked = [number for batch in numbers for number in batch.column(0).to_pylist()]
+    asked = list(task_numbers(numbers))
     if not asked:
         return
     job = WritingTask.open(ticket, encrypted_content)

@@ -29,6 +29,7 @@ the job key.
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pickle
 import sys
@@ -54,6 +55,7 @@ from tablecrypt.spark.job_messages import FilePositions, decode_positions, encod
 from tablecrypt.spark.tables import TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.table_files import DataKeySource, FreshKeys, delete_written, deleting_on_error
 from tablecrypt.table.write import write_data_files
 
@@ -62,6 +64,8 @@ _OWN_IMPL: Final = "tablecrypt.spark.own-location-provider"
 _ATTEMPT: Final = "tablecrypt.spark.attempt"
 RESULT_SCHEMA: Final = "task long, message binary"
 _ARROW_RESULT_SCHEMA: Final = pa.schema([("task", pa.int64()), ("message", pa.binary())])
+READ_AHEAD: Final = 16 * 1024 * 1024
+"""How many bytes ahead (or one row group) a task reads of each file."""
 
 
 class AttemptLocations(LocationProvider):
@@ -168,6 +172,24 @@ class WritingTask:
         except BaseException:
             delete_files(self.io, files)
             raise
+
+
+def encrypt_tasks(job_key: JobKey, codec: FileEntryCodec, partitions: Iterable[Sequence[EncryptedFileScanTask]]) -> list[bytes]:
+    """Return the TASK messages of tasks that each get the scan tasks of one partition, in the order of their numbers."""
+    return [job_key.encrypt(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
+
+
+def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """Yield the task numbers that `in_tasks` sends."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def filled_batches(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch, Iterator[pa.RecordBatch]] | None:
+    """Return the first batch that has rows, and an iterator over all that have, the first included; None where no row comes."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    return None if first is None else (first, itertools.chain([first], filled))
 
 
 def result_batch(number: int, message: bytes) -> pa.RecordBatch:

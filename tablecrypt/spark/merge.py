@@ -40,9 +40,19 @@ from pyiceberg.types import (
 from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table
+from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
 from tablecrypt.spark.commit import RowChange, numbered
-from tablecrypt.spark.executor_job import RESULT_SCHEMA, WritingTask, collected, decrypted_results, result_batch, skip_per_task_setup
+from tablecrypt.spark.executor_job import (
+    RESULT_SCHEMA,
+    WritingTask,
+    collected,
+    decrypted_results,
+    encrypt_tasks,
+    filled_batches,
+    result_batch,
+    skip_per_task_setup,
+    task_numbers,
+)
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import FileNumber, merge_positions, positions_by_file
 from tablecrypt.spark.session import Sizing, in_tasks
@@ -141,22 +151,21 @@ def read_keys(
     metadata = content.access.metadata()
     reader = TaskReader(metadata, content.access.io(), content.projected, ALWAYS_TRUE)
     schema = _keys_schema(content.projected)
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            tasks = FileEntryCodec(metadata).decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
-            for index, task in enumerate(tasks):
-                for positions, rows in reader.positioned_batches(task):
-                    file_number = [pa.array([each] * rows.num_rows, pa.int64()) for each in (number, index)]
-                    columns = [*rows.columns, *file_number, positions.cast(pa.int64())]
-                    yield batch_for_spark(pa.RecordBatch.from_arrays(columns, names=schema.names), schema)
+    for number in task_numbers(numbers):
+        tasks = FileEntryCodec(metadata).decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
+        for index, task in enumerate(tasks):
+            for positions, rows in reader.positioned_batches(task):
+                file_number = [pa.array([each] * rows.num_rows, pa.int64()) for each in (number, index)]
+                columns = [*rows.columns, *file_number, positions.cast(pa.int64())]
+                yield batch_for_spark(pa.RecordBatch.from_arrays(columns, names=schema.names), schema)
 
 
 def write_merged_partition(ticket: JobTicket, encrypted_content: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write one partition of joined rows. Runs on an executor."""
-    filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
-    if first is None:
+    rows_of_partition = filled_batches(batches)
+    if rows_of_partition is None:
         return
+    first, filled = rows_of_partition
     job = WritingTask.open(ticket, encrypted_content)
     table, own = job.metadata.schema(), [name for name in first.schema.names if name not in _ROW_COLUMNS]
     schema = schema_for_table(first.select(own).schema, table)
@@ -165,7 +174,7 @@ def write_merged_partition(ticket: JobTicket, encrypted_content: bytes, batches:
 
     def rows() -> Iterator[pa.RecordBatch]:
         previous: pa.RecordBatch | None = None
-        for batch in _chain(first, filled):
+        for batch in filled:
             previous = _check_keys(batch.select(list(job.shared.keys)), previous)
             row_id, *row = (batch.column(name) for name in _ROW_COLUMNS)
             merge_positions(marks, positions_by_file(*row))
@@ -178,17 +187,15 @@ def write_merged_partition(ticket: JobTicket, encrypted_content: bytes, batches:
 
 
 def _keys_of_table(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], partitions: list[list[EncryptedFileScanTask]]) -> DataFrame:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     spark, table = df.sparkSession, located.table.schema()
     projected = Schema(*(table.find_field(name) for name in keys), ROW_ID)
-    schema = from_arrow_schema(_keys_schema(projected), prefer_timestamp_ntz=True)
+    schema = spark_schema(_keys_schema(projected))
     if not partitions:
         return spark.createDataFrame([], schema)
     ticket, job_key = located.issue_job(spark)
     codec = FileEntryCodec(located.table.metadata)
     encrypted_content = job_key.encrypt(Role.SHARED, 0, pickle.dumps(KeysContent(TableAccess.of(located.table), projected)))
-    encrypted_tasks = [job_key.encrypt(Role.TASK, number, codec.encode_tasks(tasks)) for number, tasks in enumerate(partitions)]
+    encrypted_tasks = encrypt_tasks(job_key, codec, partitions)
 
     def read_keys_of_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return read_keys(ticket, encrypted_content, encrypted_tasks, batches)
@@ -227,8 +234,3 @@ def _check_keys(keys: pa.RecordBatch, previous: pa.RecordBatch | None) -> pa.Rec
                 f"the keys {', '.join(keys.schema.names)} do not name one row: some occur more than once in the DataFrame or the table"
             )
     return keys.slice(keys.num_rows - 1)
-
-
-def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from others

@@ -22,8 +22,8 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
-from tablecrypt.spark.executor_job import skip_per_task_setup
+from tablecrypt.spark.columns import batch_for_spark, schema_for_spark, spark_schema
+from tablecrypt.spark.executor_job import READ_AHEAD, encrypt_tasks, skip_per_task_setup, task_numbers
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.jvm.reader import jvm_rows
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
@@ -39,8 +39,7 @@ Path = Literal["jvm", "python"]
 
 _WORKERS: Final = 2
 _QUEUE_LENGTH: Final = 2
-_READ_AHEAD: Final = 16 * 1024 * 1024
-"""A task reads this many files at once, of each this many bytes ahead (or one row group), and keeps this many batches of each waiting."""
+"""A task reads this many files at once, and keeps this many batches of each waiting."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def read_table(
     if path not in (None, *get_args(Path)):
         raise ConfigurationError(f"path {path!r} is not known: use jvm or python")
     read = PlannedRead.of(identifier, columns, row_filter, snapshot_id, catalog_properties)
-    schema = _spark_schema(schema_for_spark(read.projected))
+    schema = spark_schema(schema_for_spark(read.projected))
     if not read.tasks:
         return spark.createDataFrame([], schema)
     rows = None if path == "python" else jvm_rows(spark, read, forced=path == "jvm")
@@ -102,10 +101,7 @@ def _python_rows(spark: SparkSession, read: PlannedRead, schema: Any) -> DataFra
     shared = SharedReadContent(TableAccess.of(located.table), read.projected, read.row_filter)
     encrypted_shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(shared))
     codec = FileEntryCodec(located.table.metadata)
-    encrypted_tasks = [
-        job_key.encrypt(Role.TASK, number, codec.encode_tasks(part))
-        for number, part in enumerate(Sizing.of(spark).split_partitions(read.tasks))
-    ]
+    encrypted_tasks = encrypt_tasks(job_key, codec, Sizing.of(spark).split_partitions(read.tasks))
 
     def read_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return read_partitions(ticket, encrypted_shared, encrypted_tasks, batches)
@@ -127,17 +123,10 @@ def read_partitions(
     shared: SharedReadContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
     metadata = shared.access.metadata()
     codec = FileEntryCodec(metadata)
-    reader = TaskReader(metadata, shared.access.io(), shared.projected, shared.row_filter, read_ahead=_READ_AHEAD)
+    reader = TaskReader(metadata, shared.access.io(), shared.projected, shared.row_filter, read_ahead=READ_AHEAD)
     schema = schema_for_spark(shared.projected)
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            tasks = codec.decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
-            sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
-            for rows in prefetched(sources, _WORKERS, _QUEUE_LENGTH):
-                yield batch_for_spark(rows, schema)
-
-
-def _spark_schema(arrow_schema: pa.Schema) -> Any:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(arrow_schema, prefer_timestamp_ntz=True)
+    for number in task_numbers(numbers):
+        tasks = codec.decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
+        sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
+        for rows in prefetched(sources, _WORKERS, _QUEUE_LENGTH):
+            yield batch_for_spark(rows, schema)

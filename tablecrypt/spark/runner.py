@@ -36,7 +36,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance import Compacted, ProgressListener
 from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, completed
-from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, result_batch, skip_per_task_setup
+from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, result_batch, skip_per_task_setup, task_numbers
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import WorkItem, decode_items, encode_items
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
@@ -149,7 +149,7 @@ def run_parts(
         first: what the numbers that come in are added to.
         numbers: of the parts, from 0.
     """
-    asked = [first + number for batch in numbers for number in batch.column(0).to_pylist()]
+    asked = [first + number for number in task_numbers(numbers)]
     if not asked:
         return
     skip_per_task_setup()

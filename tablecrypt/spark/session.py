@@ -126,7 +126,7 @@ def in_tasks(spark: SparkSession, count: int, function: ArrowFunction, schema: A
     Args:
         spark: classic or Connect.
         count: how many tasks.
-        function: runs on executors; gets one batch with the number in its only column. A worker may also call it with no batch.
+        function: runs on executors, and gets the number as the only column of a batch.
         schema: what it yields, as Spark takes schemas.
     """
     return spark.range(0, count, 1, count).mapInArrow(function, schema)

@@ -13,7 +13,6 @@ Raises ConfigurationError for a table with a column of a type that Spark does no
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -26,15 +25,19 @@ from pyiceberg.table import ALWAYS_TRUE
 from tablecrypt.maintenance import Compacted, Progress, ProgressListener
 from tablecrypt.maintenance.compaction import OPERATION, Compaction
 from tablecrypt.maintenance.compaction_plan import check_rows
-from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table
+from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
 from tablecrypt.spark.executor_job import (
+    READ_AHEAD,
     RESULT_SCHEMA,
     WritingTask,
     collected,
     decrypted_results,
+    encrypt_tasks,
+    filled_batches,
     removing_on_error,
     result_batch,
     skip_per_task_setup,
+    task_numbers,
 )
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.layout import partition_texts
@@ -49,10 +52,8 @@ from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _PARTITION: Final = "__tablecrypt_partition"
-_READ_AHEAD: Final = 16 * 1024 * 1024
 _LINEAGE_NAMES: Final = tuple(field.name for field in LINEAGE_FIELDS)
 
 
@@ -68,9 +69,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
     encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(_access(compaction)))
     tasks = [task for group in compaction.groups for task in group.tasks]
     codec = FileEntryCodec(planned.table.metadata)
-    encrypted_tasks = [
-        job_key.encrypt(Role.TASK, number, codec.encode_tasks(part)) for number, part in enumerate(Sizing.of(spark).partitions(tasks))
-    ]
+    encrypted_tasks = encrypt_tasks(job_key, codec, Sizing.of(spark).partitions(tasks))
 
     def read_encrypted_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return read_rows(ticket, encrypted_access, encrypted_tasks, batches)
@@ -78,7 +77,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
     def write_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_rows(ticket, encrypted_access, batches)
 
-    rows = in_tasks(spark, len(encrypted_tasks), read_encrypted_rows, _spark_schema(schema))
+    rows = in_tasks(spark, len(encrypted_tasks), read_encrypted_rows, spark_schema(schema))
     results = collected(_ordered(rows, compaction).mapInArrow(write_encrypted_files, RESULT_SCHEMA).collect())
     files = [file for result in decrypted_results(job_key, codec, results) for file in result.files]
     with removing_on_error(cast("TableFileIO", planned.table.io), files):
@@ -97,22 +96,21 @@ def read_rows(
     access: TableAccess = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_access))
     metadata = access.metadata()
     table, spec = metadata.schema(), metadata.spec()
-    reader = TaskReader(metadata, access.io(), with_lineage(table), ALWAYS_TRUE, read_ahead=_READ_AHEAD)
+    reader = TaskReader(metadata, access.io(), with_lineage(table), ALWAYS_TRUE, read_ahead=READ_AHEAD)
     schema = _row_schema(table)
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            for task in FileEntryCodec(metadata).decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number])):
-                for rows in reader.batches(task):
-                    partitions = pa.nulls(len(rows), pa.string()) if spec.is_unpartitioned() else partition_texts(rows, table, spec)
-                    yield batch_for_spark(rows.append_column(_PARTITION, partitions), schema)
+    for number in task_numbers(numbers):
+        for task in FileEntryCodec(metadata).decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number])):
+            for rows in reader.batches(task):
+                partitions = pa.nulls(len(rows), pa.string()) if spec.is_unpartitioned() else partition_texts(rows, table, spec)
+                yield batch_for_spark(rows.append_column(_PARTITION, partitions), schema)
 
 
 def write_rows(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write one range of rows, in the order in which they come. Runs on an executor."""
-    filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
-    if first is None:
+    rows_of_partition = filled_batches(batches)
+    if rows_of_partition is None:
         return
+    first, filled = rows_of_partition
     job = WritingTask.open(ticket, encrypted_access)
     table = job.metadata.schema()
     own = [field.name for field in table.fields]
@@ -120,7 +118,7 @@ def write_rows(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.
     stored = pa.schema([*schema, *(pa.field(name, pa.int64()) for name in _LINEAGE_NAMES)])
 
     def converted() -> Iterator[pa.RecordBatch]:
-        for batch in itertools.chain([first], filled):
+        for batch in filled:
             columns = batch_for_table(batch.select(own), schema, table).columns
             yield pa.RecordBatch.from_arrays([*columns, *(batch.column(name) for name in _LINEAGE_NAMES)], schema=stored)
 
@@ -142,9 +140,3 @@ def _ordered(rows: DataFrame, compaction: Compaction) -> DataFrame:
 
 def _row_schema(table: Schema) -> pa.Schema:
     return schema_for_spark(with_lineage(table)).append(pa.field(_PARTITION, pa.string()))
-
-
-def _spark_schema(schema: pa.Schema) -> StructType:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema, prefer_timestamp_ntz=True)

@@ -45,6 +45,7 @@ from tablecrypt.spark.executor_job import (
     collected,
     decrypted_results,
     delete_files,
+    filled_batches,
     removing_on_error,
     result_batch,
 )
@@ -213,12 +214,12 @@ def write_partition(
         ConfigurationError: a value that its column cannot hold.
         KmsError: this executor may not unwrap the job key.
     """
-    filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
-    if first is None:
+    rows_of_partition = filled_batches(batches)
+    if rows_of_partition is None:
         return
+    first, filled = rows_of_partition
     job = WritingTask.open(ticket, encrypted_access)
-    files = job.write(_as_reader(first, filled, job.metadata.schema()))
+    files = job.write(_as_reader(first.schema, filled, job.metadata.schema()))
     number = first_number + job.number
     yield result_batch(number, replace(job, number=number).encrypted_result(files))
 
@@ -267,15 +268,9 @@ def _written_by_python(df: DataFrame, located: LocatedTable, options: WriteOptio
     return [file for result in decrypted_results(job_key, FileEntryCodec(metadata), results) for file in result.files]
 
 
-def _as_reader(first: pa.RecordBatch, others: Iterator[pa.RecordBatch], table: Schema) -> pa.RecordBatchReader:
-    schema = schema_for_table(first.schema, table)
-
-    def converted() -> Iterator[pa.RecordBatch]:
-        yield batch_for_table(first, schema, table)
-        for batch in others:
-            yield batch_for_table(batch, schema, table)
-
-    return pa.RecordBatchReader.from_batches(schema, converted())
+def _as_reader(given: pa.Schema, batches: Iterator[pa.RecordBatch], table: Schema) -> pa.RecordBatchReader:
+    schema = schema_for_table(given, table)
+    return pa.RecordBatchReader.from_batches(schema, (batch_for_table(batch, schema, table) for batch in batches))
 
 
 def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.columns import schema_for_spark
+from tablecrypt.spark.columns import schema_for_spark, spark_schema
 from tablecrypt.spark.source.options import SourceOptions
 from tablecrypt.spark.source.session import SessionFacts
 from tablecrypt.spark.tables import LocatedTable, ordered_projection
@@ -61,9 +61,7 @@ class SourceTable:
 
 def as_spark(projected: Schema) -> StructType:
     """Return Spark's schema of columns of a table."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema_for_spark(projected), prefer_timestamp_ntz=True)
+    return spark_schema(schema_for_spark(projected))
 
 
 def as_arrow(schema: StructType) -> pa.Schema:
