@@ -1,4 +1,4 @@
-"""What a write commits: rows that leave a table and rows that come, as one snapshot, and the mark of the micro-batch that it holds.
+"""What a write commits: removed and added rows as one snapshot, and the id of the micro-batch that the snapshot holds.
 
     located by an executor job: (file, positions) ──copy-on-write──▶ executors write those files again without the rows
                                                   ──merge-on-read──▶ the driver writes deletion vectors
@@ -63,13 +63,13 @@ class RowChange:
 
     branch: str = MAIN_BRANCH
     conflicts_with: BooleanExpression = ALWAYS_TRUE
-    """Rows that nobody else may have changed meanwhile."""
+    """Rows that other writers must not have changed in the meantime."""
     dropped: list[DataFile] = field(default_factory=list)
-    """Data files that go whole."""
+    """Data files that are removed as a whole."""
     marked: list[tuple[EncryptedFileScanTask, BitMap64]] = field(default_factory=list)
-    """Data files some of whose rows go, with their positions."""
+    """Data files that lose some of their rows, with the positions of these rows."""
     rewritten: list[DataFile] = field(default_factory=list)
-    """What takes the place of dropped files: their remaining rows."""
+    """New files with the remaining rows of dropped files."""
     added: list[DataFile] = field(default_factory=list)
     """New rows."""
 
@@ -88,18 +88,18 @@ def is_merge_on_read(mode: str) -> bool:
 
 
 def numbered(partitions: Sequence[Sequence[EncryptedFileScanTask]]) -> dict[FileNumber, EncryptedFileScanTask]:
-    """Return each scan task by the number under which executors speak of its file."""
+    """Return the scan tasks by the number that executors use for each file."""
     return {(number, index): task for number, tasks in enumerate(partitions) for index, task in enumerate(tasks)}
 
 
 def split_whole_files(tasks: Sequence[EncryptedFileScanTask]) -> tuple[list[DataFile], list[EncryptedFileScanTask]]:
-    """Return the files whose every row matches, by their partition alone, and the tasks that have to be read."""
+    """Return the files in which every row matches, as their partition shows, and the tasks whose files have to be read."""
     whole = [task.file for task in tasks if isinstance(task.residual, AlwaysTrue)]
     return whole, [task for task in tasks if not isinstance(task.residual, AlwaysTrue)]
 
 
 def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snapshot_properties: dict[str, str]) -> None:
-    """Stage a change as one snapshot of a transaction on the table as it was when the job was planned; nothing where nothing changes."""
+    """Stage a change as one snapshot, in a transaction on the table as it was when the job was planned. Do nothing for an empty change."""
     if not change:
         return
     update = transaction.update_snapshot(snapshot_properties, change.branch)
@@ -141,7 +141,7 @@ def check_can_replace_partitions(located: LocatedTable, branch: str) -> None:
 
 
 def replaced_partitions(located: LocatedTable, files: Sequence[DataFile], branch: str) -> RowChange:
-    """Return the change that puts these files in place of what their partitions hold."""
+    """Return the change that replaces the content of these files' partitions by the files."""
     replaced = {partition_values(file.partition) for file in files}
     dropped = [task.file for task in _live_tasks(located, branch) if partition_values(task.file.partition) in replaced]
     return RowChange(branch=branch, dropped=dropped, added=list(files))
@@ -152,12 +152,12 @@ def _live_tasks(located: LocatedTable, branch: str) -> list[EncryptedFileScanTas
 
 
 class BatchAlreadyCommittedError(ValidationException):
-    """The micro-batch is in the table already. PyIceberg removes what an attempt wrote for its commit when it meets this."""
+    """The table already has the micro-batch. On this error PyIceberg removes what the attempt wrote for its commit."""
 
 
 @dataclass(frozen=True)
 class BatchMarker:
-    """One micro-batch of one streaming query, on its way to one branch."""
+    """One micro-batch of one streaming query, to be written to one branch."""
 
     query_id: str
     batch_id: int
@@ -181,20 +181,20 @@ class BatchMarker:
 
 
 class MarkedTransaction(EncryptedTransaction):
-    """A transaction that gives up when it finds its micro-batch committed by someone else."""
+    """A transaction that gives up if another process has committed its micro-batch."""
 
     def __init__(self, table: EncryptedTable, marker: BatchMarker) -> None:
         super().__init__(table)
         self._marker = marker
 
     def check_new_base(self) -> None:
-        """Look for the marker in the table as others have left it."""
+        """Look for the marker in the table's current state."""
         if self._marker.is_in(self.table.metadata):
             raise BatchAlreadyCommittedError(f"batch {self._marker.batch_id} of query {self._marker.query_id} is committed already")
 
 
 def begin(table: EncryptedTable, marker: BatchMarker | None) -> EncryptedTransaction:
-    """Return a transaction for a batch, or for a write that is none.
+    """Return a transaction for a micro-batch, or for a write without one.
 
     Raises:
         BatchAlreadyCommittedError: the table as it was loaded holds the batch.

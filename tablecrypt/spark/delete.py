@@ -1,6 +1,6 @@
-"""Deleting by a filter, on the executors: data files are read for the filter's columns alone, and rows go as the table says.
+"""Deleting by a filter, on the executors: executors read only the filter's columns, and the table's properties say how rows are removed.
 
-whole partitions that match    dropped by the driver, unread
+whole partitions that match    dropped by the driver without being read
 other files that may match     read by a job ─▶ positions of matching rows ─▶ copy-on-write job, or deletion vectors
 
 Copy-on-write is a job of its own, for merges and overwrites too: data files are written again without some of their rows, and each
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 def rewrite_without(spark: SparkSession, located: LocatedTable, marked: Sequence[tuple[EncryptedFileScanTask, BitMap64]]) -> list[DataFile]:
-    """Write data files again without the rows at these positions, in a job of their own.
+    """Rewrite data files without the rows at these positions, in a separate job.
 
     Returns:
         The files that take their place; a file whose every row goes has none.
@@ -87,7 +87,7 @@ def rewrite_without(spark: SparkSession, located: LocatedTable, marked: Sequence
 def rewrite_partitions(
     ticket: JobTicket, encrypted_access: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Rewrite the files of the task whose number comes in. Runs on an executor."""
+    """Rewrite the files of the tasks with these numbers. Runs on an executor."""
     asked = list(task_numbers(numbers))
     if not asked:
         return
@@ -140,7 +140,7 @@ def delete_where(
     snapshot_properties: Mapping[str, str] | None = None,
     catalog_properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Delete the rows of an encrypted table that match, in one commit; no commit where none does.
+    """Delete the matching rows of an encrypted table in one commit. If no row matches, there is no commit.
 
     Args:
         spark: a session of Spark 4.0 or newer.
@@ -176,7 +176,7 @@ def delete_where(
 
 
 def located_change(spark: SparkSession, located: LocatedTable, row_filter: str | BooleanExpression, branch: str) -> RowChange:
-    """Find the rows that match a filter, in a job of its own."""
+    """Find the rows that match a filter, in a separate job."""
     asked = located.scan(row_filter, branch).row_filter
     scan = located.scan(with_sql_null_semantics(asked, located.table.metadata.schema()), branch)
     whole, rest = split_whole_files(cast("list[EncryptedFileScanTask]", list(scan.plan_files())))
@@ -191,7 +191,7 @@ def located_change(spark: SparkSession, located: LocatedTable, row_filter: str |
 
 
 def rewrite_unless_merge_on_read(spark: SparkSession, located: LocatedTable, change: RowChange, mode: str) -> None:
-    """Turn marked rows into rewritten files, in a job of its own, unless the table's mode is merge-on-read."""
+    """Rewrite the files that have marked rows, in a separate job, unless the table's mode is merge-on-read."""
     if is_merge_on_read(mode) or not change.marked:
         return
     change.dropped += [task.file for task, _ in change.marked]
@@ -221,7 +221,7 @@ def _located(
 def locate_partitions(
     ticket: JobTicket, encrypted_content: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield where the matching rows of a task's files lie. Runs on an executor."""
+    """Yield the positions of matching rows in the files of these tasks. Runs on an executor."""
     asked = list(task_numbers(numbers))
     if not asked:
         return

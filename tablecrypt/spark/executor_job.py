@@ -1,4 +1,4 @@
-"""The executor's side of a job: the process prepared, the job opened once per task, data files written, and the result encrypted.
+"""The executor's side of a job: prepare the process, open the job once per task, write data files, and encrypt the result.
 
     result = number of the task | RESULT message
     RESULT = length of the marks, 8 bytes LE | marks (see job_messages.py) | entries of the files written (see file_entries.py)
@@ -18,9 +18,9 @@ A Python worker serves one task after the other, with this package and its libra
                                       that the process was started with stay as they are, so their finders are forgotten: Python makes
                                       one again when it next imports from there. Those that were added to the session keep theirs.
     gc.collect()                      looks at every object of every module: some 0.1 s. Objects of modules live as long as the process,
-                                      so they are set aside with gc.freeze(), and the collector looks at what tasks made.
+                                      so gc.freeze() sets them aside, and the collector looks only at what tasks made.
 
-For a short task both together take longer than its work, so `skip_per_task_setup` spares the process both.
+For a short task both together take longer than its work, so `skip_per_task_setup` avoids both.
 
 Raises ConfigurationError outside a Spark task and for a value that its column cannot hold, KmsError where this executor may not unwrap
 the job key.
@@ -69,7 +69,7 @@ READ_AHEAD: Final = 16 * 1024 * 1024
 
 
 class AttemptLocations(LocationProvider):
-    """Gives PyIceberg's file names the partition and attempt, then asks the table's own provider where they go."""
+    """Puts the partition and attempt into PyIceberg's file names; the table's own provider chooses the location."""
 
     def __init__(self, table_location: str, table_properties: Properties) -> None:
         super().__init__(table_location, table_properties)
@@ -87,7 +87,7 @@ class AttemptLocations(LocationProvider):
 
 
 def with_attempt_names(metadata: EncryptedTableMetadata, partition: int, attempt: int) -> EncryptedTableMetadata:
-    """Return metadata whose data files are named for one attempt at one partition. For writing files only, never to be committed."""
+    """Return metadata that names data files after one attempt at one partition. Use it to write files; never commit it."""
     properties = {**metadata.properties, _IMPL: f"{__name__}.{AttemptLocations.__name__}", _ATTEMPT: f"{partition:05d}-{attempt}"}
     if _IMPL in metadata.properties:
         properties[_OWN_IMPL] = metadata.properties[_IMPL]
@@ -96,7 +96,7 @@ def with_attempt_names(metadata: EncryptedTableMetadata, partition: int, attempt
 
 @dataclass
 class _Frozen:
-    """How many modules were loaded when objects were last set aside."""
+    """The number of loaded modules when objects were last frozen."""
 
     modules: int = 0
 
@@ -105,13 +105,13 @@ _frozen = _Frozen()
 
 
 def skip_per_task_setup() -> None:
-    """Spare this process, a Python worker at the beginning of a task, what is said above. In any other process, do nothing."""
+    """Save a Python worker, at the beginning of a task, the work described above. In any other process, do nothing."""
     from pyspark import TaskContext
 
     if TaskContext.get() is None:
         return
     _forget_finders()
-    # Only when modules came: what the task itself holds by now is set aside with them, and would be in every task.
+    # Only if modules were loaded: freezing also keeps what the task itself holds by now, and must not do so in every task.
     if len(sys.modules) > _frozen.modules:
         gc.freeze()
         _frozen.modules = len(sys.modules)
@@ -126,7 +126,7 @@ def _forget_finders() -> None:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What one task did: files that it wrote, and rows of the table that its rows take the place of."""
+    """What one task did: the files that it wrote, and the table's rows that they replace."""
 
     files: list[DataFile]
     marks: FilePositions
@@ -165,7 +165,7 @@ class WritingTask:
         return write_data_files(named, rows, self.io, self.keys, uuid.uuid4())
 
     def encrypted_result(self, files: list[DataFile], marks: FilePositions | None = None) -> bytes:
-        """Return the RESULT message; if that fails, the files are deleted."""
+        """Return the RESULT message. If that fails, delete the files."""
         try:
             content = frame(encode_positions(marks or {})) + FileEntryCodec(self.metadata).encode_files(files)
             return self.job_key.encrypt(Role.RESULT, self.number, content)
@@ -186,7 +186,7 @@ def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 
 def filled_batches(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch, Iterator[pa.RecordBatch]] | None:
-    """Return the first batch that has rows, and an iterator over all that have, the first included; None where no row comes."""
+    """Return the first batch with rows, and an iterator over all batches with rows, including the first; None if there are no rows."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     return None if first is None else (first, itertools.chain([first], filled))
@@ -216,13 +216,13 @@ def collected(rows: Iterable[Any]) -> list[tuple[int, bytes]]:
 
 
 def delete_files(io: EncryptingFileIO, files: Iterable[DataFile]) -> None:
-    """Delete files of a write that failed, as far as the store lets it be."""
+    """Delete the files of a failed write, as far as the store allows."""
     delete_written(io, [file.file_path for file in files])
 
 
 @contextmanager
 def removing_on_error(io: EncryptingFileIO, files: Sequence[DataFile]) -> Iterator[None]:
-    """Delete files that nothing names yet when what is done meanwhile fails."""
+    """Delete files that no metadata names yet if the block fails."""
     with deleting_on_error(io, (file.file_path for file in files)):
         yield
 

@@ -1,4 +1,4 @@
-"""The key of one Spark job: what driver and executors send each other is encrypted under it, and how executors get it.
+"""The key of one Spark job. It encrypts what driver and executors send each other; executors get it with a ticket.
 
     driver                                                                     executor
     job key (32 random bytes) ── wrapped once, by the KMS, under the table's encryption.key-id ──▶ ticket ── unwrapped by the KMS,
@@ -56,7 +56,7 @@ _MAX_TASK_NUMBER: Final = 2**64 - 1
 
 
 class Role(IntEnum):
-    """What a message is, and so in which direction it goes."""
+    """The kind of a message, which also says in which direction it is sent."""
 
     SHARED = 1
     TASK = 2
@@ -98,7 +98,7 @@ class JobKey:
 
 @dataclass(frozen=True)
 class JobTicket:
-    """With what an executor gets the job key: pickled into the job's closure, in the clear."""
+    """What an executor needs to get the job key. It is pickled into the job's closure, in the clear."""
 
     job_id: bytes
     key_id: str
@@ -130,7 +130,7 @@ def issue_job(
 
 @dataclass(frozen=True)
 class BroadcastTicket(JobTicket):
-    """A ticket that is redeemed without the KMS."""
+    """A ticket that needs no KMS."""
 
     broadcast: Broadcast[bytes] = field(repr=False)
 

@@ -74,7 +74,7 @@ def positions_by_file(task: pa.Array, index: pa.Array, position: pa.Array) -> di
 
 
 def merge_positions(into: dict[FileNumber, BitMap64], others: FilePositions) -> bool:
-    """Add positions; whether all of them were new."""
+    """Add positions, and return whether all of them were new."""
     disjoint = True
     for number, bitmap in others.items():
         known = into.get(number)
@@ -111,7 +111,7 @@ def decode_positions(content: bytes) -> dict[FileNumber, BitMap64]:
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A work, or what came of it: a value, or the error that its function raised."""
+    """A work item, or its outcome: a value, or the error that the function raised."""
 
     index: int
     value: Any
@@ -188,7 +188,7 @@ def _refuse_claims(pickled: bytes) -> None:
 
 
 class _ValueUnpickler(pickle.Unpickler):
-    """Takes classes that hold values, and no function."""
+    """Accepts classes that hold values, and no functions."""
 
     def __init__(self, content: bytes, packages: frozenset[str] | None) -> None:
         super().__init__(io.BytesIO(content))

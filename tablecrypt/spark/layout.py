@@ -1,6 +1,6 @@
-"""How rows lie in the files of a write: which rows meet in one Spark task, and in which order they are written.
+"""The layout of rows in the files of a write: which rows are in the same Spark task, and in which order they are written.
 
-    distribute_by="partition"   rows of one table partition meet in one task, so each partition gets few files instead of one per task
+    distribute_by="partition"   rows of one table partition are in one task, so each partition gets few files instead of one per task
     sort_by=["a", "b"]          within a task rows are ordered, by table partition first where they are distributed by it
 
 Partition values are Iceberg's own. Identity partitions are distributed by Spark on the column; for other transforms (bucket, day, …) a
@@ -74,7 +74,7 @@ def check_distribution(distribute_by: Distribution | None, spec: PartitionSpec) 
 
 
 def _identity_columns(df: DataFrame, schema: Schema, spec: PartitionSpec) -> list[str]:
-    """Return the columns whose values are the partition values; none where some are worked out or nested."""
+    """Return the columns whose values are the partition values; none if some values are computed, or nested in a struct."""
     if not all(isinstance(field.transform, IdentityTransform) for field in spec.fields):
         return []
     names = [schema.find_column_name(field.source_id) for field in spec.fields]
@@ -103,7 +103,7 @@ def partition_values(facts: bytes, batches: Iterable[pa.RecordBatch]) -> Iterato
 
 
 def partition_texts(rows: pa.RecordBatch, schema: Schema, spec: PartitionSpec) -> pa.Array:
-    """Return a text for each row that is the same for rows of one partition, and only for these.
+    """Return a text for each row: rows of the same partition, and only they, have the same text.
 
     Args:
         rows: in the table's own Arrow types.

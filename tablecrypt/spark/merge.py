@@ -1,4 +1,4 @@
-"""Merge: a DataFrame's rows take the place of the table's rows with the same keys, and the others are added. All of it runs on executors.
+"""Merge: a DataFrame's rows replace the table's rows with the same keys; rows with new keys are added. All of it runs on executors.
 
     table  ──job──▶ keys, _row_id, file and position of each row ─┐
                                                                   ├─ left join on the keys, rows of one key in one task, in order
@@ -8,8 +8,8 @@
               returns its files and the positions of the replaced rows
     driver:   copy-on-write job or deletion vectors for the replaced rows, as the table says; one snapshot; one commit
 
-The driver holds one Roaring bitmap of positions per data file with matches and no keys or rows. Every matched row is written again, whether
-it differs or not.
+The driver holds one Roaring bitmap of positions per data file with matches and no keys or rows. Every matched row is written again, even if
+it does not differ.
 
 Raises ConfigurationError for keys that cannot be compared safely.
 """
@@ -144,7 +144,7 @@ def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], b
 def read_keys(
     ticket: JobTicket, encrypted_content: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the keys of a task's rows and where the rows are. Runs on an executor."""
+    """Yield the keys and positions of the rows of these tasks. Runs on an executor."""
     skip_per_task_setup()
     job_key = ticket.redeem()
     content: KeysContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_content))
@@ -219,7 +219,7 @@ def _joined(df: DataFrame, located: DataFrame, keys: tuple[str, ...]) -> DataFra
 
 
 def _check_keys(keys: pa.RecordBatch, previous: pa.RecordBatch | None) -> pa.RecordBatch:
-    """Check rows in the order of their keys; return the last one, to come before the next batch."""
+    """Check rows that are sorted by their keys. Return the last row, to compare with the next batch."""
     nulls = [name for name, column in zip(keys.schema.names, keys.columns, strict=True) if column.null_count]
     if nulls:
         raise ConfigurationError(f"merge key {nulls[0]!r} is null in the DataFrame: such a row matches nothing")

@@ -1,4 +1,4 @@
-"""What may travel between Spark's processes, and what is refused or warned of where they talk over a network in the clear.
+"""What may be sent between Spark's processes, and what is refused or warned of if they do not encrypt their messages.
 
 Only what a KMS client reads is sent to executors; the rest of the catalog's properties stays on the driver or goes encrypted. Credentials
 among them (a secret access key, a token) would open every key of the table to anyone who reads the closure. So they are sent only where the
@@ -54,7 +54,7 @@ def check_credentials_stay_private(properties: Mapping[str, str], spark_setting:
 
 
 def keeps_messages_private(spark_setting: Callable[[str, str], str | None]) -> bool:
-    """Whether what driver and executors tell each other stays on the machine (local mode), or is authenticated and encrypted."""
+    """Whether messages of driver and executors stay on the machine (local mode), or are authenticated and encrypted."""
     master = str(spark_setting("spark.master", ""))
     if master == "local" or master.startswith("local["):
         return True
@@ -86,7 +86,7 @@ def check_network(catalog_properties: Mapping[str, str], spark_setting: Callable
 
 
 def warn_of_open_network(spark_setting: Callable[[str, str], str | None]) -> None:
-    """Say once per process that this session's messages are not private, where that is so."""
+    """Warn once per process if this session's messages are not private."""
     if not keeps_messages_private(spark_setting):
         _warn_once(str(spark_setting("spark.master", "")))
 

@@ -3,14 +3,14 @@
     driver      works spread over parts of about equal size ─▶ each part encrypted as one TASK message; the function and the store as SHARED
                 parts go out in several small jobs, a few at a time
     executor    opens its part, runs the function over it ─▶ results, and the keys that it made, encrypted as one RESULT message
-    driver      opens the results of each job as it ends, and yields them: so progress is seen while the rest still runs
+    driver      opens the results of each job when it ends, and yields them, so that progress shows while other jobs run
 
-A task that fails is tried again by Spark, and of two attempts the result of one is taken. An error of tablecrypt.errors that trying again
-cannot change is sent back encrypted, and raised on the driver as itself; what else goes wrong on an executor fails its task, and after
-spark.task.maxFailures attempts it is raised as Spark's own PythonException with the error's text.
+Spark retries a failed task, and takes the result of one attempt. An error of tablecrypt.errors that a retry cannot change is sent back
+encrypted, and the driver raises it as it is. Any other error on an executor fails the task; after spark.task.maxFailures attempts Spark
+raises its own PythonException with the error's text.
 
-When a work fails, jobs under way are still done, and no other is begun. When the consumer stops, those under way are cancelled; Spark ends
-their tasks a moment later, and files that these write until then are named by nothing (`tablecrypt.maintenance.remove_orphan_files`).
+If one work item fails, running jobs are completed, and no other job starts. If the consumer stops, running jobs are cancelled. Spark ends
+their tasks a moment later; `tablecrypt.maintenance.remove_orphan_files` finds the files that they write until then.
 
 Raises AuthenticationError for a result that was changed on its way.
 """
@@ -84,7 +84,7 @@ class SparkRunner:
         self._spark = spark
 
     def run(self, table: EncryptedTable, function: FileFunction[W, R], works: Sequence[FileWork[W]]) -> Iterator[tuple[int, FileDone[R]]]:
-        """Yield what comes of each work as the job that it is in ends. The table's catalog says how executors reach the KMS.
+        """Yield the outcome of each work item when its job ends. The table's catalog says how executors reach the KMS.
 
         Raises:
             ConfigurationError: a function that executors cannot find by name, or a way to the KMS that cannot be sent to them.
@@ -113,7 +113,7 @@ class SparkRunner:
                 yield from _results(items)
 
     def rewrite_in_order(self, compaction: Compaction, progress: ProgressListener) -> Compacted:
-        """Rewrite all groups of a compaction by a sort of Spark's; see sorted_compaction.py."""
+        """Rewrite all groups of a compaction in an order that Spark sorts; see sorted_compaction.py."""
         return rewritten_in_order(self._spark, compaction, progress)
 
 
@@ -140,7 +140,7 @@ def compact(
 def run_parts(
     ticket: JobTicket, encrypted_shared: bytes, encrypted_tasks: Mapping[int, bytes], first: int, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Run the function over the works of each part whose number comes in, and yield the results. Runs on an executor.
+    """Run the function over the work items of the parts with these numbers, and yield the results. Runs on an executor.
 
     Args:
         ticket: of the job.
@@ -163,7 +163,7 @@ def run_parts(
 
 
 def _done(io: EncryptingFileIO, function: FileFunction[Any, Any], works: Iterable[WorkItem]) -> Iterator[WorkItem]:
-    """Yield results, and last the error of the work that failed, if one did."""
+    """Yield results, then the error of the work item that failed, if there is one."""
     for each in works:
         try:
             done = function(io, each.value, each.keys)
@@ -213,7 +213,7 @@ def _collected_results(
 
 @contextmanager
 def _job_threads(spark: SparkSession) -> Iterator[ThreadPoolExecutor]:
-    """Threads whose Spark jobs have the settings of the calling thread, and are cancelled where this context is left too early."""
+    """Threads whose Spark jobs have the settings of the calling thread. Leaving the context early cancels the jobs."""
     tag = f"tablecrypt-{uuid.uuid4()}"
     pool = ThreadPoolExecutor(_JOBS_IN_FLIGHT, thread_name_prefix="tablecrypt-spark", initializer=_adopt(spark, tag))
     try:
@@ -226,14 +226,14 @@ def _job_threads(spark: SparkSession) -> Iterator[ThreadPoolExecutor]:
 
 
 def _adopt(spark: SparkSession, tag: str) -> Callable[[], None]:
-    """Return what makes a thread's jobs those of the thread that calls this, and gives them a tag besides."""
+    """Return a function that gives a thread's jobs the properties of the calling thread, and a tag."""
     from pyspark.util import inheritable_thread_target
 
     def add_tag() -> None:
         spark.addTag(tag)
 
     adopting: Any = inheritable_thread_target(spark)
-    # Where Python's threads are not pinned to threads of the JVM, PySpark has nothing to hand on and gives the session back.
+    # If Python's threads are not pinned to threads of the JVM, PySpark has nothing to hand on and returns the session.
     return add_tag if adopting is spark else cast("Callable[[], None]", adopting(add_tag))
 
 

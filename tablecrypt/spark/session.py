@@ -1,8 +1,8 @@
-"""What is asked of a Spark session: that it is new enough, how many partitions work becomes on it, and numbered tasks.
+"""What this package needs of a Spark session: its version, sizes of partitions, and numbered tasks.
 
-Java is 17 or newer and PySpark 4.0 or newer. Work becomes as many partitions as Spark itself would make for files of that size: at least
-one per core while there are tasks, none larger than a partition may be where a single file is not. `Sizing` holds Spark's own settings in
-a form that works where no session is:
+Java is 17 or newer and PySpark 4.0 or newer. Work is split into as many partitions as Spark itself would make for files of that size: at
+least one per core if there are enough tasks, and none larger than a partition may be, unless a single file is. `Sizing` holds
+Spark's own settings in a form that works where no session is:
 
 spark.sql.files.maxPartitionBytes     the most bytes of a partition, 128 MiB if not set
 spark.sql.files.openCostInBytes       what each file counts on top of its size, 4 MiB if not set
@@ -108,7 +108,7 @@ class Sizing:
         return self.spread(tasks, lambda task: task.size, self.cores)
 
     def split_partitions(self, tasks: Sequence[EncryptedFileScanTask]) -> list[list[EncryptedFileScanTask]]:
-        """Spread scan tasks likewise, with long files cut into parts first, as Spark cuts them for its own readers."""
+        """Do the same after cutting long files into parts, as Spark does for its own readers."""
         total = sum(task.size + self.open_cost for task in tasks)
         size = max(1, min(self.partition_bytes, max(self.open_cost, total // max(self.cores, 1))))
         return self.partitions([part for task in tasks for part in task.split(size)])
@@ -121,7 +121,7 @@ class Sizing:
 
 
 def in_tasks(spark: SparkSession, count: int, function: ArrowFunction, schema: Any) -> DataFrame:
-    """Return what a function of Arrow batches yields when it is called in `count` Spark tasks, each with the task's number from 0.
+    """Call a function of Arrow batches in `count` Spark tasks, each with its number from 0, and return what it yields.
 
     Args:
         spark: classic or Connect.

@@ -1,4 +1,4 @@
-"""A compaction that sorts: all rows that are rewritten pass through Spark once, and come out in order over a partition's new files.
+"""A compaction that sorts: Spark sorts all rewritten rows, so that they are in order over all new files of a partition.
 
     executors   files of the groups, deletes applied ─▶ rows with _row_id, _last_updated_sequence_number and their partition
     Spark       repartitionByRange(partition, columns), sortWithinPartitions(partition, columns): one range, one or more new files
@@ -126,7 +126,7 @@ def write_rows(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.
 
 
 def _access(compaction: Compaction) -> TableAccess:
-    """Return access to the table as it was planned on, whose files end where the compaction's should."""
+    """Return access to the table in the planned state, with the compaction's file size."""
     metadata = cast("EncryptedTableMetadata", compaction.table.metadata)
     rolling = with_target_file_size(metadata, max(group.roll_size for group in compaction.groups))
     return replace(TableAccess.of(compaction.table), metadata_json=rolling.without_history().model_dump_json())

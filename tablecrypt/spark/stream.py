@@ -1,4 +1,4 @@
-"""foreachBatch with a table at its end: each micro-batch once, in any mode of write_table.
+"""Streams through foreachBatch: each micro-batch is written exactly once, in any mode of write_table.
 
 df.writeStream.foreachBatch(tcs.stream_writer("prod.db.orders", mode="merge", keys=["id"])).option("checkpointLocation", …).start()
 """

@@ -1,4 +1,4 @@
-"""From "prod.db.orders" to the encrypted table, from the table to what executors need of it, and to what one read of it is."""
+"""Tables by name ("prod.db.orders"), what executors need of a table, and the plan of a read."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class LocatedTable:
     @property
     def client_properties(self) -> Mapping[str, str]:
         """What this client says about the catalog, the KMS among it."""
-        # A REST server adds to a catalog's properties: how the KMS is reached is this client's to say.
+        # A REST server adds to a catalog's properties, but only this client may say how the KMS is reached.
         return names.client_properties(self.catalog)
 
     @property

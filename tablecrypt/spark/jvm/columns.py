@@ -1,4 +1,4 @@
-"""A DataFrame's columns as the table's, and the table's partition values, as Spark columns.
+"""Spark columns for a write: a DataFrame's columns in the form of the table's, and the table's partition values.
 
 Columns are matched by name: all of the table's and in its order, missing ones null, types widened by Spark's casts. What fits is decided
 beforehand, for both paths alike, by `schema_for_table`; so each cast here keeps every value.
@@ -86,7 +86,7 @@ def stored_columns(df: DataFrame, table: Schema, stored: Schema) -> list[Column]
 
 
 def quoted(name: str) -> str:
-    """Return a column's name so that Spark does not look into it for dots."""
+    """Return a column's name in quotes, so that Spark does not read its dots as paths."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -148,7 +148,7 @@ def stored_fields(spec: PartitionSpec) -> list[PartitionField]:
 
 
 def unsupported_partitioning(spec: PartitionSpec, schema: Schema) -> str | None:
-    """Return which partition field Spark would not work out as PyIceberg does; None if there is none."""
+    """Return a partition field whose values Spark would compute differently from PyIceberg; None if there is none."""
     for field in stored_fields(spec):
         source = schema.find_type(field.source_id)
         if path_of(schema, field.source_id) is None or not _is_supported(field.transform, source):

@@ -95,7 +95,7 @@ class LocationRequest:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object. ValueError where a name occurs twice: two readers could believe two values."""
+    """Return a JSON object. ValueError if a name occurs twice, because two readers could take different values."""
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise ValueError("a field occurs twice")
@@ -134,7 +134,7 @@ class FileLocations:
             raise AuthenticationError(f"{location}: writing task {task} reports a file at a location that it was not given")
 
     def remove_except(self, io: EncryptingFileIO, kept: Iterable[str]) -> None:
-        """Delete what lies at the other locations that were given. Only after the endpoint is closed."""
+        """Delete the files at all other locations that were given. Call this only after the endpoint is closed."""
         for location in self._given.keys() - set(kept):
             try:
                 io.delete_new(location)

@@ -1,4 +1,4 @@
-"""The Java sources compiled into a running Spark application, once per SparkContext, and what its Hadoop knows of a file.
+"""Compiling the Java sources into a running Spark application, once per SparkContext, and asking its Hadoop about a file.
 
     java/*.java ──Janino, in the driver──▶ classes ──jar──▶ SparkContext.addJar: executors load it before their next task
                                                 └──────▶ a DriverEndpoint in the driver

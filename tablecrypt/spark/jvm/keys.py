@@ -1,4 +1,4 @@
-"""Keys of data files between Python and the JVM: of files to read, encrypted for the driver's JVM, and of written files, for the driver.
+"""Keys of data files between Python and the JVM: files to read, encrypted for the driver's JVM, and written files, for the driver.
 
 The files of one read travel from Python to the driver's JVM:
 

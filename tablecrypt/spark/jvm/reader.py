@@ -72,7 +72,7 @@ _IN_THE_CLEAR: Final = "keys of data files travel to the executors in the clear:
 
 
 def jvm_rows(spark: SparkSession, read: PlannedRead, *, forced: bool) -> DataFrame | None:
-    """Return the rows of a read that has files. None where the Python path has to read them.
+    """Return the rows of a read that has files; None if the Python path has to read them.
 
     Args:
         spark: the session.

@@ -68,7 +68,7 @@ def check_supported(reason: str | None) -> None:
 
 
 def if_supported(work: Callable[[], T], name: str, done: str, *, forced: bool) -> T | None:
-    """Return what the work returns; None where it is not supported, and so the Python path has to do it.
+    """Return the result of the work; None if it is not supported and the Python path has to do it.
 
     Args:
         work: raises UnsupportedError, or ConfigurationError where this Spark does not take it, before anything was done.
@@ -94,7 +94,7 @@ def if_supported(work: Callable[[], T], name: str, done: str, *, forced: bool) -
 
 
 def check_messages(spark: SparkSession, located: LocatedTable, told: str, *, forced: bool) -> None:
-    """Go on where Spark's messages are private; or, with a warning, where `forced` and the catalog does not require it.
+    """Return if Spark's messages are private; or, with a warning, if `forced` and the catalog does not require that.
 
     Args:
         told: what is wrong otherwise, and what to do.
@@ -115,7 +115,7 @@ def unsupported_session(spark: SparkSession) -> str | None:
 
 
 def unsupported_restrictions(read: PlannedRead) -> str | None:
-    """Return that the table's reader is restricted: Spark's own reader would apply nothing; None where all may be read."""
+    """Return that the table has read restrictions, which Spark's own reader would not apply; None if it has none."""
     if restrictions_of(read.located.table.io) is None:
         return None
     return "the catalog's server restricts which rows and values may be read, which Python applies"

@@ -89,7 +89,7 @@ _IN_THE_CLEAR: Final = (
 
 
 def unsupported_codec(properties: Properties) -> str | None:
-    """Return why the table's compression codec, with its level, is not supported; None if it can."""
+    """Return why the table's compression codec, with its level, is not supported; None if it is."""
     options = parquet_writer_options(properties)
     codec, level = str(options["compression"]).lower(), options["compression_level"]
     if codec not in _CODECS:
@@ -139,7 +139,7 @@ class PlannedWrite:
 def planned_write(
     df: DataFrame, located: LocatedTable, distribute_by: Distribution | None, sort_by: Sequence[str] | None, *, forced: bool
 ) -> PlannedWrite | None:
-    """Return how rows will be written. None where the Python path has to write them.
+    """Return how rows will be written; None if the Python path has to write them.
 
     Args:
         df: rows that fit the table.

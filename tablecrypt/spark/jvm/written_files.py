@@ -1,4 +1,4 @@
-"""What a writing task tells of its files, and the manifest entries that the driver makes of it.
+"""What a writing task reports of its files, and the manifest entries that the driver makes from it.
 
     result    = attempt (8) | number of files (4) | file | file | ...
     file      = location | length of the file (8) | DEK | AAD prefix | partition | NaN counts | footer
@@ -49,7 +49,7 @@ _BROKEN: Final = (pa.ArrowException, ConfigurationError, struct.error, KeyError,
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """One file, as its task tells of it."""
+    """One file, as its task reports it."""
 
     location: str
     key_metadata: StandardKeyMetadata
