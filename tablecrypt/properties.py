@@ -75,11 +75,6 @@ class Property:
             raise ConfigurationError(f"{self.name} is {text!r}; it must be a whole number of at least 0")
         return int(text)
 
-    @property
-    def default_number(self) -> int:
-        """The default of a property that has one, and that is a whole number."""
-        return int(self.default or "")
-
 
 _of_keys: Final = partial(Property, scope="table", reader="tablecrypt.keys", from_table=True)
 _of_spark: Final = partial(Property, scope="catalog", reader="tablecrypt.spark")

@@ -214,8 +214,8 @@ def test_a_property_that_is_a_number_takes_nothing_else(value: str | None) -> No
 def test_every_default_that_is_a_number_is_one() -> None:
     assert names.KMS_CACHE_TTL_MS.whole_number({}) == 3_600_000
     assert names.KMS_CACHE_TTL_MS.whole_number({"encryption.kms.cache-ttl-ms": "0"}) == 0
-    assert names.DATA_KEY_LENGTH.default_number == 16
-    assert names.KMS_CACHE_MAX_KEYS.default_number == 1000
+    assert names.DATA_KEY_LENGTH.whole_number({}) == 16
+    assert names.KMS_CACHE_MAX_KEYS.whole_number({}) == 1000
     assert {each.name for each in names.registered() if not each.doc} == set()
     listed = [each.name for each in names.registered()]
     assert len(listed) == len(set(listed))

@@ -81,7 +81,7 @@ class HadoopKmsKeys:
         self._auth = auth
         self._client_certificate = client_certificate
         self._ca = ca
-        self._retry = retry if retry is not None else RetryPolicy(budget_seconds=KMS_RETRY_BUDGET_MS.default_number / 1000)
+        self._retry = retry if retry is not None else RetryPolicy(budget_seconds=KMS_RETRY_BUDGET_MS.whole_number({}) / 1000)
         self._random = random
         self._session = PerProcess(self._connect)
 

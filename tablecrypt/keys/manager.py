@@ -34,8 +34,8 @@ from tablecrypt.keys.key_ring import KEY_TIMESTAMP, EncryptedKey, KeyChain, KeyR
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import rewrap_key, unwrap_key, wrap_key
 
-DEFAULT_DATA_KEY_LENGTH: Final = names.DATA_KEY_LENGTH.default_number
-DEFAULT_KEK_LIFESPAN_MS: Final = names.KEK_LIFESPAN_MS.default_number
+DEFAULT_DATA_KEY_LENGTH: Final = names.DATA_KEY_LENGTH.whole_number({})
+DEFAULT_KEK_LIFESPAN_MS: Final = names.KEK_LIFESPAN_MS.whole_number({})
 """NIST SP 800-57 part 1, section 5.3.6: two years is the upper bound for a symmetric key-wrapping key's originator period."""
 
 

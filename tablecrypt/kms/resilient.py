@@ -227,15 +227,15 @@ class ResilientKeyManagementClient:
         self,
         inner: KeyManagementClient,
         *,
-        cache_ttl_seconds: float = KMS_CACHE_TTL_MS.default_number / 1000,
-        cache_max_keys: int = KMS_CACHE_MAX_KEYS.default_number,
+        cache_ttl_seconds: float = KMS_CACHE_TTL_MS.whole_number({}) / 1000,
+        cache_max_keys: int = KMS_CACHE_MAX_KEYS.whole_number({}),
         retry: RetryPolicy | None = None,
         allowed: AllowedKeys | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._inner = inner
         self._allowed = allowed if allowed is not None else AllowedKeys()
-        self._retry = retry if retry is not None else RetryPolicy(budget_seconds=KMS_RETRY_BUDGET_MS.default_number / 1000)
+        self._retry = retry if retry is not None else RetryPolicy(budget_seconds=KMS_RETRY_BUDGET_MS.whole_number({}) / 1000)
         self._state = PerProcess(lambda: _State(KeyCache(cache_ttl_seconds, cache_max_keys, clock)))
 
     @classmethod

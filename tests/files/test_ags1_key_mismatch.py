@@ -10,7 +10,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import KeyMismatchError, TamperedFileError
 from tablecrypt.files.ags1_reader import Ags1InputStream
-from tests.support.ags1_files import LOCATION, MIB, PREFIX, SEALED_MIB, ags1_file, key_metadata, pattern
+from tests.support.ags1_files import ENCRYPTED_MIB, LOCATION, MIB, PREFIX, ags1_file, key_metadata, pattern
 
 DATA = ags1_file(pattern(2 * MIB + 99))
 WRONG = StandardKeyMetadata(Secret(b"another key of16"), PREFIX)
@@ -39,7 +39,7 @@ def test_a_key_that_opens_nothing_does_not_fit_or_the_file_was_changed(metadata:
 
 
 def test_a_key_that_has_opened_a_block_shows_that_another_was_changed() -> None:
-    stream = chosen(flipped(8 + SEALED_MIB + 20), key_metadata(None))
+    stream = chosen(flipped(8 + ENCRYPTED_MIB + 20), key_metadata(None))
     assert len(stream.read(MIB)) == MIB
     with pytest.raises(TamperedFileError, match="block 1"):
         stream.read()

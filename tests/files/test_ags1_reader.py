@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tablecrypt.files.ags1_reader import Ags1InputStream
 from tests.support.ags1_files import (
+    ENCRYPTED_MIB,
     LOCATION,
     MIB,
-    SEALED_MIB,
     RecordingStore,
     ShortReadingStore,
     ags1_file,
@@ -111,13 +111,17 @@ def test_a_range_fetches_only_the_blocks_that_it_touches() -> None:
     stream.seek(MIB + 10)
     stream.read(20)
     stream.read(20)
-    assert store.reads == [(0, 8), (8 + SEALED_MIB, SEALED_MIB)]
+    assert store.reads == [(0, 8), (8 + ENCRYPTED_MIB, ENCRYPTED_MIB)]
 
 
 def test_neighbouring_blocks_are_fetched_together_within_a_bounded_window() -> None:
     store, stream = recording(BLOCKS * MIB)
     assert stream.read() == plaintext_of(BLOCKS * MIB)
-    assert store.reads == [(0, 8 + 3 * SEALED_MIB), (8 + 3 * SEALED_MIB, 3 * SEALED_MIB), (8 + 6 * SEALED_MIB, 3 * SEALED_MIB)]
+    assert store.reads == [
+        (0, 8 + 3 * ENCRYPTED_MIB),
+        (8 + 3 * ENCRYPTED_MIB, 3 * ENCRYPTED_MIB),
+        (8 + 6 * ENCRYPTED_MIB, 3 * ENCRYPTED_MIB),
+    ]
 
 
 @pytest.mark.parametrize("most", [1, 7, 1000, 700_000])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KeyMismatchError, PlaintextRefusedError, TablecryptError, TamperedFileError
 from tablecrypt.files.ags1_reader import Ags1InputStream
-from tests.support.ags1_files import KEY, LOCATION, MIB, PREFIX, SEALED_MIB, RecordingStore, ags1_file, key_metadata, opened, pattern
+from tests.support.ags1_files import ENCRYPTED_MIB, KEY, LOCATION, MIB, PREFIX, RecordingStore, ags1_file, key_metadata, opened, pattern
 from tests.support.mutations import arbitrary
 
 SMALL = b"a small plaintext"
@@ -50,7 +50,7 @@ def test_truncation_at_any_byte_is_refused(plaintext: bytes, trusts: bool) -> No
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_truncation_between_blocks_is_refused_by_the_trusted_length(blocks: int) -> None:
-    cut = THREE_BLOCKS[: 8 + blocks * SEALED_MIB]
+    cut = THREE_BLOCKS[: 8 + blocks * ENCRYPTED_MIB]
     error = refused(cut, key_metadata(len(THREE_BLOCKS)))
     assert isinstance(error, TamperedFileError)
     assert str(len(cut)) in str(error)
@@ -71,17 +71,17 @@ def test_a_block_appended_after_full_blocks_is_refused() -> None:
 
 def test_swapped_blocks_are_refused() -> None:
     first, second, rest = (
-        THREE_BLOCKS[8 : 8 + SEALED_MIB],
-        THREE_BLOCKS[8 + SEALED_MIB : 8 + 2 * SEALED_MIB],
-        THREE_BLOCKS[8 + 2 * SEALED_MIB :],
+        THREE_BLOCKS[8 : 8 + ENCRYPTED_MIB],
+        THREE_BLOCKS[8 + ENCRYPTED_MIB : 8 + 2 * ENCRYPTED_MIB],
+        THREE_BLOCKS[8 + 2 * ENCRYPTED_MIB :],
     )
     error = refused(THREE_BLOCKS[:8] + second + first + rest, key_metadata(len(THREE_BLOCKS)))
     assert "block 0" in str(error)
 
 
 def test_a_repeated_or_dropped_block_is_refused() -> None:
-    first, rest = THREE_BLOCKS[8 : 8 + SEALED_MIB], THREE_BLOCKS[8 + SEALED_MIB :]
-    error = refused(THREE_BLOCKS[:8] + first + first + rest[SEALED_MIB:], key_metadata(len(THREE_BLOCKS)))
+    first, rest = THREE_BLOCKS[8 : 8 + ENCRYPTED_MIB], THREE_BLOCKS[8 + ENCRYPTED_MIB :]
+    error = refused(THREE_BLOCKS[:8] + first + first + rest[ENCRYPTED_MIB:], key_metadata(len(THREE_BLOCKS)))
     assert "block 1" in str(error)
     error = refused(THREE_BLOCKS[:8] + rest, key_metadata(None))
     assert "block 0" in str(error)
@@ -159,7 +159,7 @@ def test_an_empty_file_is_authenticated_by_any_read() -> None:
 
 def test_once_refused_every_later_read_is_refused() -> None:
     damaged = bytearray(THREE_BLOCKS)
-    damaged[8 + SEALED_MIB + 500] ^= 1
+    damaged[8 + ENCRYPTED_MIB + 500] ^= 1
     stream = opened(bytes(damaged))
     assert stream.read(10) == pattern(10)
     stream.seek(MIB)
@@ -183,7 +183,7 @@ def read_in_steps(stream: Ags1InputStream, target: bytearray, step: int) -> None
 def test_a_damaged_block_reaches_no_buffer(position: int, one_block_at_a_time: bool) -> None:
     damaged = bytearray(THREE_BLOCKS)
     damaged[position] ^= 0x80
-    bad_block = (position - 8) // SEALED_MIB
+    bad_block = (position - 8) // ENCRYPTED_MIB
     plaintext = pattern(2 * MIB + 99)
     target = bytearray(len(plaintext))
     stream = opened(bytes(damaged))

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from tablecrypt.crypto import ags1
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError
 from tablecrypt.files.ags1_writer import Ags1OutputStream
-from tests.support.ags1_files import KEY, LOCATION, MIB, PREFIX, SEALED_MIB, KeepingSink, ags1_file, key_metadata, opened, pattern
+from tests.support.ags1_files import ENCRYPTED_MIB, KEY, LOCATION, MIB, PREFIX, KeepingSink, ags1_file, key_metadata, opened, pattern
 
 
 def independent_plaintext(data: bytes) -> bytes:
     """Opens `data` by the layout of the specification, with the cipher alone."""
     assert data[:8] == b"AGS1\x00\x00\x10\x00"
     cipher = AESGCM(KEY)
-    blocks = [data[start : start + SEALED_MIB] for start in range(8, len(data), SEALED_MIB)]
+    blocks = [data[start : start + ENCRYPTED_MIB] for start in range(8, len(data), ENCRYPTED_MIB)]
     return b"".join(cipher.decrypt(block[:12], block[12:], PREFIX + index.to_bytes(4, "little")) for index, block in enumerate(blocks))
 
 
@@ -65,7 +65,7 @@ def test_an_empty_file_is_one_empty_block() -> None:
 
 def test_every_block_of_every_file_has_its_own_nonce() -> None:
     files = [written(pattern(3 * MIB)) for _ in range(3)]
-    nonces = {data[start : start + 12] for data in files for start in range(8, len(data), SEALED_MIB)}
+    nonces = {data[start : start + 12] for data in files for start in range(8, len(data), ENCRYPTED_MIB)}
     assert len(nonces) == 9
 
 
@@ -151,12 +151,12 @@ def test_a_file_abandoned_by_an_exception_is_refused_even_without_a_trusted_leng
 
 
 class FullSink(KeepingSink):
-    """A disk with room for `room` bytes."""
+    """A disk with space for `space` bytes."""
 
-    room = SEALED_MIB + 1000
+    space = ENCRYPTED_MIB + 1000
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
-        if self.tell() + len(data) > self.room:
+        if self.tell() + len(data) > self.space:
             raise OSError(28, "No space left on device")
         return super().write(data)
 

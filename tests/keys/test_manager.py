@@ -164,11 +164,11 @@ def test_a_kek_from_the_future_opens_and_wraps_nothing(kms: MemoryKeyManagementC
 def test_a_kek_that_landed_and_was_taken_out_is_not_used_again(kms: MemoryKeyManagementClient) -> None:
     """A rotation by another process may have retired it meanwhile."""
     manager = manager_at(kms)
-    landed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
-    encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing(landed.added))
+    committed = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing())
+    encrypted = manager.encrypt_manifest_list_key_metadata(manager.new_key_metadata(), KeyRing(committed.added))
     fresh, list_key = encrypted.added
     assert fresh.is_kek
-    assert list_key.encrypted_by_id == fresh.key_id != landed.added[0].key_id
+    assert list_key.encrypted_by_id == fresh.key_id != committed.added[0].key_id
 
 
 def test_a_kek_of_an_attempt_that_did_not_land_expires_as_any_other(kms: MemoryKeyManagementClient) -> None:

@@ -1,4 +1,4 @@
-"""A value that belongs to one process: made once for all threads, and anew after a fork."""
+"""A value that belongs to one process: made once for all threads, and again after a fork."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.files.ags1_reader import Ags1InputStream
 
 MIB = 1024 * 1024
-SEALED_MIB = 12 + MIB + 16
+ENCRYPTED_MIB = 12 + MIB + 16
 KEY = bytes.fromhex("d7a3c1590b7e4f6288a1f3e05c9b2d46")
 PREFIX = bytes.fromhex("00112233445566778899aabbccddeeff")
 LOCATION = "s3://bucket/db/t/metadata/one.avro"
