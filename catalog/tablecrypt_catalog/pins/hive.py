@@ -90,16 +90,16 @@ def check_against_entry(name: str, metadata: TableMetadata, file: MetadataFile, 
         KeyIdChangedError: encryption.key-id or encryption.data-key-length is not the same on both sides, or gone from one of them.
         TamperedFileError: the metadata is not what a hash in the entry was made of.
     """
-    pinned, key_id = parameters.get(names.KEY_ID.name), metadata.properties.get(names.KEY_ID.name)
-    if pinned is None and key_id is None and not _has_traces(metadata):
+    pinned, table_key_id = parameters.get(names.KEY_ID.name), metadata.properties.get(names.KEY_ID.name)
+    if pinned is None and table_key_id is None and not _has_traces(metadata):
         return
     if pinned is None:
         raise KeyIdChangedError(
             f"{name}: its entry in the metastore has no parameter {names.KEY_ID.name}, but {file.location} is an encrypted table's. "
             "Iceberg Java would write plaintext into it: put the parameter back, or register the table again"
         )
-    if pinned != key_id:
-        raise KeyIdChangedError(f"{name}: {names.KEY_ID.name} is {pinned} in the metastore, but {key_id} in {file.location}")
+    if pinned != table_key_id:
+        raise KeyIdChangedError(f"{name}: {names.KEY_ID.name} is {pinned} in the metastore, but {table_key_id} in {file.location}")
     _check_length(name, metadata, file, parameters)
     _check_document_hash(name, file, parameters)
     _check_hash(name, file, parameters.get(METADATA_HASH))

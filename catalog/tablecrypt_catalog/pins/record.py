@@ -104,10 +104,10 @@ def table_version(metadata: TableMetadata, metadata_location: str, metadata_hash
     Raises:
         FormatError: a branch or tag of an encrypted table names a snapshot that is not there, or a KEK's entry cannot be read.
     """
-    key_id = metadata.properties.get(properties.KEY_ID.name)
+    table_key_id = metadata.properties.get(properties.KEY_ID.name)
     seen = TableVersion(
         table_uuid=str(metadata.table_uuid),
-        table_key_id=None if key_id is None else str(key_id),
+        table_key_id=None if table_key_id is None else str(table_key_id),
         data_key_length=_length(metadata.properties.get(properties.DATA_KEY_LENGTH.name)),
         metadata_location=metadata_location,
         metadata_hash=metadata_hash,
