@@ -38,8 +38,8 @@ _UNPINNED: Final = "nothing that this client trusts says where the table lies: n
 
 
 @dataclass(frozen=True)
-class Place:
-    """A location, taken apart: the store, the bucket, host or account, and the names on the way from its root.
+class ParsedLocation:
+    """A location in its parts: the store, the bucket, host or account, and the names on the way from its root.
 
     Names of a local path are without empty ones; in a bucket an empty name is a name.
     """
@@ -49,8 +49,8 @@ class Place:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, location: str) -> Place:
-        """Take a location apart.
+    def of(cls, location: str) -> ParsedLocation:
+        """Parse a location.
 
         Raises:
             ConfigurationError: its spelling has more than one meaning, or none.
@@ -73,10 +73,10 @@ class Place:
 
     @property
     def local_path(self) -> str:
-        """The path of a local place."""
+        """The path of a local file or folder."""
         return "/" + "/".join(self.names)
 
-    def below(self, root: Place) -> tuple[str, ...] | None:
+    def below(self, root: ParsedLocation) -> tuple[str, ...] | None:
         """Return the names that lead here from a folder; None where this is not below it."""
         depth = len(root.names)
         if (self.store, self.authority, self.names[:depth]) != (root.store, root.authority, root.names) or len(self.names) <= depth:
@@ -98,7 +98,7 @@ class DeletionScope:
 
     def __post_init__(self) -> None:
         for folder in self.named:
-            if not Place.of(folder).names and Place.of(folder).store == LOCAL:
+            if not ParsedLocation.of(folder).names and ParsedLocation.of(folder).store == LOCAL:
                 raise ConfigurationError(f"{folder!r} is the root of the disk: name a table's folder")
 
     def and_below(self, locations: Iterable[str]) -> DeletionScope:
@@ -112,10 +112,10 @@ class DeletionScope:
     def contains(self, location: str) -> bool:
         """Whether a folder of a table lies in the scope, or is one of its folders."""
         try:
-            place = Place.of(location)
+            parsed = ParsedLocation.of(location)
         except ConfigurationError:
             return False
-        return any(place == root or place.below(root) is not None for root in self._roots())
+        return any(parsed == root or parsed.below(root) is not None for root in self._roots())
 
     def reason_against(self, location: str) -> str | None:
         """Return why a file may not be deleted or written over; None where it may."""
@@ -124,10 +124,10 @@ class DeletionScope:
         if location.endswith("/"):
             return "is a folder"
         try:
-            place = Place.of(location)
+            parsed = ParsedLocation.of(location)
         except ConfigurationError as error:
             return str(error).removeprefix(f"{location!r} ")
-        reasons = [_reason_below(root, place) for root in self._roots()]
+        reasons = [_reason_below(root, parsed) for root in self._roots()]
         if None in reasons:
             return None
         nearer = [reason for reason in reasons if reason is not None and reason != _OUTSIDE]
@@ -139,16 +139,16 @@ class DeletionScope:
         if reason is not None:
             raise DeletionRefusedError(location, reason)
 
-    def _roots(self) -> list[Place]:
+    def _roots(self) -> list[ParsedLocation]:
         roots = []
         for folder in self.folders:
             try:
-                root = Place.of(folder)
+                root = ParsedLocation.of(folder)
             except ConfigurationError:
                 continue
             if root.names:
                 roots.append(root)
-        return [*roots, *map(Place.of, self.named)]
+        return [*roots, *map(ParsedLocation.of, self.named)]
 
 
 NOTHING: Final = DeletionScope()
@@ -173,16 +173,16 @@ def is_journal_name(path: str) -> bool:
     return re.search(f"/{_JOURNAL_NAMES.pattern}$", path) is not None
 
 
-def _reason_below(root: Place, place: Place) -> str | None:
-    below = place.below(root)
+def _reason_below(root: ParsedLocation, parsed: ParsedLocation) -> str | None:
+    below = parsed.below(root)
     if below is None:
         return _OUTSIDE
     if any(not name for name in below):
         return "has an empty name in its path"
     if not is_table_file_name("/".join(below)):
         return "is not named as a file of a table is"
-    if place.store == LOCAL:
-        real_root, real_folder = os.path.realpath(root.local_path), os.path.realpath(os.path.dirname(place.local_path))
+    if parsed.store == LOCAL:
+        real_root, real_folder = os.path.realpath(root.local_path), os.path.realpath(os.path.dirname(parsed.local_path))
         if os.path.commonpath([real_root, real_folder]) != real_root:
             return f"lies outside the table's folder: a link leads to {real_folder}"
     return None

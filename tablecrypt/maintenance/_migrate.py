@@ -26,7 +26,7 @@ from pyiceberg.typedef import Properties
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.files.deletion import DeletionScope, Place
+from tablecrypt.files.deletion import DeletionScope, ParsedLocation
 from tablecrypt.maintenance._migration import Migration, migration_journal
 from tablecrypt.maintenance._plaintext_left import PlaintextLeft, PlaintextOf, plaintext_before, plaintext_left, plaintext_of
 from tablecrypt.maintenance._tables import check_new_name, name_of, require_encrypted, table_io
@@ -264,7 +264,7 @@ def _deletable(table: Table, delete_below: Sequence[str], must_delete: bool) -> 
 
 
 def _is_in_metadata_folder(metadata_location: str, location: str) -> bool:
-    below = Place.of(metadata_location).below(Place.of(location))
+    below = ParsedLocation.of(metadata_location).below(ParsedLocation.of(location))
     return below is not None and len(below) == 2 and below[0] == "metadata"
 
 

@@ -35,7 +35,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt import properties
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
-from tablecrypt.files.deletion import DeletionScope, Place
+from tablecrypt.files.deletion import DeletionScope, ParsedLocation
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
@@ -115,7 +115,7 @@ def read_named_metadata_file(io: FileIO, location: str, own_folders: DeletionSco
     if not location.endswith(TABLE_METADATA_SUFFIXES):
         raise FormatError(f"{location}: not named as a metadata file is")
     try:
-        Place.of(location)
+        ParsedLocation.of(location)
         return read_metadata_file(io.new_input(location))
     except FileNotFoundError:
         raise

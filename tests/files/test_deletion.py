@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablecrypt.errors import ConfigurationError, DeletionRefusedError
-from tablecrypt.files.deletion import NOTHING, DeletionScope, Place, store_of
+from tablecrypt.files.deletion import NOTHING, DeletionScope, ParsedLocation, store_of
 
 TABLE = "s3://bucket/warehouse/db/t"
 SCOPE = DeletionScope((TABLE,))
@@ -138,17 +138,17 @@ def test_a_caller_names_further_folders_but_not_the_root_of_a_disk() -> None:
     ],
 )
 def test_a_location_is_taken_apart_in_one_way(location: str, store: str, authority: str, names: tuple[str, ...]) -> None:
-    assert Place.of(location) == Place(store, authority, names)
+    assert ParsedLocation.of(location) == ParsedLocation(store, authority, names)
 
 
 def test_a_path_without_scheme_lies_below_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Place.of("data/a:b/c") == Place.of(f"{tmp_path}/data/a:b/c")
+    assert ParsedLocation.of("data/a:b/c") == ParsedLocation.of(f"{tmp_path}/data/a:b/c")
     assert DeletionScope(("t",)).reason_against(f"file://{tmp_path}/t/x.parquet") is None
 
 
 def test_a_folder_is_not_below_itself_nor_below_what_it_holds() -> None:
-    folder, file = Place.of(TABLE), Place.of(f"{TABLE}/data/x.parquet")
+    folder, file = ParsedLocation.of(TABLE), ParsedLocation.of(f"{TABLE}/data/x.parquet")
     assert file.below(folder) == ("data", "x.parquet")
     assert folder.below(folder) is None
     assert folder.below(file) is None
@@ -167,7 +167,7 @@ def test_a_folder_is_not_below_itself_nor_below_what_it_holds() -> None:
 )
 def test_what_is_no_place_says_why(location: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        Place.of(location)
+        ParsedLocation.of(location)
     assert str(refused.value) == problem
     assert SCOPE.reason_against(location) == problem.removeprefix(f"{location!r} ")
 
@@ -234,6 +234,6 @@ def test_no_spelling_leads_out_of_the_folder(path: str) -> None:
 @given(st.text())
 def test_any_text_is_a_place_or_refused(text: str) -> None:
     try:
-        Place.of(text)
+        ParsedLocation.of(text)
     except ConfigurationError:
         assert SCOPE.reason_against(text) is not None
