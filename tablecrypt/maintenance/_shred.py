@@ -4,7 +4,8 @@
        (heads     where asked for: heads of branches whose manifests hold DEKs of such files get successors that do not, and go as well)
     2  commit     the selected snapshots leave the metadata; the live ones' keys are wrapped under a new KEK; the old KEKs go
     3  scrub      every older metadata file that can still be read is written over without the retired KEKs, or deleted
-    4  look       again at what is there; until nothing holds a retired KEK
+    4  look       again at what is there; until nothing holds a retired KEK. A file that came after 2, and that no log names, may become the
+                  current one: it waits for the next look
 
 Before 2, nothing has changed. After it, the table is as it will be, and each run finds and scrubs what still holds a KEK that the table has
 no more: a run that was killed is finished by the next one, called the same way.
@@ -183,12 +184,13 @@ def _carry_out(
     for _ in range(_ROUNDS):
         plan = _commit(table, plan, new_kek)
         fresh = require_encrypted(table)
-        again = scrub(fresh, plan.older, plan.retired, deleting_io(fresh, delete_below), counted)
+        again = scrub(fresh, plan.older.without(plan.unsettled), plan.retired, deleting_io(fresh, delete_below), counted)
         scrubbed, plan = scrubbed.then(again), replace(plan, older=after_scrub(plan.older, again, encrypted_metadata_of(fresh)))
         if again.deleted:
             forget_in_log(fresh, again.deleted)
-        elif not again.rewritten:
+        elif not (again.rewritten or plan.unsettled):
             break
+    scrubbed.left.update(dict.fromkeys(plan.unsettled, "came while others were committing again and again: call shred once more"))
     return _result(require_encrypted(table), plan, scrubbed, dry_run=False)
 
 
@@ -199,7 +201,10 @@ def _commit(table: Table, plan: Plan, new_kek: Callable[[], EncryptedKey]) -> Pl
     current, older = encrypted_metadata_of(fresh), look_at_older(fresh, plan.older)
     # What comes into a table that was shredded whole is new, and stays.
     wanted = plan.wanted if plan.wanted.snapshot_ids is not None else Wanted(frozenset(change.expired))
-    return replace(plan, wanted=wanted, older=older, retired=plan.retired | change.retired | older.logged_retired_keks(current))
+    retired = plan.retired | change.retired | older.logged_retired_keks(current)
+    came = older.keks.keys() - plan.older.keks.keys() - {entry.metadata_file for entry in current.metadata_log}
+    unsettled = older.holding(retired - kek_ids(current)) & came
+    return replace(plan, wanted=wanted, older=older, retired=retired, unsettled=unsettled)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,14 @@ class OlderFiles:
         """Return the KEKs that some file holds and the current metadata does not."""
         return frozenset().union(*self.keks.values()) - kek_ids(current)
 
+    def holding(self, keks: frozenset[str]) -> frozenset[str]:
+        """Return the files that hold one of these KEKs."""
+        return frozenset(location for location, held in self.keks.items() if not held.isdisjoint(keks))
+
+    def without(self, locations: frozenset[str]) -> OlderFiles:
+        """Return the other files."""
+        return replace(self, keks={location: keks for location, keks in self.keks.items() if location not in locations})
+
     def logged_retired_keks(self, current: EncryptedTableMetadata) -> frozenset[str]:
         """Return those that files hold which were the table's before the current metadata: its log names them."""
         logged = (self.keks.get(entry.metadata_file, frozenset()) for entry in current.metadata_log)
@@ -285,6 +293,7 @@ class Plan:
         retired: key-ids of the KEKs that go.
         older: what older metadata files hold.
         inventory: what becomes of data and delete files.
+        unsettled: files with such KEKs that came after the last look and that no log names: a commit on its way may make one current.
     """
 
     wanted: Wanted
@@ -294,6 +303,7 @@ class Plan:
     retired: frozenset[str]
     older: OlderFiles
     inventory: Inventory
+    unsettled: frozenset[str] = frozenset()
 
 
 def find(table: EncryptedTable, wanted: Wanted, counted: Counted, before: OlderFiles | None = None) -> Plan:

@@ -56,7 +56,7 @@ def holders(table: EncryptedTable, older: OlderFiles, retired: Collection[str]) 
         retired: key-ids of the KEKs that no file is to hold.
     """
     for location, keks in older.keks.items():
-        if not keks.isdisjoint(retired):
+        if location != table.metadata_location and not keks.isdisjoint(retired):
             yield Holder(location, is_readable=True)
     io = table_io(table)
     for location, unread in older.unread.items():

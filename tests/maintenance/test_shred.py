@@ -546,3 +546,28 @@ def test_a_file_that_was_half_written_when_it_was_looked_at_is_scrubbed_once_it_
 
     assert half.as_uri() in result.rewritten
     assert not [kek for kek in result.retired_keks if kek in half.read_text()]
+
+
+def test_a_file_that_came_after_the_commit_may_be_current_by_now_and_waits_for_the_next_look(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A REST server that accepts a commit under a retired KEK writes such a file, and then makes it the table's."""
+    text, late = Path(table.metadata_location.removeprefix("file://")).read_text(), metadata_folder(table) / "00097-late.metadata.json"
+    scrub, rounds = _shred_scrub.scrub, []
+
+    def look(fresh: Any, before: Any) -> Any:
+        late.exists() or late.write_text(text)
+        return look_at_older(fresh, before)
+
+    def noted(fresh: Any, older: Any, *rest: Any) -> Any:
+        rounds.append(late.as_uri() in older.keks)
+        return scrub(fresh, older, *rest)
+
+    monkeypatch.setattr(_shred, "look_at_older", look)
+    monkeypatch.setattr(_shred, "scrub", noted)
+
+    result = shred(table, old_snapshots(table))
+
+    assert rounds[:2] == [False, True]
+    assert late.as_uri() in result.rewritten
+    assert result.left == {}
