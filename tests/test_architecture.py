@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -210,6 +211,16 @@ def test_no_error_is_swallowed_in_silence(path: Path) -> None:
 
 def _does_nothing(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Pass) or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+
+
+def test_the_architecture_page_names_every_module() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tree = re.findall(r"```\n(.*?)```", page, re.DOTALL)[0]
+
+    named = Counter(re.findall(r"\w+\.py", tree))
+    modules = Counter(path.name for path in MODULES if path.name != "__init__.py")
+
+    assert (modules - named, named - modules) == (Counter(), Counter()), "modules that the page leaves out, and names without a module"
 
 
 def test_no_work_is_left_open_in_the_tree() -> None:
