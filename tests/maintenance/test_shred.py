@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 from moto.kms.models import kms_backends
+from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.table import Table
 
@@ -391,16 +392,33 @@ def test_half_written_files_and_journals_with_a_retired_key_are_deleted_and_othe
     assert {Path(each).name for each in result.deleted} == {journal.name, half.name, cut.name}
 
 
-def test_what_cannot_be_written_over_is_deleted_and_leaves_the_log(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+class ProtectedFileIO(PyArrowFileIO):
+    """A store that lets some files not be written over, and, once asked to, none be deleted."""
+
+    protected: ClassVar[set[str]] = set()
+    keeps_all: ClassVar[bool] = False
+
+    def new_output(self, location: str) -> PyArrowFile:
+        if location in self.protected:
+            raise PermissionError("read only")
+        return super().new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        if self.keeps_all:
+            raise PermissionError("read only")
+        super().delete(location)
+
+
+@pytest.fixture
+def protected_table(tmp_path: Path, aws: AwsServer) -> Iterator[Table]:
+    yield table_with_history(encrypted_sql_catalog(tmp_path, aws, {"py-io-impl": f"{__name__}.ProtectedFileIO"}), "db.t")
+    ProtectedFileIO.protected, ProtectedFileIO.keeps_all = set(), False
+
+
+def test_what_cannot_be_written_over_is_deleted_and_leaves_the_log(protected_table: Table) -> None:
+    table = protected_table
     victim = metadata_of(table).metadata_log[-1].metadata_file
-    rewrite = _shred_scrub._rewrite
-
-    def refusing(current: Any, io: Any, location: str, content: bytes) -> None:
-        if location == victim:
-            raise PermissionError("overwriting is not allowed here")
-        rewrite(current, io, location, content)
-
-    monkeypatch.setattr(_shred_scrub, "_rewrite", refusing)
+    ProtectedFileIO.protected = {victim}
 
     result = shred(table, old_snapshots(table))
 
@@ -410,14 +428,11 @@ def test_what_cannot_be_written_over_is_deleted_and_leaves_the_log(table: Table,
     assert not (result.left or result.refused)
 
 
-def test_what_can_be_neither_written_nor_deleted_is_told(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object) -> None:
-        raise PermissionError("read only")
-
-    with monkeypatch.context() as refusing:
-        refusing.setattr(_shred_scrub, "_rewrite", refuse)
-        refusing.setattr(PyArrowFileIO, "delete", refuse)
-        result = shred(table, old_snapshots(table))
+def test_what_can_be_neither_written_nor_deleted_is_told(protected_table: Table) -> None:
+    table = protected_table
+    ProtectedFileIO.protected, ProtectedFileIO.keeps_all = {f"file://{path}" for path, _ in metadata_texts(table)}, True
+    result = shred(table, old_snapshots(table))
+    ProtectedFileIO.protected, ProtectedFileIO.keeps_all = set(), False
     assert result.left
     assert not result.is_complete
     assert set(result.left.values()) == {"PermissionError: read only"}
