@@ -1,7 +1,7 @@
-"""The first encrypted table: created, filled, changed and read, and then looked at from the outside.
+"""Create, fill, change and read a first encrypted table, and then inspect it from the outside.
 
-`use_a_table` is what you would copy. Everything below it shows what that did to the folder ./demo, which every run makes anew.
-AWS KMS is played by moto, inside this process: no account, network or credentials are used.
+Copy `use_a_table`. Everything below it shows what that function did to the folder ./demo, which every run makes again.
+moto simulates AWS KMS inside this process: the example uses no account, network or credentials.
 
 Run: make demo
 """
@@ -60,7 +60,7 @@ def use_a_table(orders: pa.Table, kms_endpoint: str) -> tuple[Catalog, Table, pa
     return catalog, table, rows
 
 
-# ── What you would copy ends here. The rest starts a KMS and shows what happened. ──────────────────────────────────────────────────────
+# ── Copy the part above. The rest starts a KMS and shows what happened. ──────────────────────────────────────────────────────────────
 
 
 def main() -> None:
@@ -89,7 +89,7 @@ def main() -> None:
 
 @contextmanager
 def aws_in_this_process() -> Iterator[str]:
-    """Start moto with one master key, alias/orders; give the address of its KMS."""
+    """Start moto with one master key, alias/orders, and yield the address of its KMS."""
     os.environ.pop("AWS_PROFILE", None)
     os.environ.update(AWS_REGION="us-east-1", AWS_DEFAULT_REGION="us-east-1", AWS_ACCESS_KEY_ID="demo", AWS_SECRET_ACCESS_KEY="demo")
     os.environ.update(AWS_CONFIG_FILE=os.devnull, AWS_SHARED_CREDENTIALS_FILE=os.devnull, AWS_EC2_METADATA_DISABLED="true")
@@ -145,7 +145,7 @@ def kinds_of_file() -> Grid:
 
 
 def search_for_the_canary(catalog: Catalog) -> Grid:
-    """Compression would hide the string from a search too, so both sides get a table of the same rows without it."""
+    """Search tables without compression on both sides, since compression would hide the string too."""
     uncompressed = {"write.parquet.compression-codec": "uncompressed"}
     encrypted = catalog.create_table("db.search", ORDERS.schema, properties={"encryption.key-id": "alias/orders", **uncompressed})
     encrypted.append(ORDERS)
@@ -180,7 +180,7 @@ def key_tree(table: Table) -> Tree:
 
 
 def kms_calls(catalog: Catalog, table: Table) -> Grid:
-    """The client counts the calls that reach the service. Closing it forgets keys and counts, as a new process would begin."""
+    """The client counts the calls that reach the service. Closing it forgets keys and counts, like a new process."""
     encrypted_table: Any = table
     kms = encrypted_table.io.manager.kms
     grid = grid_of("by whom", "calls")
@@ -196,7 +196,7 @@ def what_plain_pyiceberg_says() -> Text:
     plain = load_plain_catalog("demo", type="sql", uri=f"sqlite:///{DEMO}/catalog.db")
     try:
         rows = plain.load_table("db.orders").scan().to_arrow()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what a plain client shows
+    except Exception as error:  # noqa: BLE001 - the example prints any error of a plain client
         return Text.assemble((type(error).__name__, "red"), ": ", str(error).splitlines()[0])
     return Text(f"it returned {rows.num_rows} rows", style="red")
 

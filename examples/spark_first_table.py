@@ -1,7 +1,7 @@
-"""An encrypted table written and read by Spark, and then looked at from the outside.
+"""Write and read an encrypted table with Spark, and then inspect it from the outside.
 
-`use_a_table` is what you would copy. Everything below it starts what it needs (AWS KMS played by moto inside this process, and a Spark
-session with two cores) and shows what was left in ./demo/spark, which every run makes anew.
+Copy `use_a_table`. Everything below it starts what the function needs (moto simulates AWS KMS inside this process; a Spark session has two
+cores) and shows the files in ./demo/spark, which every run makes again.
 
 Run: make demo-spark   (needs Java 17 or newer)
 """
@@ -40,7 +40,7 @@ SCHEMA = Schema(
 
 
 def use_a_table(spark: SparkSession, orders: DataFrame, kms_endpoint: str) -> DataFrame:
-    properties = {  # or leave them to .pyiceberg.yaml, under the catalog's name
+    properties = {  # or put them into .pyiceberg.yaml, under the catalog's name
         "type": "tablecrypt",
         "uri": f"sqlite:///{DEMO}/catalog.db",
         "warehouse": f"file://{DEMO}/warehouse",
@@ -63,7 +63,7 @@ def use_a_table(spark: SparkSession, orders: DataFrame, kms_endpoint: str) -> Da
     )
 
 
-# ── What you would copy ends here. The rest starts a KMS and Spark, and shows what happened. ───────────────────────────────────────────
+# ── Copy the part above. The rest starts a KMS and Spark, and shows what happened. ───────────────────────────────────────────────────
 
 
 @contextmanager

@@ -6,8 +6,8 @@
     raw/corrections.csv ─read────▶ merge on id                │
                                    compact                    ┘
 
-`Pipeline` is what you would copy. The rest makes raw files, starts what they need (AWS KMS played by moto inside this process, and a Spark
-session with two cores) and shows after each step what lies in ./demo/pipeline, which every run makes anew.
+Copy `Pipeline`. The rest makes raw files, starts what the pipeline needs (moto simulates AWS KMS inside this process; a Spark session has
+two cores) and shows after each step the files in ./demo/pipeline, which every run makes again.
 
 Run: make demo-spark   (needs Java 17 or newer)
 """
@@ -55,14 +55,14 @@ BY_DAY = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "day"))
 
 @dataclass
 class Pipeline:
-    """The steps. `properties` describe the catalog; they may stand in .pyiceberg.yaml instead, under its name."""
+    """The steps. `properties` describe the catalog; you may put them into .pyiceberg.yaml instead, under its name."""
 
     spark: SparkSession
     properties: dict[str, str]
     totals: Counter[str] = field(default_factory=Counter)
 
     def create(self) -> None:
-        """Create the table; its name in the KMS is all that encryption asks for."""
+        """Create the table; for encryption it only needs the name of its master key."""
         catalog = load_catalog("prod", **self.properties)
         catalog.create_namespace("db")
         catalog.create_table("db.orders", SCHEMA, partition_spec=BY_DAY, properties={"encryption.key-id": "alias/orders"})
@@ -73,19 +73,19 @@ class Pipeline:
         tcs.write_table(orders, TABLE, distribute_by="partition", sort_by=["id"], catalog_properties=self.properties)
 
     def load_second_day(self) -> None:
-        """Put a day in the place of what the table has of it, so that running it again changes nothing."""
+        """Replace the table's rows of a day, so that running it again changes nothing."""
         orders = self.spark.read.json(str(RAW / "orders-2.json"), schema=RAW_SCHEMA)
         tcs.write_table(
             orders, TABLE, "overwrite_partitions", distribute_by="partition", sort_by=["id"], catalog_properties=self.properties
         )
 
     def follow_live_orders(self) -> None:
-        """Write each new raw file once, whenever this is run and wherever it stopped the last time."""
+        """Write each new raw file once, whenever this runs and wherever it stopped last time."""
         orders = self.spark.readStream.schema(RAW_SCHEMA).option("maxFilesPerTrigger", 1).json(str(RAW / "live"))
         self._run(orders, tcs.stream_writer(TABLE, catalog_properties=self.properties), "live")
 
     def follow_the_table(self) -> None:
-        """Add up what was appended since the last time."""
+        """Add up the rows that were appended since the last run."""
         tcs.register(self.spark, {"prod": self.properties})
         orders = self.spark.readStream.format("tablecrypt").option("skip-overwrite-snapshots", "true").load(TABLE)
 
@@ -95,12 +95,12 @@ class Pipeline:
         self._run(orders, add, "totals")
 
     def correct(self) -> None:
-        """Update late corrections by their id, and add what is new among them."""
+        """Update rows by id from late corrections, and add the new ones among them."""
         corrections = self.spark.read.csv(str(RAW / "corrections.csv"), schema=RAW_SCHEMA, header=True)
         tcs.write_table(corrections, TABLE, "merge", keys=["id"], catalog_properties=self.properties)
 
     def compact(self) -> None:
-        """Make few files of the many that streams leave; once a day, say."""
+        """Merge the many small files that streams leave; run it once a day, for example."""
         tcs.compact(self.spark, TABLE, min_input_files=2, catalog_properties=self.properties)
 
     def read(self, row_filter: str) -> DataFrame:
@@ -113,7 +113,7 @@ class Pipeline:
         query.awaitTermination()
 
 
-# ── What you would copy ends here. The rest makes raw files, starts a KMS and Spark, and shows what happened. ──────────────────────────
+# ── Copy the part above. The rest makes raw files, starts a KMS and Spark, and shows what happened. ──────────────────────────────────
 
 
 def orders(day: int, first: int, count: int, note: str = CANARY) -> Iterable[dict[str, Any]]:
@@ -131,7 +131,7 @@ def write_csv(name: str, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def write_json(name: str, rows: Iterable[dict[str, Any]]) -> None:
-    # Moved into its place when it is whole: a stream takes files as soon as it sees them.
+    # Move the file into its folder when it is complete: a stream takes files as soon as it sees them.
     unfinished = RAW / Path(name).name
     unfinished.write_text("".join(json.dumps(row | {"amount": float(row["amount"])}) + "\n" for row in rows))
     unfinished.rename(RAW / name)

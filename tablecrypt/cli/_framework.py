@@ -88,7 +88,7 @@ table_argument = click.argument("table", metavar="TABLE")
 optional_table_argument = click.argument("table", metavar="[TABLE]", required=False)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Needed where nobody can be asked.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Required if there is no terminal to ask on.")
 workers_option = click.option(
     "--workers", type=click.IntRange(min=1), help="How many files to process at once; by default one per core.", metavar="N"
 )
@@ -161,13 +161,13 @@ def confirm(question: str, yes: bool) -> None:
         yes: whether --yes was given.
 
     Raises:
-        ConfigurationError: nobody can be asked.
+        ConfigurationError: there is no terminal to ask on.
         click.Abort: the answer is no.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigurationError(f"{question} Nobody can be asked here: say --yes, or look first with --dry-run")
+        raise ConfigurationError(f"{question} There is no terminal to ask on: add --yes, or look first with --dry-run")
     click.confirm(printable(question), abort=True, err=True)
 
 

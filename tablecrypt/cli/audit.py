@@ -129,7 +129,9 @@ def _print_table(table: TableAudit) -> None:
         ("Every table of a namespace", "tablecrypt --catalog prod verify --include 'db.*' --quick"),
     ],
     needs="Permission to unwrap with the table's master key, and to read its files; with --resume-from also to list its folder.",
-    codes={FOUND: "a file is not what its writer left; the report says which and what failed in it; or one of several tables failed"},
+    codes={
+        FOUND: "a file is not as its writer left it; the report names the file and the part that failed; or one of several tables failed"
+    },
 )
 @optional_table_argument
 @glob_options

@@ -193,7 +193,7 @@ def migrate(
     show_default=True,
     help="Rewrite files in which a larger share of the rows is deleted.",
 )
-@click.option("--rewrite-all", is_flag=True, help="Rewrite every file that --where leaves.")
+@click.option("--rewrite-all", is_flag=True, help="Rewrite every file that --where selects.")
 @click.option("--sort-by", multiple=True, metavar="COLUMN", help="Order the rows of each group; repeatable.")
 @click.option("--partial-progress", type=click.IntRange(min=1), metavar="N", help="Commit after every N groups, not once at the end.")
 @click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
