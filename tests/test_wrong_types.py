@@ -57,6 +57,8 @@ GIVEN: Final[Mapping[str, Any]] = {
     "table_key_id": "orders",
     "properties": KMS,
     "key_name": "pii",
+    "name": "prod",
+    "error": ValueError("no such catalog"),
 }
 OF_ORC: Final[Mapping[str, Any]] = {"table": ROWS, "keys": orc.LocalKeys({"pii": [b"k" * 16]}), "encrypt": {"pii": ["ssn"]}}
 

@@ -66,6 +66,7 @@ def doctor(catalog: Catalog, table: str | None = None, *, key_ids: Sequence[str]
     return CheckUp(catalog.name, table, read_only, tuple(_checks(catalog, table, asked, read_only)))
 
 
+@checked_arguments()
 def doctor_without_catalog(name: str, error: Exception) -> CheckUp:
     """Return what can be said where the catalog cannot even be loaded."""
     advice = "correct .pyiceberg.yaml, the environment or --property; docs/operations.md, “Configuration files”, has one that works"
