@@ -68,7 +68,7 @@ def check_file(file: object, *methods: str) -> None:
     """
     for method in methods:
         if not hasattr(file, method):
-            raise ConfigurationError(f"{type(file).__name__} is no path, no buffer and no binary file: it has no {method}()")
+            raise ConfigurationError(f"{type(file).__name__} is not a path, a buffer or a binary file: it has no {method}()")
 
 
 def described(value: object) -> str:

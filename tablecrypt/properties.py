@@ -392,7 +392,7 @@ def check_own_names(given: Iterable[str], scope: str, is_foreign_kms: bool = Fal
         nearest = _nearest(meant, scope)
         if is_foreign_kms and nearest is None:
             continue
-        raise ConfigurationError(f"{name} is no property of a {scope}{_advice(meant, scope, nearest)}")
+        raise ConfigurationError(f"{name} is not a property of a {scope}{_advice(meant, scope, nearest)}")
 
 
 def _is_registered(name: str, scope: str) -> bool:
@@ -452,7 +452,7 @@ def taken_from_server(server: str, properties: Mapping[str, Any], client: Mappin
 
 def _checked(server: str, name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ConfigurationError(f"{server} sent the property {name} with a value that is no text")
+        raise ConfigurationError(f"{server} sent the property {name} with a value that is not text")
     if name in _REGIONS and not _REGION.fullmatch(value):
         raise ConfigurationError(f"{server} sent {name}={value!r}, which is not the name of a region")
     return value

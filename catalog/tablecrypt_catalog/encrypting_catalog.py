@@ -278,7 +278,7 @@ def encrypted(catalog_class: type[MetastoreCatalog]) -> type[MetastoreCatalog]:
     """
     if not issubclass(catalog_class, MetastoreCatalog):
         raise ConfigurationError(
-            f"{catalog_class.__qualname__} does not derive from pyiceberg.catalog.MetastoreCatalog: it needs an adapter of its own"
+            f"{catalog_class.__qualname__} does not derive from pyiceberg.catalog.MetastoreCatalog: it needs its own adapter"
         )
     name = f"Encrypted{catalog_class.__name__}"
     described = {"__doc__": f"{catalog_class.__name__} with encrypted tables."}

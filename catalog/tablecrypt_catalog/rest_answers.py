@@ -194,7 +194,7 @@ def applicable_restrictions(name: Identifier, metadata: TableMetadata, answered:
         if restrictions is None:
             return None
         if not isinstance(metadata, EncryptedTableMetadata) or not is_encrypted(name, metadata):
-            raise ReadRestrictionError("the table is not encrypted, and PyIceberg, which reads it then, applies no restrictions")
+            raise ReadRestrictionError("the table is not encrypted, so PyIceberg reads it and applies no restrictions")
         check_restrictions(restrictions, metadata)
     except ReadRestrictionError as error:
         raise ReadRestrictionError(f"{'.'.join(name)} cannot be read as the catalog's server requires: {error}") from None

@@ -86,7 +86,7 @@ def _table_rows(
     try:
         rows = table.scan(selected_fields=selected, limit=limit, snapshot_id=snapshot, **chosen).to_arrow_batch_reader()
     except ParseBaseException as wrong:
-        raise ConfigurationError(f"{row_filter!r} is no filter; one is: region = 'north' and total > 3") from wrong
+        raise ConfigurationError(f"{row_filter!r} is not a filter; a valid one is: region = 'north' and total > 3") from wrong
     except ValueError as wrong:
         raise ConfigurationError(f"{name}: {wrong}") from wrong
     return rows if columns is None else _in_order(rows, columns)

@@ -180,7 +180,7 @@ def _check_target(source: Path, target: Path) -> None:
         ConfigurationError: it is -, the source itself, or in a folder that is not there.
     """
     if str(target) == "-":
-        raise ConfigurationError("- is no file: name one, since the key of an encrypted file is kept beside it")
+        raise ConfigurationError("- is not a file: name a file, since the key of an encrypted file is stored beside it")
     if not target.absolute().parent.is_dir():
         raise ConfigurationError(f"{target}: there is no folder {target.parent}")
     if target.exists() and target.samefile(source):

@@ -355,9 +355,7 @@ def shred(
     if snapshots and whole_table is not None:
         raise ConfigurationError("--snapshot and --whole-table exclude each other")
     if whole_table is not None and whole_table != table:
-        raise ConfigurationError(
-            f"--whole-table says {whole_table}, but the table is {table}: to destroy all of it, say its name once more"
-        )
+        raise ConfigurationError(f"--whole-table says {whole_table}, but the table is {table}: to destroy all of it, repeat its name")
     if not dry_run:
         what = f"{len(snapshots)} {'snapshot' if len(snapshots) == 1 else 'snapshots'} of {table}" if snapshots else f"all of {table}"
         confirm(f"The keys of {what} will be destroyed for good. Go on?", yes)

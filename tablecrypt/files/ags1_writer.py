@@ -107,7 +107,7 @@ class Ags1OutputStream:
             return
         if self._broken:
             self.abort()
-            raise OSError("an earlier write to the encrypted file failed: it is not whole")
+            raise OSError("an earlier write to the encrypted file failed: the file is incomplete")
         try:
             if self._pending or self._blocks_written == 0:
                 self._write_block(self._pending)

@@ -104,14 +104,14 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
 
 def _no_password() -> str:
     # Without this OpenSSL would ask at the terminal.
-    raise ValueError("the private key is encrypted, and there is no one to ask for its password")
+    raise ValueError("the private key is encrypted, and the server cannot ask for its password")
 
 
 def _addresses(settings: ServerSettings) -> list[Any]:
     try:
         return socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise ConfigurationError(f"{settings.host!r} is no address of this machine: {error.strerror}") from error
+        raise ConfigurationError(f"{settings.host!r} is not an address of this machine: {error.strerror}") from error
 
 
 def address_family(settings: ServerSettings) -> int:

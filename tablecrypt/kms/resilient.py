@@ -345,5 +345,7 @@ def _key_in(answer: object, wrapping_key_id: str) -> Secret:
         )
     key = Secret(bytes(answer))
     if len(key) not in KEY_LENGTHS:
-        raise FormatError(f"master key {wrapping_key_id!r} unwrapped {len(key)} bytes, which is no AES key: this blob is not a wrapped KEK")
+        raise FormatError(
+            f"master key {wrapping_key_id!r} unwrapped {len(key)} bytes, which is not an AES key: this blob is not a wrapped KEK"
+        )
     return key

@@ -72,7 +72,7 @@ class PathMap:
         scheme, rest = _parts(self.new)
         if not rest or (scheme == _LOCAL and not self.new.lower().startswith((f"{_LOCAL}:", "/"))):
             raise ConfigurationError(
-                f"{self.new!r} is not a location for a table: write a whole one, such as s3://bucket/folder or /folder"
+                f"{self.new!r} is not a location for a table: write a complete one, such as s3://bucket/folder or /folder"
             )
         if "#" in self.new or "?" in self.new:
             raise ConfigurationError(f"{self.new!r}: PyIceberg leaves out what follows # or ? in a location: choose another")

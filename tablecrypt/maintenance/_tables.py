@@ -68,7 +68,7 @@ def checked_filter(table: Table, where: str | BooleanExpression) -> BooleanExpre
     try:
         parsed = parse_row_filter(where)
     except ParseBaseException as wrong:
-        raise ConfigurationError(f"where={where!r} is no filter; one is: region = 'north' and total > 3") from wrong
+        raise ConfigurationError(f"where={where!r} is not a filter; a valid one is: region = 'north' and total > 3") from wrong
     if not isinstance(parsed, BooleanExpression):
         raise ConfigurationError(f"where is a {type(where).__name__}; it must be a filter such as \"region = 'north'\", or an expression")
     try:

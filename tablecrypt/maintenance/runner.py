@@ -144,7 +144,5 @@ def runner_or_threads(runner: Runner | None, workers: int | None) -> Runner:
     if runner is None:
         return LocalRunner(workers)
     if workers is not None:
-        raise ConfigurationError(
-            "workers counts threads of this process: leave it out where runner= is given, which has workers of its own"
-        )
+        raise ConfigurationError("workers counts threads of this process: leave it out where runner= is given, which has its own workers")
     return runner

@@ -150,7 +150,9 @@ class IntegrityManifest:
         changed = [name for name, mac in macs.items() if not bytes_eq(mac, _hex(document["files"][name], "mac"))]
         whole_fits = bytes_eq(_whole_mac(key, list(macs.values())), _hex(document, "mac"))
         if len(changed) == len(macs) and not whole_fits:
-            raise KeyMismatchError(_WHERE, "no entry fits the provider's key: it is another's, or the manifest was changed")
+            raise KeyMismatchError(
+                _WHERE, "no entry matches the provider's key: the manifest belongs to another key, or somebody changed it"
+            )
         if changed:
             raise TamperedFileError(_WHERE, f"the entry of {changed[0]!r} was changed")
         if not whole_fits:

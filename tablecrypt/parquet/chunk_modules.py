@@ -89,14 +89,14 @@ class StoredHeader:
         found, end = thrift_reader.locate_fields(data)
         for field_id in (PageHeader.TYPE, PageHeader.COMPRESSED_PAGE_SIZE, PageHeader.CRC):
             if field_id in found and found[field_id].kind != thrift.I32:
-                raise FormatError(f"field {field_id} of a page header is no 32-bit number")
+                raise FormatError(f"field {field_id} of a page header is not a 32-bit number")
         if PageHeader.TYPE not in found or PageHeader.COMPRESSED_PAGE_SIZE not in found:
             raise FormatError("a page header has no type or no size")
         page_type = thrift_reader.decode_integer(data, found[PageHeader.TYPE])
         length_at, crc_at = found[PageHeader.COMPRESSED_PAGE_SIZE], found.get(PageHeader.CRC)
         length = thrift_reader.decode_integer(data, length_at)
         if page_type not in _KNOWN_TYPES or length < 0:
-            raise FormatError(f"a page of type {page_type} and {length} bytes is none that modular encryption knows")
+            raise FormatError(f"a page of type {page_type} and {length} bytes is not one that modular encryption knows")
         crc = None if crc_at is None else thrift_reader.decode_integer(data, crc_at)
         return cls(data[:end], page_type, length, crc, length_at, crc_at)
 

@@ -134,7 +134,7 @@ def _read_field_id(data: bytes, at: int, previous: int) -> tuple[int, int]:
     delta = data[at] >> 4
     field_id, at = (previous + delta, at + 1) if delta else _read_integer(data, at + 1, I16)
     if not 0 < field_id <= _MAX_FIELD_ID:
-        raise FormatError(f"{field_id} is no id of a field")
+        raise FormatError(f"{field_id} is not a field id")
     return field_id, at
 
 
@@ -261,7 +261,7 @@ def _end_of_value(data: bytes, at: int, kind: int, depth: int) -> int:
         return at + 8
     if kind == BYTE:
         return at + 1
-    raise FormatError(f"{kind} is no Thrift kind")
+    raise FormatError(f"{kind} is not a Thrift type")
 
 
 def _end_of_element(data: bytes, at: int, kind: int, depth: int) -> int:

@@ -92,7 +92,7 @@ class JobKey:
 
     def _aad(self, role: Role, number: int) -> bytes:
         if not 0 <= number <= _MAX_TASK_NUMBER:
-            raise ConfigurationError(f"{number} is no task number")
+            raise ConfigurationError(f"{number} is not a task number")
         return self._job_id + bytes([role]) + number.to_bytes(8, "little")
 
 

@@ -201,4 +201,4 @@ class _ValueUnpickler(pickle.Unpickler):
             found = super().find_class(module, name)
             if isinstance(found, type) and (is_dataclass(found) or issubclass(found, (Enum, TablecryptError))):
                 return found
-        raise FormatError(f"an executor's result holds {module}.{name}, which is no class that holds values")
+        raise FormatError(f"an executor's result holds {module}.{name}, which is not a class that may hold values")

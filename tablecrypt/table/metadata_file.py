@@ -84,7 +84,7 @@ class MetadataFile:
 
 def _validated(document: Any) -> TableMetadata:
     if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     # Validating changes the object at the top.
     fields = dict(document)
     return EncryptedTableMetadata.model_validate(fields) if fields.get("format-version") == 3 else TableMetadataUtil.parse_obj(fields)
@@ -124,7 +124,7 @@ def read_named_metadata_file(io: FileIO, location: str, own_folders: DeletionSco
     except (OSError, ValueError) as error:
         if own_folders.reason_against(location) is None:
             raise
-        raise FormatError(f"{location}: lies outside the table's folders, and is not readable: {type(error).__name__}") from error
+        raise FormatError(f"{location}: is outside the table's folders and cannot be read: {type(error).__name__}") from error
 
 
 def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> bytes:
@@ -149,7 +149,7 @@ def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> byte
             stream = zlib.decompressobj(_GZIP)
             found += stream.decompress(rest, limit + 1 - len(found))
             if len(found) > limit:
-                raise FormatError(f"{location}: {len(stored)} bytes of gzip come to more than {limit}, which no metadata file does")
+                raise FormatError(f"{location}: {len(stored)} bytes of gzip decompress to more than {limit}, which no metadata file does")
             if not stream.eof:
                 raise EOFError("the stream ends before its end")
             rest = stream.unused_data.lstrip(b"\0")
@@ -198,7 +198,7 @@ class ParsedJson:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def is_encrypted_tables(metadata: TableMetadata) -> bool:
@@ -224,7 +224,7 @@ def check_keys(where: str, parsed: ParsedJson, document: Any) -> None:
             raise FormatError(f"{where}: the key {key!r} is missing, which table metadata of version 3 requires. Restore it from a copy")
     for key in parsed.repeated:
         raise FormatError(
-            f"{where}: the key {key[:_SHOWN]!r} stands twice in one object, and readers differ in which of the two counts. "
+            f"{where}: the key {key[:_SHOWN]!r} occurs twice in one object, and readers disagree on which of the two counts. "
             "No writer of Iceberg does that: somebody edited it. Restore it from a copy"
         )
     for path in unknown_keys(document):

@@ -237,7 +237,7 @@ class EncryptedProducer(ProducerAdapter):
             )
         except (ValueError, TypeError) as error:
             before = parent.snapshot_id if parent is not None else None
-            raise FormatError(f"the summary of snapshot {before}, which the new one goes on from, cannot be counted on: {error}") from error
+            raise FormatError(f"the summary of snapshot {before} has counts to which the new one cannot add: {error}") from error
         return Summary(self.operation, **summary.additional_properties)
 
     def _updates(self, snapshot: EncryptedSnapshot, new_key: NewManifestListKey) -> UpdatesAndRequirements:

@@ -124,7 +124,7 @@ def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
     io = cast("TableFileIO", table.io).deleting_below(delete_below)
     if not io.deletable.contains(table.location()):
         raise ConfigurationError(
-            f"{'.'.join(table.name())}: no pin of this client says that the table lies in {table.location()}, so nothing there is deleted "
+            f"{'.'.join(table.name())}: no pin of this client says that the table is in {table.location()}, so nothing there is deleted "
             f"or written over. If it does lie there, name the folder: delete_below=[{table.location()!r}] (--delete-below)"
         )
     return io

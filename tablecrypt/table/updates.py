@@ -208,7 +208,7 @@ def check_name_mapping(table_properties: Mapping[str, object]) -> None:
             parse_mapping_from_json(str(mapping))
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
-            f"the property {name} is no name mapping ({type(error).__name__}): {str(mapping)[:80]!r}. Set it again, or remove it"
+            f"the property {name} is not a name mapping ({type(error).__name__}): {str(mapping)[:80]!r}. Set it again, or remove it"
         ) from None
 
 

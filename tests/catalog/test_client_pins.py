@@ -242,9 +242,9 @@ def test_a_table_that_a_catalog_moved_is_refused_until_it_is_accepted(
     newest = table.metadata_location
     forge(catalog, lambda metadata: metadata.update(location=elsewhere))
     for client in (catalog, new_catalog()):
-        with pytest.raises(TamperedFileError, match=r"lies at .*another now, but at .*/t when .*accept_rollback"):
+        with pytest.raises(TamperedFileError, match=r"is at .*another now, but was at .*/t when .*accept_rollback"):
             client.load_table("db.t")
-        with pytest.raises(TamperedFileError, match="lies at"):
+        with pytest.raises(TamperedFileError, match="is at"):
             client.purge_table("db.t")
     assert pinned(pin_file)["db.t"]["folders"] == [table.location()]
     assert catalog.accept_rollback("db.t").location() == elsewhere  # type: ignore[attr-defined]

@@ -205,7 +205,7 @@ def test_a_file_of_before_is_read_and_takes_what_it_lacks_on_trust_at_the_next_s
     assert pins.recall(PLACE) == VERSION_1
     with pytest.raises(MetadataRollbackError, match="main"):
         remember(pins, replace(version(2), heads={"main": Head(9, 0)}))
-    with pytest.raises(TamperedFileError, match="lies at s3://b/u now"):
+    with pytest.raises(TamperedFileError, match="is at s3://b/u now"):
         remember(pins, replace(version(2), folders=("s3://b/u",)))
 
 

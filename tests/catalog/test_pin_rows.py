@@ -129,8 +129,8 @@ def test_columns_that_are_null_are_not_known_yet(session: Session) -> None:
         *[(column, "{", "Invalid JSON") for column in ("heads", "retired_keks", "folders")],
         ("heads", '{"main": [1]}', "main"),
         ("folders", "{}", "tuple"),
-        ("data_key_length", "long", "'long' is no whole number"),
-        ("last_sequence_number", "x", "'x' is no whole number"),
+        ("data_key_length", "long", "'long' is not a whole number"),
+        ("last_sequence_number", "x", "'x' is not a whole number"),
     ],
 )
 def test_a_row_that_cannot_be_read_is_an_error_that_names_the_table(session: Session, column: str, stored: str, said: str) -> None:

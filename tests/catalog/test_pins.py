@@ -127,10 +127,10 @@ LYING = replace(PIN, folders=("s3://bucket/db/t", "s3://bucket/data"))
 
 def test_a_table_that_lies_elsewhere_is_refused_until_it_is_accepted() -> None:
     elsewhere = replace(NEXT, folders=("s3://bucket/db/other",))
-    with pytest.raises(TamperedFileError, match="lies at s3://bucket/db/other now, but at s3://bucket/db/t when") as refused:
+    with pytest.raises(TamperedFileError, match="is at s3://bucket/db/other now, but was at s3://bucket/db/t when") as refused:
         verified(LYING, elsewhere)
     assert refused.value.location == elsewhere.metadata_location
-    with pytest.raises(TamperedFileError, match="lies at"):
+    with pytest.raises(TamperedFileError, match="is at"):
         TrustedTable("db.t", LYING).verify_update(elsewhere, moved=Moves(frozenset({"main"})))
     assert TrustedTable("db.t", LYING).accept_rollback(elsewhere) == elsewhere
     assert TrustedTable("db.t", LYING).verify_update(elsewhere, moved=Moves(folders=True)) == elsewhere

@@ -226,7 +226,7 @@ def test_a_target_that_is_no_file_of_its_own_is_refused(stream: Path, keys: tupl
 
     assert "is the source" in refused(run(name, str(source), str(source), "--force", *keys))
     if name == "encrypt-file":
-        assert "is no file" in refused(run(name, str(source), "-", *keys))
+        assert "is not a file" in refused(run(name, str(source), "-", *keys))
     assert "there is no folder" in refused(run(name, str(source), str(source.parent / "nowhere" / "x"), *keys))
     assert source.read_bytes() == content
 

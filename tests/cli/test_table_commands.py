@@ -219,7 +219,7 @@ def test_cat_prints_an_arrow_stream(command: Command, table: Table) -> None:
     assert pa.ipc.open_stream(done.raw).read_all().num_rows == 39
 
 
-@pytest.mark.parametrize(("arguments", "said"), [(("--filter", "id >>> 3"), "is no filter"), (("--columns", "nothing"), "nothing")])
+@pytest.mark.parametrize(("arguments", "said"), [(("--filter", "id >>> 3"), "is not a filter"), (("--columns", "nothing"), "nothing")])
 def test_cat_refuses_in_one_line(command: Command, table: Table, arguments: tuple[str, str], said: str) -> None:
     done = command.run("cat", "db.rows", *arguments)
 

@@ -42,9 +42,9 @@ def nothing_changes(table: Table) -> Any:
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("", "is no filter"),
-        ("(((", "is no filter"),
-        ("id ==== 3", "is no filter"),
+        ("", "is not a filter"),
+        ("(((", "is not a filter"),
+        ("id ==== 3", "is not a filter"),
         ("nobody = 3", "Could not find field"),
         ("id = 'north'", "Could not convert"),
         (EqualTo(term="nobody", value=3), "Could not find field"),
@@ -88,9 +88,9 @@ def test_snapshot_ids_of_numpy_are_ids(table: Table) -> None:
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("copies/t", "write a whole one"),
-        ("t", "write a whole one"),
-        ("filed/t", "write a whole one"),
+        ("copies/t", "write a complete one"),
+        ("t", "write a complete one"),
+        ("filed/t", "write a complete one"),
         ("s3://bucket/t#1", "another"),
         ("nostore://bucket/t", "nostore"),
     ],

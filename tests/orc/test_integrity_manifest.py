@@ -122,7 +122,7 @@ def test_a_key_that_fits_no_entry_is_told_from_a_changed_entry() -> None:
     document["files"]["a"]["mac"] = "00" * 32
     with pytest.raises(TamperedFileError, match="the entry of 'a' was changed"):
         IntegrityManifest.open(json.dumps(document).encode(), local_keys())
-    with pytest.raises(KeyMismatchError, match="no entry fits the provider's key"):
+    with pytest.raises(KeyMismatchError, match="no entry matches the provider's key"):
         IntegrityManifest.open(manifest, orc.LocalKeys({"pii": [bytes(16)], "other": [bytes(16)]}))
 
 

@@ -108,7 +108,7 @@ def test_what_is_not_the_verbs_input_is_refused_with_what_to_do() -> None:
         reencrypt(data, io.BytesIO(), FileKeys(FOOTER_KEY, aad_prefix=KEYS.aad_prefix), KEYS)
     with pytest.raises(FormatError, match="begins as an AGS1 file does: it is no Parquet file"):
         encrypt(b"AGS1" + bytes(1000), io.BytesIO(), KEYS)
-    with pytest.raises(ConfigurationError, match="no path, no buffer and no binary file"):
+    with pytest.raises(ConfigurationError, match="is not a path, a buffer or a binary file"):
         encrypt(17, io.BytesIO(), KEYS)
     with pytest.raises(ConfigurationError, match=r"no write\(\)"):
         encrypt(PLAINTEXT, 17, KEYS)

@@ -77,7 +77,7 @@ def test_a_key_that_stands_twice_is_refused_and_named(table: Table, old: str) ->
     text, name = path.read_text(), old.split('"')[1]
     assert old in text
     path.write_text(text.replace(old, f'"{name}":"another",{old}', 1))
-    with pytest.raises(FormatError, match=f"'{name}' stands twice"):
+    with pytest.raises(FormatError, match=f"'{name}' occurs twice"):
         table.refresh()
 
 
@@ -163,11 +163,11 @@ def test_a_table_without_a_current_snapshot_that_says_so_everywhere_is_an_empty_
 
 @pytest.mark.parametrize("mapping", ["{", "[1]", '[{"names": 5}]', "[" * 100_000])
 def test_a_name_mapping_that_is_none_is_refused_on_load_and_on_commit(catalog: Catalog, table: Table, mapping: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no name mapping"):
+    with pytest.raises(ConfigurationError, match="is not a name mapping"):
         table.transaction().set_properties({MAPPING: mapping})
-    with pytest.raises(ConfigurationError, match="is no name mapping"):
+    with pytest.raises(ConfigurationError, match="is not a name mapping"):
         catalog.create_table("db.new", ROWS.schema, properties={"encryption.key-id": MASTER_KEY, MAPPING: mapping})
-    with pytest.raises(ConfigurationError, match="is no name mapping"):
+    with pytest.raises(ConfigurationError, match="is not a name mapping"):
         edited(table, lambda metadata: metadata["properties"].update({MAPPING: mapping}))
 
 

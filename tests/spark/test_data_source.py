@@ -164,7 +164,7 @@ def test_credentials_are_refused_as_options(spark_with_source: SparkSession, tab
     [
         ({"tabel": "x"}, "option 'tabel' of format"),
         ({"tag": "a", "branch": "b"}, "the options tag and branch exclude each other"),
-        ({"snapshot-id": "first"}, "option snapshot-id is 'first', which is no number"),
+        ({"snapshot-id": "first"}, "option snapshot-id is 'first', which is not a number"),
         ({"tag": "never"}, "has no tag or branch 'never'"),
         ({"max-files-per-batch": "0"}, "must be a positive number"),
     ],

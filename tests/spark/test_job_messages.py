@@ -161,7 +161,7 @@ class Runs:
     ],
 )
 def test_code_in_a_result_is_refused(value: Any) -> None:
-    with pytest.raises(FormatError, match=r"which is no class that holds values|cannot be decoded"):
+    with pytest.raises(FormatError, match=r"which is not a class that may hold values|cannot be decoded"):
         decode_items(encode_items([WorkItem(0, value)]), OWN)
 
 
@@ -169,7 +169,7 @@ def test_a_class_of_another_package_is_refused() -> None:
     content = encode_items([WorkItem(0, WorkItem(0, 1))])
 
     assert decode_items(content, OWN)
-    with pytest.raises(FormatError, match=r"tablecrypt\.spark\.job_messages\.WorkItem, which is no class"):
+    with pytest.raises(FormatError, match=r"tablecrypt\.spark\.job_messages\.WorkItem, which is not a class"):
         decode_items(content, frozenset({"tests"}))
 
 

@@ -170,7 +170,7 @@ def test_partition_values_that_are_not_of_the_spec_are_refused(partition: bytes)
 def test_a_footer_that_is_none_is_refused(content: bytes) -> None:
     _, [file] = decode_result(result(footer_bytes=content))
 
-    with pytest.raises(FormatError, match="cannot be understood"):
+    with pytest.raises(FormatError, match="description of it is malformed"):
         file.entry(metadata())
 
 

@@ -97,7 +97,7 @@ def test_a_name_mapping_that_can_be_read_is_committed(metadata: EncryptedTableMe
     check_commit(metadata, mapped)
     check_migration(mapped)
     check_commit(metadata, changed(metadata, properties={**metadata.properties, NAME_MAPPING: ""}))
-    with pytest.raises(ConfigurationError, match=r"is no name mapping \(.*\): '\[\[\["):
+    with pytest.raises(ConfigurationError, match=r"is not a name mapping \(.*\): '\[\[\["):
         check_commit(metadata, changed(metadata, properties={**metadata.properties, NAME_MAPPING: "[" * 100_000}))
 
 

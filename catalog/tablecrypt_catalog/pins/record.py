@@ -339,7 +339,7 @@ class TrustedTable:
             return
         raise TamperedFileError(
             seen.metadata_location,
-            f"{self.name} lies at {seen.location} now, but at {pin.location} when it was seen before. {_TO_ACCEPT}",
+            f"{self.name} is at {seen.location} now, but was at {pin.location} when this client saw it before. {_TO_ACCEPT}",
         )
 
     def _check_is_not_older(self, pin: TableVersion, seen: TableVersion) -> None:

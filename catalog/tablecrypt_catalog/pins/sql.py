@@ -157,7 +157,7 @@ def _parsed(form: TypeAdapter[P], stored: str | None, default: P) -> P:
 def _number(stored: object) -> int:
     """SQLite keeps text in a column of integers, if somebody puts it there."""
     if not isinstance(stored, int):
-        raise FormatError(f"a pin in the table {PINS.name} cannot be read: {stored!r} is no whole number")
+        raise FormatError(f"a pin in the table {PINS.name} cannot be read: {stored!r} is not a whole number")
     return stored
 
 

@@ -73,7 +73,9 @@ class LocationRequest:
         try:
             return cls._of(json.loads(text, object_pairs_hook=_object))
         except (ValueError, RecursionError) as error:
-            raise FormatError("a request for a file's location is malformed: this is no writing task of this package") from error
+            raise FormatError(
+                "a request for a file's location is malformed: it does not come from a writing task of this package"
+            ) from error
 
     @classmethod
     def _of(cls, fields: Any) -> LocationRequest:

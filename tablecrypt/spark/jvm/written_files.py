@@ -62,7 +62,7 @@ class WrittenFile:
         try:
             return self._entry(metadata)
         except _BROKEN as error:
-            raise FormatError(f"{self.location}: what its task tells of it cannot be understood: {type(error).__name__}") from error
+            raise FormatError(f"{self.location}: its task's description of it is malformed: {type(error).__name__}") from error
 
     def _entry(self, metadata: TableMetadata) -> DataFile:
         statistics = data_file_statistics(self._parsed_footer(), sanitize_column_names(metadata.schema()), metadata.properties)
@@ -147,7 +147,7 @@ def _nan_counts(parts: _Parts) -> Iterator[tuple[int, int]]:
 
 def _value(iceberg: IcebergType, content: bytes) -> Any:
     if not isinstance(iceberg, PrimitiveType):
-        raise TypeError(f"{iceberg} is no type of partition values")
+        raise TypeError(f"{iceberg} is not a type of partition values")
     return from_bytes(iceberg, content)
 
 

@@ -57,7 +57,7 @@ def orc_options(
         for column in columns:
             path = split_column(column)
             if path in keys:
-                raise ConfigurationError(f"column {column} stands twice among the columns to encrypt")
+                raise ConfigurationError(f"column {column} occurs twice among the columns to encrypt")
             type_at(schema, path)
             keys[path] = key
     if not keys:
@@ -79,7 +79,7 @@ def split_column(column: str) -> Path:
     while True:
         match = re.match(r"`((?:[^`]|``)+)`|([^.`]+)", rest)
         if match is None:
-            raise ConfigurationError(f"{column!r} is not the name of a column: parts are joined by dots, and odd ones stand in backquotes")
+            raise ConfigurationError(f"{column!r} is not the name of a column: join its parts by dots, and put unusual ones in backquotes")
         parts.append(match[1].replace("``", "`") if match[1] else match[2])
         rest = rest[match.end() :]
         if not rest:
@@ -106,7 +106,9 @@ def type_at(schema: StructType, path: Path) -> DataType:
         elif isinstance(current, MapType):
             found = {"_key": current.keyType, "_value": current.valueType}.get(part)
         if found is None:
-            raise ConfigurationError(f"there is no column {shown(path)}: names are taken with their case, below a list _elem, a map _value")
+            raise ConfigurationError(
+                f"there is no column {shown(path)}: names are case-sensitive; write _elem below a list, _key or _value below a map"
+            )
         current = found
     return current
 

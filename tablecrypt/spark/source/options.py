@@ -141,7 +141,7 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     try:
         return int(given[name])
     except ValueError as error:
-        raise ConfigurationError(f"option {name} is {given[name]!r}, which is no number") from error
+        raise ConfigurationError(f"option {name} is {given[name]!r}, which is not a number") from error
 
 
 def _positive(given: Mapping[str, str], name: str) -> int | None:

@@ -66,7 +66,7 @@ def json_value(value: object, kind: IcebergType) -> Any:
     try:
         return _value(value, kind)
     except (ValueError, ArithmeticError) as error:
-        raise ReadRestrictionError(f"the value {value!r} is none of type {kind}: {error}") from None
+        raise ReadRestrictionError(f"the value {value!r} does not have type {kind}: {error}") from None
 
 
 def primitive_type(name: object) -> PrimitiveType:

@@ -97,7 +97,7 @@ def refuse_restricted(io: FileIO, operation: str) -> None:
     if isinstance(io, EncryptingFileIO) and io.read_restrictions is not None:
         raise ReadRestrictionError(
             f"{operation} is not possible: the catalog's server restricts which rows and values you may read of this table. "
-            "Reading and appending are; for anything else connect as somebody whom the server does not restrict"
+            "Reading and appending are; for anything else connect as a user whom the server does not restrict"
         )
 
 
@@ -174,7 +174,7 @@ def _action(projection: object) -> tuple[int, MaskAction]:
         raise ReadRestrictionError(f"{_PROJECTIONS} holds {projection!r}, which is not an action and a field id")
     field_id, name = projection["field-id"], projection["action"]
     if not isinstance(field_id, int) or isinstance(field_id, bool):
-        raise ReadRestrictionError(f"{_PROJECTIONS} names {field_id!r}, which is no field id")
+        raise ReadRestrictionError(f"{_PROJECTIONS} names {field_id!r}, which is not a field id")
     known = {action.value: action for action in MaskAction}
     if not isinstance(name, str) or name not in known:
         raise ReadRestrictionError(f"the action {name!r} is required of field id {field_id}, and is not known here")

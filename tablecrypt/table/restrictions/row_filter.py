@@ -180,7 +180,7 @@ class RestrictingFilter:
                 raise ReadRestrictionError("a set of literals is not written as one")
             found = [_typed_literal(value, node["data-type"]) for value in node["values"]]
         if any(each.kind is not None for each in found):
-            raise ReadRestrictionError("a set of literals holds something that is no literal")
+            raise ReadRestrictionError("a set of literals holds something that is not a literal")
         return found
 
     def _operand(self, value: object) -> _Operand:
@@ -238,7 +238,7 @@ def path_to(schema: Schema, field_id: object) -> list[NestedField]:
         ReadRestrictionError: no field has the id, or it is inside a list or map.
     """
     if not isinstance(field_id, int) or isinstance(field_id, bool):
-        raise ReadRestrictionError(f"{field_id!r} is no field id")
+        raise ReadRestrictionError(f"{field_id!r} is not a field id")
     path = _path(schema.fields, field_id)
     if path is None:
         raise ReadRestrictionError(f"the row filter names field id {field_id}, which no column of the table and no field of a struct has")
