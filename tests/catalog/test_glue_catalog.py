@@ -307,11 +307,16 @@ def test_a_client_side_pin_file_works_beside_the_parameters(aws: AwsServer, buck
     assert entry["last-sequence-number"] == 2
 
 
-def test_a_database_of_s3_tables_is_refused(catalog: EncryptedGlueCatalog, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # moto has no federated databases.
-    monkeypatch.setattr(catalog, "is_managed_by_s3_tables", lambda _database: True)
+class S3TablesCatalog(EncryptedGlueCatalog):
+    """One whose databases are all federated, which moto has none of."""
+
+    def is_managed_by_s3_tables(self, _database: str) -> bool:
+        return True
+
+
+def test_a_database_of_s3_tables_is_refused(catalog: EncryptedGlueCatalog, database: str) -> None:
     with pytest.raises(ConfigurationError, match="S3 Tables"):
-        catalog.create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
+        S3TablesCatalog(catalog.name, **catalog.properties).create_table(f"{database}.t", ROWS.schema, properties=ENCRYPTED)
 
 
 def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.expressions import BooleanExpression, GreaterThan
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, UUIDType
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedDataFile
 from tablecrypt.table.deletion_vectors import MAGIC, DeletedPositions, parse_deletion_vector
 from tablecrypt.table.planning import EncryptedFileScanTask
@@ -250,21 +252,26 @@ def test_positions_over_32_bits_are_kept() -> None:
     assert parse_deletion_vector(deletion_vector_blob(BitMap64([1, 2**33]).serialize()), "loc").last() == 2**33
 
 
-def test_a_shared_delete_file_is_read_once(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+class CountingIO(EncryptingFileIO):
+    """Remembers which files were asked for."""
+
+    def __init__(self, inner: FileIO) -> None:
+        super().__init__(inner)
+        self.asked: list[str] = []
+
+    def raw_input(self, location: str) -> InputFile:
+        self.asked.append(location)
+        return super().raw_input(location)
+
+
+def test_a_shared_delete_file_is_read_once(files: TableFiles) -> None:
     data = [files.data(ROWS) for _ in range(3)]
     delete = files.position_deletes([(each.file_path, 3) for each in data])
-    opened: list[str] = []
-    open_input = files.io.raw_input
-
-    def counted(location: str) -> object:
-        opened.append(location)
-        return open_input(location)
-
-    monkeypatch.setattr(files.io, "raw_input", counted)
-    reader = TaskReader(files.metadata, files.io, SCHEMA, ALWAYS_TRUE)
+    io = CountingIO(files.io.inner)
+    reader = TaskReader(files.metadata, io, SCHEMA, ALWAYS_TRUE)
     read: Callable[[DataFile], int] = lambda each: sum(len(b) for b in reader.batches(EncryptedFileScanTask(each, {delete})))  # noqa: E731
     assert [read(each) for each in data] == [99, 99, 99]
-    assert opened.count(delete.file_path) == 1
+    assert io.asked.count(delete.file_path) == 1
 
 
 def test_a_deletion_vector_is_not_expanded_before_its_size_is_known() -> None:
