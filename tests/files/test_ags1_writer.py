@@ -168,7 +168,7 @@ def test_after_a_failed_write_the_file_cannot_be_finished() -> None:
         stream.write(pattern(3 * MIB))
     with pytest.raises(OSError, match="earlier write"):
         stream.write(b"more")
-    with pytest.raises(OSError, match="not whole"):
+    with pytest.raises(OSError, match="file is incomplete"):
         stream.close()
     assert sink.closed
     assert not stream.finished
