@@ -22,11 +22,11 @@ import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import Progress
 from tablecrypt.maintenance import compact as compact_anywhere
-from tablecrypt.maintenance.compaction import Compaction
 from tablecrypt.spark import SparkRunner
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.java import JavaOracle
 from tests.support.plaintext import CANARY
 
@@ -163,20 +163,19 @@ def test_rows_are_sorted_across_the_files_of_a_partition(
 
 @pytest.mark.parametrize("sort_by", [[], ["id"]])
 def test_a_delete_meanwhile_is_a_conflict_that_loses_nothing(
-    spark: SparkSession, lake: Lake, table: EncryptedTable, monkeypatch: pytest.MonkeyPatch, sort_by: list[str]
+    spark: SparkSession, lake: Lake, table: EncryptedTable, sort_by: list[str]
 ) -> None:
-    original = Compaction.finish
+    deletes = ["id = 7"]
 
-    def finish(job: Compaction) -> Any:
-        lake.catalog.load_table(NAME).delete("id = 7")
-        return original(job)
+    def another() -> None:
+        if deletes:
+            lake.catalog.load_table(NAME).delete(deletes.pop())
 
-    monkeypatch.setattr(Compaction, "finish", finish)
     expected = [row for row in content(table) if row["id"] != 7]
     known = stored(table)
 
-    with pytest.raises(ValidationException, match="were deleted while it was rewritten"):
-        tcs.compact(spark, lake.identifier(NAME), sort_by=sort_by, catalog_properties=lake.properties)
+    with at_commits(before=another), pytest.raises(ValidationException, match="were deleted while it was rewritten"):
+        tcs.compact(spark, lake.identifier(NAME), sort_by=sort_by, catalog_properties=lake.properties | INTERRUPTED)
 
     assert content(table) == expected
     assert stored(table) == known

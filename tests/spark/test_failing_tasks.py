@@ -16,6 +16,7 @@ from tablecrypt.errors import AuthenticationError, ConfigurationError
 from tablecrypt.spark.executor_job import decrypted_results
 from tests.spark.conftest import Lake
 from tests.support.driver_only_kms import for_this_process
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -110,19 +111,17 @@ def test_a_table_whose_schema_changes_under_the_job_is_left_as_it_is(
     assert not list(lake.warehouse.rglob("*.parquet"))
 
 
-def test_a_commit_beside_the_job_keeps_its_rows(spark: SparkSession, lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tablecrypt.spark import write
+def test_a_commit_beside_the_job_keeps_its_rows(spark: SparkSession, lake: Lake, table: Table) -> None:
+    others = [pa.table({"id": [-1], "note": [CANARY]}, schema=SCHEMA.as_arrow())]
 
-    original = write._commit
+    def another() -> None:
+        if others:
+            lake.catalog.load_table("db.rows").append(others.pop())
 
-    def commit_after_another(*arguments: Any) -> None:
-        lake.catalog.load_table("db.rows").append(pa.table({"id": [-1], "note": [CANARY]}, schema=SCHEMA.as_arrow()))
-        original(*arguments)
+    with at_commits(before=another):
+        tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties | INTERRUPTED)
 
-    monkeypatch.setattr(write, "_commit", commit_after_another)
-
-    tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=lake.properties)
-
+    assert not others
     assert sorted(table.refresh().scan().to_arrow()["id"].to_pylist()) == list(range(-1, 100_000))
 
 

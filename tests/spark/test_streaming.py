@@ -13,9 +13,9 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
 import tablecrypt.spark as tcs
-from tablecrypt.spark import write as write_module
 from tablecrypt.spark.commit import BATCH_ID, QUERY_ID, BatchAlreadyCommittedError, BatchMarker, begin
 from tests.spark.conftest import Lake
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.plaintext import CANARY
 
 if TYPE_CHECKING:
@@ -130,33 +130,24 @@ class DriverDiedError(Exception):
     """The driver stopped at a chosen point."""
 
 
+def die() -> None:
+    raise DriverDiedError
+
+
 @pytest.mark.parametrize("point", ["before the commit", "after the commit"])
 @pytest.mark.parametrize("mode", ["append", "merge"])
 def test_a_driver_that_dies_leaves_each_batch_once(
-    spark: SparkSession, lake: Lake, source: Table, sink: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, mode: Any
+    spark: SparkSession, lake: Lake, source: Table, sink: Table, tmp_path: Path, point: str, mode: Any
 ) -> None:
-    name = "_commit" if mode == "append" else "_commit_change"
-    original = getattr(write_module, name)
-    dying = True
-
-    def commit(*arguments: Any) -> None:
-        if dying and point == "before the commit":
-            raise DriverDiedError
-        original(*arguments)
-        if dying:
-            raise DriverDiedError
-
-    monkeypatch.setattr(write_module, name, commit)
     numbers = spark.readStream.format("rate-micro-batch").options(rowsPerBatch="5", startTimestamp="0").load()
     rows = numbers.selectExpr("value AS id", f"'{CANARY}' AS note")
     keys = ["id"] if mode == "merge" else None
-    write_batch = tcs.stream_writer("sparktest.db.sink", mode, keys=keys, catalog_properties=lake.properties)
+    write_batch = tcs.stream_writer("sparktest.db.sink", mode, keys=keys, catalog_properties=lake.properties | INTERRUPTED)
     writer = rows.writeStream.foreachBatch(write_batch).option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(once=True)
     for _ in range(5):
-        dying = True
-        with pytest.raises(Exception, match=DriverDiedError.__name__):
+        dying = at_commits(before=die) if point == "before the commit" else at_commits(after=die)
+        with dying, pytest.raises(Exception, match=DriverDiedError.__name__):
             writer.start().awaitTermination(60)
-        dying = False
         assert writer.start().awaitTermination(60)
 
     found = ids(sink)

@@ -16,8 +16,8 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.delete import rewrite_unless_merge_on_read
 from tests.spark.conftest import Lake
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.key_tables import current_snapshot, summary_of
 from tests.support.plaintext import CANARY
 
@@ -194,23 +194,19 @@ def test_merge_keys_that_cannot_be_compared_are_refused(spark: SparkSession, lak
         write(spark.sql("SELECT 1L AS id, 0.5D AS score"), "merge", keys=["score"])
 
 
-def test_a_merge_beside_another_that_changed_its_rows_commits_nothing(
-    spark: SparkSession, lake: Lake, write: Any, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tablecrypt.spark import write as module
-
+def test_a_merge_beside_another_that_changed_its_rows_commits_nothing(spark: SparkSession, lake: Lake, write: Any, name: str) -> None:
     table = lake.catalog.create_table("db.rows", SCHEMA, properties=KEY)
     write(frame(spark, 0, 20))
-    original = rewrite_unless_merge_on_read
+    deletes = ["id = 5"]
 
-    def after_another(*arguments: Any) -> None:
-        lake.catalog.load_table("db.rows").delete("id = 5")
-        original(*arguments)
+    def another() -> None:
+        if deletes:
+            lake.catalog.load_table("db.rows").delete(deletes.pop())
 
-    monkeypatch.setattr(module, "rewrite_unless_merge_on_read", after_another)
-
-    with pytest.raises(ValidationException):
-        write(frame(spark, 5, 5, "new"), "merge", keys=["id"])
+    with at_commits(before=another), pytest.raises(ValidationException):
+        tcs.write_table(
+            frame(spark, 5, 5, "new"), name, "merge", path="python", keys=["id"], catalog_properties=lake.properties | INTERRUPTED
+        )
 
     assert rows_of(table) == {each: CANARY for each in range(20) if each != 5}
     named = {file.file_path.rpartition("/")[2] for snapshot in table.snapshots() for file in _files_at(table, snapshot.snapshot_id)}

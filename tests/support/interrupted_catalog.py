@@ -1,0 +1,41 @@
+"""A catalog that stops at each commit and lets a test do something: have another commit first, or have the client die."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyiceberg.table import CommitTableResponse
+
+from tablecrypt_catalog import EncryptedSqlCatalog
+
+INTERRUPTED = {"py-catalog-impl": f"{__name__}.InterruptedCatalog"}
+"""With these a job loads this catalog in place of its own."""
+
+_before: list[Callable[[], object]] = []
+_after: list[Callable[[], object]] = []
+
+
+class InterruptedCatalog(EncryptedSqlCatalog):
+    """Calls what `at_commits` was given."""
+
+    def commit_table(self, *arguments: Any) -> CommitTableResponse:
+        for act in _before:
+            act()
+        response = super().commit_table(*arguments)
+        for act in _after:
+            act()
+        return response
+
+
+@contextmanager
+def at_commits(*, before: Callable[[], object] | None = None, after: Callable[[], object] | None = None) -> Iterator[None]:
+    """Call a function before or after each commit in this block."""
+    _before.extend([before] if before else [])
+    _after.extend([after] if after else [])
+    try:
+        yield
+    finally:
+        _before.clear()
+        _after.clear()
