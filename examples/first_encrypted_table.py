@@ -171,7 +171,7 @@ def key_tree(table: Table) -> Tree:
         branch = tree.add(labelled("KEK", shortened(kek.key_id), "wrapped by the KMS, in table metadata"))
         for key in (key for key in metadata.encryption_keys if key.encrypted_by_id == kek.key_id):
             snapshot = snapshots[key.key_id]
-            what = f"of snapshot “{snapshot.summary.operation.value}”, sealed by the KEK"
+            what = f"of snapshot “{snapshot.summary.operation.value}”, encrypted under the KEK"
             leaf = branch.add(labelled("manifest-list key", shortened(key.key_id), what))
             manifests = snapshot.manifests(table.io)
             files = sum(len(manifest.fetch_manifest_entry(table.io)) for manifest in manifests)

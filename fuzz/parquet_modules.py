@@ -25,14 +25,14 @@ SMALL = plain_file(
     sample_table(2).select(["id", "name"]), row_group_size=1, write_page_index=True, bloom_filter_options={"id": {"ndv": 2, "fpp": 0.2}}
 )
 FILES = [encrypted(SMALL, mode.keys) for mode in MODES]
-RESEALED = 0x80
+REENCRYPTED = 0x80
 
 
 def check(data: bytes) -> None:
     """The first byte says under whose keys, and whether the rest is a file or a footer to be encrypted into one."""
     choice, content = (data[0], data[1:]) if data else (0, b"")
-    mode = MODES[choice % RESEALED % len(MODES)]
-    file = _with_footer(choice % RESEALED % len(MODES), content) if choice & RESEALED else content
+    mode = MODES[choice % REENCRYPTED % len(MODES)]
+    file = _with_footer(choice % REENCRYPTED % len(MODES), content) if choice & REENCRYPTED else content
     inspect(file)
     inspect(file, mode.keys)
     verify(file, mode.keys)
@@ -56,7 +56,7 @@ def seeds() -> list[bytes]:
     for number, (mode, file) in enumerate(zip(MODES, FILES, strict=True)):
         stored = read_footer(source_of(io.BytesIO(file)))
         metadata = stored.open(FileCiphers(stored, mode.keys).footer).encode()
-        found += [bytes([number]) + file, bytes([RESEALED | number]) + metadata]
+        found += [bytes([number]) + file, bytes([REENCRYPTED | number]) + metadata]
     return found
 
 

@@ -107,12 +107,12 @@ class Journal:
         output = self._io.new_encrypted_output(part + _ENTRIES_SUFFIX)
         with output.create() as stream:
             stream.write(frame(locations) + self._codec.encode_files(finished.values()))
-        sealed = self._io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, KeyRing(self._keys), self._key_id)
-        chain = KeyRing([*self._keys, *sealed.added]).chain(sealed.key_id)
-        self._keys, self._key_id = [chain.kek, chain.manifest_list_key], sealed.key_id
+        wrapped = self._io.manager.encrypt_manifest_list_key_metadata(output.key_metadata, KeyRing(self._keys), self._key_id)
+        chain = KeyRing([*self._keys, *wrapped.added]).chain(wrapped.key_id)
+        self._keys, self._key_id = [chain.kek, chain.manifest_list_key], wrapped.key_id
         keys = [key.model_dump(mode="json", by_alias=True, exclude_none=True) for key in (chain.kek, chain.manifest_list_key)]
         with self._io.raw_output(part + _KEYS_SUFFIX, RawContent.JOURNAL_KEYS).create() as stored:
-            stored.write(json.dumps({_ENCRYPTION_KEYS: keys, _KEY_ID: sealed.key_id}).encode())
+            stored.write(json.dumps({_ENCRYPTION_KEYS: keys, _KEY_ID: wrapped.key_id}).encode())
 
     def remove(self) -> None:
         """Delete the journal: what it says is committed. A file of another name is not the journal's, and stays."""

@@ -240,10 +240,10 @@ class _Copying:
             opened = read_manifest_list(self.source, snapshot.manifest_list, key)
             location = f"{folder}/snap-{snapshot.snapshot_id}-0-{run}.avro"
             new_key = copier.write_list(location, opened.header, [copier.row(manifest.stated_by(layout)) for manifest in opened.manifests])
-            sealed = self.target.manager.encrypt_manifest_list_key_metadata(new_key, KeyRing(keys), last_key_id)
-            keys += sealed.added
-            last_key_id = sealed.key_id
-            lists[snapshot.snapshot_id] = (location, sealed.key_id)
+            wrapped = self.target.manager.encrypt_manifest_list_key_metadata(new_key, KeyRing(keys), last_key_id)
+            keys += wrapped.added
+            last_key_id = wrapped.key_id
+            lists[snapshot.snapshot_id] = (location, wrapped.key_id)
         copied = copied_metadata(self.metadata, self.paths, self.identity, self.key_id, lists, keys)
         # Where another run was faster, its metadata stays: the copy may be in use by now.
         if not self.is_complete():

@@ -80,7 +80,7 @@ FAITHFUL: dict[str, Edit] = {
     "a later commit of others": lambda answer: move_main(answer, 3),
     "a branch of others": lambda answer: answer["refs"].update(side={"snapshot-id": 11, "type": "branch"}),
     "a KEK rewrapped by others": change("k1", {"encrypted-key-metadata": "cmV3cmFwcGVk"}),
-    "a key sealed anew by others": change("l1", {"encrypted-by-id": "k2", "encrypted-key-metadata": "cmV3cmFwcGVk"}),
+    "a key encrypted again by others": change("l1", {"encrypted-by-id": "k2", "encrypted-key-metadata": "cmV3cmFwcGVk"}),
     "snapshots expired by others": lambda answer: (answer["snapshots"].pop(0), lose("l1")(answer), lose("k1")(answer)),
 }
 

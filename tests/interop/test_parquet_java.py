@@ -95,7 +95,7 @@ def test_it_leaves_unnamed_columns_plain_and_we_do_not(peer: ParquetJava, tmp_pa
     assert peer.read(ours, {}) == EXPECTED
 
 
-def test_a_uniform_key_seals_all_columns_on_both_sides(peer: ParquetJava, tmp_path: Path) -> None:
+def test_a_uniform_key_encrypts_all_columns_on_both_sides(peer: ParquetJava, tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs.parquet", tmp_path / "ours.parquet"
     uniform = {"parquet.encryption.uniform.key": "kf"}
     peer.write(theirs, uniform)

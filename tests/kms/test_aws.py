@@ -44,7 +44,7 @@ def client(aws: AwsServer) -> Iterator[AwsKeyManagementClient]:
 
 
 @pytest.mark.parametrize("table", ["orders", "people"])
-def test_keks_that_java_wrapped_open_the_manifest_list_keys_they_sealed(client: AwsKeyManagementClient, table: str) -> None:
+def test_keks_that_java_wrapped_open_the_manifest_list_keys_they_encrypted(client: AwsKeyManagementClient, table: str) -> None:
     newest = max((GOLDEN / "s3" / "golden-shared" / "db" / table / "metadata").glob("*.metadata.json"))
     entries = {entry["key-id"]: entry for entry in json.loads(newest.read_text())["encryption-keys"]}
     opened = 0

@@ -144,7 +144,7 @@ def test_coverage_counts_what_is_not_encrypted(table: Table) -> None:
     assert south.share == 1
 
 
-def test_a_plaintext_file_in_the_folder_is_critical_and_a_sealed_one_is_not(table: Table) -> None:
+def test_a_plaintext_file_in_the_folder_is_critical_and_an_encrypted_one_is_not(table: Table) -> None:
     folder = folder_of(table)
     pq.write_table(rows(0), folder / "data" / "export.parquet")
     (folder / "data" / "left.parquet").write_bytes(path_to(table, FileKind.DATA).read_bytes())

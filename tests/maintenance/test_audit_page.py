@@ -29,7 +29,7 @@ def table(name: str = "db.orders", **changes: object) -> TableAudit:
         AuditedKek("BBBBBBBBBBBBBBBBBBBBBB==", "alias/orders", NOW - dt.timedelta(days=3), 32, True, 1, 5, 12),
         AuditedKek("CCCCCCCCCCCCCCCCCCCCCC==", "alias/other", None, None, False, 0, 0, 0),
     )
-    sealed = AuditedFile("s3://b/a.parquet", "data", Signature.PARQUET, 16, ("AAAAAAAAAAAAAAAAAAAAAA==",), 2000, NOW, "region=north")
+    encrypted = AuditedFile("s3://b/a.parquet", "data", Signature.PARQUET, 16, ("AAAAAAAAAAAAAAAAAAAAAA==",), 2000, NOW, "region=north")
     plain = AuditedFile("s3://b/b.parquet", "data", Signature.PLAINTEXT, None, (), 6000, NOW, "region=south")
     made = TableAudit(
         table=name,
@@ -39,7 +39,7 @@ def table(name: str = "db.orders", **changes: object) -> TableAudit:
         data_key_length=16,
         snapshots=3,
         keks=keks,
-        files=(sealed, plain),
+        files=(encrypted, plain),
         partitions=(Coverage("region=north", 1, 1, 2000, 2000), Coverage("region=south", 4, 3, 8000, 2000)),
         findings=(Finding(FindingKind.PLAINTEXT_FILE, "s3://b/b.parquet", "begins as plaintext"),),
     )

@@ -62,7 +62,7 @@ def test_rotate_rewrap_and_prune(table: Table) -> None:
 
 @pytest.mark.parametrize("branch", ["main", "side", "new"])
 def test_a_writer_that_began_before_a_rotation_does_not_lose_its_snapshot(table: Table, branch: str) -> None:
-    """The server takes its commit as it comes, so the commit brings the KEK that its key is sealed under."""
+    """The server takes its commit as it comes, so the commit brings the KEK that its key is encrypted under."""
     writer = table.catalog.load_table(table.name())
 
     rotate_kek(table)

@@ -51,7 +51,7 @@ def destroy(key_id: str) -> None:
 
 
 def test_after_an_alias_has_moved_nothing_reads_until_the_keks_are_rewrapped(table: Table, aws: AwsServer, alias: str) -> None:
-    before, sealed, old_keks = state(table), manifest_list_keys(table), keks(table)
+    before, list_keys, old_keks = state(table), manifest_list_keys(table), keks(table)
     old = move(aws, alias)
     with pytest.raises((KmsAccessDeniedError, AuthenticationError)):
         state(table)
@@ -60,7 +60,7 @@ def test_after_an_alias_has_moved_nothing_reads_until_the_keks_are_rewrapped(tab
     destroy(old)
 
     assert state(table) == before
-    assert manifest_list_keys(table) == sealed
+    assert manifest_list_keys(table) == list_keys
     (kek,) = keks(table)
     assert (kek.key_id, kek.properties, kek.encrypted_by_id) == (old_keks[0].key_id, old_keks[0].properties, alias)
     assert kek.encrypted_key_metadata != old_keks[0].encrypted_key_metadata

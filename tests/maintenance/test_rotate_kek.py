@@ -33,14 +33,14 @@ def files(table: Table) -> dict[Path, int]:
 
 
 def test_every_snapshot_reads_under_the_new_kek_and_the_old_one_is_gone(table: Table) -> None:
-    before, old, sealed = state(table), keks(table), manifest_list_keys(table)
+    before, old, list_keys = state(table), keks(table), manifest_list_keys(table)
 
     result = rotate_kek(table)
 
     (new,) = keks(table)
     assert new.key_id not in {kek.key_id for kek in old}
-    assert manifest_list_keys(table).keys() == sealed.keys()
-    assert all(key.encrypted_by_id == new.key_id and key != sealed[key.key_id] for key in manifest_list_keys(table).values())
+    assert manifest_list_keys(table).keys() == list_keys.keys()
+    assert all(key.encrypted_by_id == new.key_id and key != list_keys[key.key_id] for key in manifest_list_keys(table).values())
     assert state(table) == before
     assert result.new_kek == new.key_id
     assert result.old_keks == (old[0].key_id,)
@@ -123,7 +123,7 @@ def test_a_plain_table_is_refused(tmp_path: Path, aws: AwsServer) -> None:
 
 
 def test_commits_before_and_after_a_rotation_keep_their_keys_whatever_metadata_they_began_with(table: Table) -> None:
-    """A writer that loaded the table before the rotation commits after it: it seals its snapshot anew instead of losing its key."""
+    """A writer that loaded the table before the rotation commits after it: it encrypts its snapshot again instead of losing its key."""
     writer = table.catalog.load_table("db.t")
     brancher = table.catalog.load_table("db.t")
 

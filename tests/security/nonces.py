@@ -79,8 +79,8 @@ def _of_footer(footer: bytes) -> bytes:
 def _of_metadata(content: bytes) -> Iterator[tuple[tuple[str, str], bytes]]:
     for key in json.loads(content).get("encryption-keys", []):
         if "KEY_TIMESTAMP" not in (key.get("properties") or {}):
-            sealed = key["encrypted-key-metadata"]
-            yield (key["key-id"], sealed), base64.b64decode(sealed)[:NONCE_LENGTH]
+            encrypted = key["encrypted-key-metadata"]
+            yield (key["key-id"], encrypted), base64.b64decode(encrypted)[:NONCE_LENGTH]
 
 
 def keys_of(table: Table) -> tuple[list[bytes], list[bytes]]:

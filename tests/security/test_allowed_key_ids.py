@@ -86,9 +86,9 @@ def test_metadata_that_changes_under_a_loaded_table_is_refused_by_its_commit(tmp
         edited(table, lambda metadata: metadata["properties"].update({"encryption.key-id": foreign}))
     with pytest.raises(MasterKeyRefusedError):
         table.refresh()
-    for verb in (lambda: maintenance.rotate_kek(table), lambda: maintenance.rewrap(table), lambda: maintenance.prune_keys(table)):
+    for operation in (lambda: maintenance.rotate_kek(table), lambda: maintenance.rewrap(table), lambda: maintenance.prune_keys(table)):
         with pytest.raises(MasterKeyRefusedError):
-            verb()
+            operation()
 
 
 def test_no_table_is_made_or_migrated_under_another_master_key(ours: Catalog, tmp_path: Path, aws: AwsServer) -> None:

@@ -120,7 +120,7 @@ def test_no_attack_is_accepted_and_the_page_says_what_came_of_each(matrix: Matri
 
 
 def test_the_page_counts_the_attacks_that_there_are(scene: Scene, served: Matrix) -> None:
-    """Where it does not, `make campaign` writes it anew. A property more is no reason for that."""
+    """Where it does not, `make campaign` writes it again. A property more is no reason for that."""
     attacks = [*_every_attack(scene), *kms_attacks(scene), *_every_answer(served)]
     assert _without_properties(written_counts("matrix")) == _without_properties(attack_counts(attacks))
 

@@ -63,13 +63,15 @@ def test_a_first_append_commits_nothing_under_a_wrong_answer(table: Table, lie: 
     assert table.refresh().metadata_location == location
 
 
-@pytest.mark.parametrize("verb", [rotate_kek, rewrap])
-def test_key_commands_commit_nothing_under_a_wrong_answer(table: Table, lie: Callable[[], None], verb: Callable[[Table], object]) -> None:
+@pytest.mark.parametrize("operation", [rotate_kek, rewrap])
+def test_key_commands_commit_nothing_under_a_wrong_answer(
+    table: Table, lie: Callable[[], None], operation: Callable[[Table], object]
+) -> None:
     table.append(rows(0))
     location, before = table.metadata_location, state(table)
     lie()
     with pytest.raises(KmsError, match="answered wrongly"):
-        verb(table)
+        operation(table)
     shared_kms(table.catalog.properties).close()
     assert table.refresh().metadata_location == location
     assert state(table) == before

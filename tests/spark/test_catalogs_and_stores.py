@@ -1,4 +1,4 @@
-"""The same verbs on other catalogs and stores: REST, Hive, and S3 on both paths."""
+"""The same operations on other catalogs and stores: REST, Hive, and S3 on both paths."""
 
 from __future__ import annotations
 

@@ -62,9 +62,9 @@ def results(java_runtime: None, cluster_lake: Lake, tmp_path_factory: pytest.Tem
 
 
 @pytest.mark.parametrize("fault", ["raise", "kill", "slow"])
-@pytest.mark.parametrize(("verb", "path", "often"), JOBS)
-def test_rows_are_exact_whatever_happened_to_a_task(results: dict[str, Any], verb: str, path: str, often: int, fault: str) -> None:
-    assert results[f"{verb} {path} {fault}"] == often
+@pytest.mark.parametrize(("operation", "path", "often"), JOBS)
+def test_rows_are_exact_whatever_happened_to_a_task(results: dict[str, Any], operation: str, path: str, often: int, fault: str) -> None:
+    assert results[f"{operation} {path} {fault}"] == often
 
 
 def test_every_fault_struck(results: dict[str, Any]) -> None:

@@ -154,16 +154,16 @@ def test_a_file_that_was_tampered_with_yields_no_rows(spark: SparkSession, lake:
         tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=lake.properties).collect()
 
 
-@pytest.mark.parametrize("verb", ["write", "read"])
+@pytest.mark.parametrize("operation", ["write", "read"])
 def test_executors_without_rights_to_the_master_key_are_told_so_and_leave_nothing(
-    spark: SparkSession, lake: Lake, table: Table, verb: str
+    spark: SparkSession, lake: Lake, table: Table, operation: str
 ) -> None:
     table.append(pa.table({"id": [1], "note": [CANARY]}, schema=SCHEMA.as_arrow()))
     before = sorted(lake.warehouse.rglob("*.*"))
     properties = for_this_process(lake.properties)
 
     with pytest.raises(Exception, match=r"KmsAccessDeniedError.*this process may not decrypt with alias/orders"):
-        if verb == "write":
+        if operation == "write":
             tcs.write_table(source(spark), lake.identifier("db.rows"), path="python", catalog_properties=properties)
         else:
             tcs.read_table(spark, lake.identifier("db.rows"), path="python", catalog_properties=properties).collect()

@@ -34,7 +34,7 @@ def read_metadata(table: Table) -> dict[str, Any]:
 
 
 def edited(table: Table, edit: Callable[[dict[str, Any]], object]) -> Table:
-    """Change a table's current metadata file, and load the table anew."""
+    """Change a table's current metadata file, and load the table again."""
     metadata = read_metadata(table)
     edit(metadata)
     _path(table).write_text(json.dumps(metadata))

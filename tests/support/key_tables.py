@@ -75,7 +75,7 @@ def manifest_list_keys(table: Table) -> dict[str, EncryptedKey]:
 
 
 def state(table: Table) -> dict[int, list[tuple[int, str]]]:
-    """The rows of every snapshot, read anew from the catalog."""
+    """The rows of every snapshot, read again from the catalog."""
     fresh = table.catalog.load_table(table.name())
     return {
         each.snapshot_id: sorted((row["id"], row["note"]) for row in fresh.scan(snapshot_id=each.snapshot_id).to_arrow().to_pylist())

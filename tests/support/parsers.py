@@ -302,7 +302,7 @@ def _key_file_seeds() -> list[bytes]:
 _MASTER: Final = {1: Secret(bytes(range(32))), 2: Secret(bytes(range(1, 33)))}
 
 
-def _sealed_keys() -> list[bytes]:
+def _encrypted_keys() -> list[bytes]:
     return [wrap_with_master_key(bytes(length), _MASTER, "orders", lambda size: bytes(range(size))) for length in (16, 24, 32)]
 
 
@@ -369,7 +369,7 @@ PARSERS: Final[Sequence[Parser]] = (
     Parser("ORC", _orc, _orc_seeds),
     Parser("ORC manifest", lambda data: IntegrityManifest.open(data, repeatable_keys()), _orc_manifest_seeds),
     Parser("key file", _from_file(read_key_file), _key_file_seeds),
-    Parser("wrapped key", lambda data: unwrap_with_master_key(data, _MASTER, "orders"), _sealed_keys),
+    Parser("wrapped key", lambda data: unwrap_with_master_key(data, _MASTER, "orders"), _encrypted_keys),
     Parser("Hadoop KMS key file", _from_file(_hadoop_key_file), _hadoop_key_files),
     Parser("Hadoop KMS allow list", _from_file(lambda path: AllowListFile(path).read()), lambda: [_ALLOW_LIST]),
     Parser("row positions", decode_positions, _positions),

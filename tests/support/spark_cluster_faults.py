@@ -1,9 +1,9 @@
 """A Spark application on two hosts in which everything that can happen to a task happens, again and again.
 
 Takes JSON on standard input: `folder`; `properties` of the catalog; `warehouse`, its folder; `read` and `written`, tables with columns id
-and note; `rows`, how many ids from 0 on the first of them holds; `canary`; and `jobs`, a list of (verb, path, how often). Each job is run
-with every fault, and after each it looks whether the rows are exact. Its last line of output is JSON: for each the number of jobs with
-exact rows.
+and note; `rows`, how many ids from 0 on the first of them holds; `canary`; and `jobs`, a list of
+(operation, path, how often). Each job is run with every fault, and after each it looks whether the rows are exact. Its last line of output
+is JSON: for each the number of jobs with exact rows.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def main() -> None:
     spark = two_host_session(Path(job["folder"]))
     jobs = Jobs(spark, job)
     answers: dict[str, Any] = {}
-    for verb, path, often in job["jobs"]:
+    for operation, path, often in job["jobs"]:
         for fault in get_args(Fault):
-            exact = [getattr(jobs, verb)(path, fault) for _ in range(often)]
-            answers[f"{verb} {path} {fault}"] = exact.count(True)
+            exact = [getattr(jobs, operation)(path, fault) for _ in range(often)]
+            answers[f"{operation} {path} {fault}"] = exact.count(True)
     answers["strikes"] = jobs.strikes()
     spark.stop()
     sys.stdout.write("\n" + json.dumps(answers) + "\n")

@@ -7,7 +7,7 @@ Takes JSON on standard input: `folder`, `properties` of the catalog, `table` wit
     kept/…       what Spark wrote to local disks
     processes/…  command line and environment of every process of the application, from within tasks of each job
     ui/…         what the web UI and its REST interface say of each job
-    secrets      one line of hexadecimal digits for each key of 32 bytes that the driver made: what jobs and plans are sealed under
+    secrets      one line of hexadecimal digits for each key of 32 bytes that the driver made: what jobs and plans are encrypted under
 
 What the driver prints is its own log, with the plans of all reads.
 """

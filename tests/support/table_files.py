@@ -63,7 +63,7 @@ class TableFiles:
         self.metadata: TableMetadata = new_table_metadata(
             schema, spec, UNSORTED_SORT_ORDER, str(folder), {"format-version": "3", **(properties or {})}
         )
-        # new_table_metadata numbers the fields anew; tests give files by the ids that they chose.
+        # new_table_metadata numbers the fields again; tests give files by the ids that they chose.
         kept = schema.model_copy(update={"schema_id": self.metadata.current_schema_id})
         self.metadata = self.metadata.model_copy(update={"schemas": [kept]})
         self._numbers = itertools.count()

@@ -107,7 +107,7 @@ def avro_type(avro: Any, logical_name: dict[str, Any]) -> Any:
     return {**plain, **logical_name} if logical_name or isinstance(avro, dict) else avro
 
 
-def sealed(files: TableFiles, fields: list[dict[str, Any]], records: list[dict[str, Any]]) -> EncryptedFileScanTask:
+def encrypted_task(files: TableFiles, fields: list[dict[str, Any]], records: list[dict[str, Any]]) -> EncryptedFileScanTask:
     """A task for an Avro file whose header says `fields`; the records are written by the plain types underneath."""
     header = {"type": "record", "name": "table", "fields": fields}
     plain = {"type": "record", "name": "table", "fields": [without_logical(each) for each in fields]}
@@ -130,7 +130,7 @@ def test_every_primitive_type_is_read(
     tmp_path: Path, name: str, iceberg: Any, avro: Any, logical_name: dict[str, Any], stored: Any, expected: Any
 ) -> None:
     files = TableFiles(tmp_path, Schema(NestedField(1, name, iceberg)))
-    task = sealed(files, [field(1, name, avro_type(avro, logical_name))], [{name: stored}, {name: None}])
+    task = encrypted_task(files, [field(1, name, avro_type(avro, logical_name))], [{name: stored}, {name: None}])
     column = read(files, task, files.metadata.schema()).column(name).combine_chunks()
     if pa.types.is_temporal(column.type):
         column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
@@ -179,7 +179,7 @@ NESTED_RECORDS: list[dict[str, Any]] = [
 
 def test_nested_types_are_read(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, NESTED)
-    rows = read(files, sealed(files, NESTED_FIELDS, NESTED_RECORDS), files.metadata.schema()).to_pydict()
+    rows = read(files, encrypted_task(files, NESTED_FIELDS, NESTED_RECORDS), files.metadata.schema()).to_pydict()
     assert rows == {
         "pair": [{"left": 1, "right": CANARY}, {"left": None, "right": None}, None],
         "many": [[Decimal("1.25"), None], [], None],
@@ -191,7 +191,7 @@ def test_nested_types_are_read(tmp_path: Path) -> None:
 def test_a_named_type_may_be_defined_once_and_named_afterwards(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, Schema(NestedField(1, "one", DecimalType(9, 2)), NestedField(2, "two", DecimalType(9, 2))))
     value = (125).to_bytes(4, "big")
-    task = sealed(files, [field(1, "one", DECIMAL), field(2, "two", "decimal_9_2")], [{"one": value, "two": value}])
+    task = encrypted_task(files, [field(1, "one", DECIMAL), field(2, "two", "decimal_9_2")], [{"one": value, "two": value}])
     assert read(files, task, files.metadata.schema()).to_pylist() == [{"one": Decimal("1.25"), "two": Decimal("1.25")}]
 
 
@@ -213,7 +213,7 @@ def test_rows_are_filtered_deleted_and_numbered(tmp_path: Path, codec: str) -> N
 
 def test_columns_are_found_by_field_id(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, TWO)
-    task = sealed(files, [field(2, "id", "string"), field(1, "old_name", "int")], [{"id": CANARY, "old_name": 5}])
+    task = encrypted_task(files, [field(2, "id", "string"), field(1, "old_name", "int")], [{"id": CANARY, "old_name": 5}])
     wanted = Schema(*TWO.fields, NestedField(3, "added", StringType()))
     assert read(files, task, wanted).to_pylist() == [{"id": 5, "text": CANARY, "added": None}]
 
@@ -221,12 +221,12 @@ def test_columns_are_found_by_field_id(tmp_path: Path) -> None:
 def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, TWO)
     reader = TaskReader(files.metadata, files.io, TWO, ALWAYS_TRUE)
-    assert list(reader.batches(sealed(files, TWO_FIELDS, []))) == []
+    assert list(reader.batches(encrypted_task(files, TWO_FIELDS, []))) == []
 
 
 def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     files = TableFiles(tmp_path, TWO)
-    task = sealed(files, TWO_FIELDS, TWO_RECORDS)
+    task = encrypted_task(files, TWO_FIELDS, TWO_RECORDS)
     stored = bytearray(Path(task.file.file_path).read_bytes())
     stored[-30] ^= 1
     Path(task.file.file_path).write_bytes(stored)

@@ -1,4 +1,4 @@
-"""A data file whose plaintext says AES_GCM_CTR_V1: readers of the table refuse it, looks at it notice it, no verb copies it."""
+"""A data file whose plaintext says AES_GCM_CTR_V1: readers of the table refuse it, looks at it notice it, no operation copies it."""
 
 from __future__ import annotations
 

@@ -58,10 +58,10 @@ def table(catalog: Catalog) -> Table:
 def stored(table: Table, name: str, foreign: pa.Table) -> tuple[str, StandardKeyMetadata]:
     """Put an encrypted Parquet file of another writer beside the table's own."""
     assert isinstance(table.io, TableFileIO)
-    location, sealed = f"{table.location()}/data/{name}", encrypt_uniform(foreign)
+    location, encrypted = f"{table.location()}/data/{name}", encrypt_uniform(foreign)
     with table.io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as sink:
-        sink.write(sealed.data)
-    return location, sealed.key_metadata
+        sink.write(encrypted.data)
+    return location, encrypted.key_metadata
 
 
 def column(table: Table, name: str) -> list[object]:

@@ -24,7 +24,7 @@ from tests.support.plaintext import CANARY
 
 pytestmark = pytest.mark.slow
 
-KMS = {"encryption.kms-type": "memory", "kms.memory.name": "verbs"}
+KMS = {"encryption.kms-type": "memory", "kms.memory.name": "actions"}
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
     NestedField(2, "group", StringType()),
@@ -79,8 +79,8 @@ def together(table: Table, new: pa.Table, row_filter: str) -> None:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Callable[[PartitionSpec], tuple[Table, Table]]:
-    MemoryKeyManagementClient({"kms.memory.name": "verbs"}).create_key("master")
-    folder: Path = tmp_path_factory.mktemp("verbs")
+    MemoryKeyManagementClient({"kms.memory.name": "actions"}).create_key("master")
+    folder: Path = tmp_path_factory.mktemp("actions")
     encrypted = EncryptedInMemoryCatalog("encrypted", warehouse=f"file://{folder}/encrypted", **KMS)
     plain = InMemoryCatalog("plain", warehouse=f"file://{folder}/plain")
     encrypted.create_namespace("db")

@@ -124,17 +124,17 @@ def _bad_blocks(raw: InputStream, key_metadata: StandardKeyMetadata, blocks: lis
         lengths = blocks[first : first + FETCHED_BLOCKS]
         window = memoryview(_read(raw, ags1.block_offset(first), sum(lengths)))
         for block, length in enumerate(lengths, start=first):
-            sealed, window = window[:length], window[length:]
-            problem = _block_problem(cipher, sealed, ags1.block_aad(key_metadata.aad_prefix, block), scratch)
+            encrypted, window = window[:length], window[length:]
+            problem = _block_problem(cipher, encrypted, ags1.block_aad(key_metadata.aad_prefix, block), scratch)
             if problem is not None:
                 yield Problem(f"block {block}", problem)
 
 
-def _block_problem(cipher: AesGcm, sealed: memoryview, aad: bytes, scratch: memoryview) -> str | None:
-    if len(sealed) < OVERHEAD:
-        return f"{len(sealed)} bytes are too few for a block"
+def _block_problem(cipher: AesGcm, encrypted: memoryview, aad: bytes, scratch: memoryview) -> str | None:
+    if len(encrypted) < OVERHEAD:
+        return f"{len(encrypted)} bytes are too few for a block"
     try:
-        cipher.decrypt_into(sealed, aad, scratch[: len(sealed) - OVERHEAD])
+        cipher.decrypt_into(encrypted, aad, scratch[: len(encrypted) - OVERHEAD])
     except AuthenticationError as refused:
         return str(refused)
     return None

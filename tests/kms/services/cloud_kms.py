@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.kms.services.http_service import Answer, HttpService, Request
 
-_PATH = re.compile(r"/v1/(?P<name>projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/:?]+):(?P<verb>encrypt|decrypt)")
+_PATH = re.compile(r"/v1/(?P<name>projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/:?]+):(?P<operation>encrypt|decrypt)")
 
 
 class CloudKms(HttpService):
@@ -41,7 +41,7 @@ class CloudKms(HttpService):
             return _error(404, "NOT_FOUND", f"CryptoKey {name} not found.")
         if name in self.disabled:
             return _error(400, "FAILED_PRECONDITION", f"{name}/cryptoKeyVersions/1 is not enabled, current state is: DISABLED.")
-        return self._encrypt(name, request) if match["verb"] == "encrypt" else self._decrypt(name, request)
+        return self._encrypt(name, request) if match["operation"] == "encrypt" else self._decrypt(name, request)
 
     def _encrypt(self, name: str, request: Request) -> Answer:
         nonce = secrets.token_bytes(12)

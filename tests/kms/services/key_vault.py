@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.kms.services.http_service import Answer, HttpService, Request
 
-_PATH = re.compile(r"/keys/(?P<name>[^/?]+)/(?P<version>[0-9a-f]{32})?/(?P<verb>wrapkey|unwrapkey)\?api-version=")
+_PATH = re.compile(r"/keys/(?P<name>[^/?]+)/(?P<version>[0-9a-f]{32})?/(?P<operation>wrapkey|unwrapkey)\?api-version=")
 _OAEP = {
     "RSA-OAEP": padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None),
     "RSA-OAEP-256": padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None),
@@ -63,26 +63,26 @@ class KeyVault(HttpService):
         match = _PATH.match(request.path)
         if match is None:
             return _error(404, "NotFound")
-        verb = match["verb"]
+        operation = match["operation"]
         versions = self.keys.get(match["name"], {})
         version = match["version"] or next(reversed(versions), "")
-        if (match["name"], verb) in self.forbidden:
+        if (match["name"], operation) in self.forbidden:
             return _error(403, "Forbidden")
         if version not in versions:
             return _error(404, "KeyNotFound")
-        return _operate(verb, versions[version], request, f"{self.url}/keys/{match['name']}/{version}")
+        return _operate(operation, versions[version], request, f"{self.url}/keys/{match['name']}/{version}")
 
 
-def _operate(verb: str, key: Key, request: Request, key_id: str) -> Answer:
+def _operate(operation: str, key: Key, request: Request, key_id: str) -> Answer:
     value = _decode(request.body["value"])
     algorithm = request.body["alg"]
     try:
         if isinstance(key, bytes):
             if algorithm != f"A{len(key) * 8}KW":
                 return _error(400, "BadParameter")
-            result = keywrap.aes_key_wrap(key, value) if verb == "wrapkey" else keywrap.aes_key_unwrap(key, value)
+            result = keywrap.aes_key_wrap(key, value) if operation == "wrapkey" else keywrap.aes_key_unwrap(key, value)
         else:
-            result = key.public_key().encrypt(value, _OAEP[algorithm]) if verb == "wrapkey" else key.decrypt(value, _OAEP[algorithm])
+            result = key.public_key().encrypt(value, _OAEP[algorithm]) if operation == "wrapkey" else key.decrypt(value, _OAEP[algorithm])
     except (ValueError, KeyError, keywrap.InvalidUnwrap):
         return _error(400, "BadParameter")
     return Answer(200, {"kid": key_id, "value": _encode(result)})

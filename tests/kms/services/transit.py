@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.kms.services.http_service import Answer, HttpService, Request
 
-_PATH = re.compile(r"/v1/transit/(?P<verb>encrypt|decrypt|rewrap|datakey/plaintext)/(?P<name>[^/?]+)")
+_PATH = re.compile(r"/v1/transit/(?P<operation>encrypt|decrypt|rewrap|datakey/plaintext)/(?P<name>[^/?]+)")
 _CIPHERTEXT = re.compile(r"vault:v(?P<version>\d+):(?P<encrypted>.+)")
 
 
@@ -37,21 +37,21 @@ class Transit(HttpService):
         match = _PATH.fullmatch(request.path)
         if match is None:
             return _errors(404, "no handler for route")
-        verb, name = match["verb"], match["name"]
+        operation, name = match["operation"], match["name"]
         # Writing to a key that is not there is a "create", which the policies of the documentation do not allow.
-        if (name, verb) in self.forbidden or (name not in self.keys and verb not in ("decrypt", "rewrap")):
+        if (name, operation) in self.forbidden or (name not in self.keys and operation not in ("decrypt", "rewrap")):
             return _errors(403, "permission denied")
         if name not in self.keys:
             return _errors(400, "encryption key not found")
-        if verb in ("decrypt", "rewrap"):
+        if operation in ("decrypt", "rewrap"):
             opened = self._decrypt(name, request)
-            if verb == "decrypt" or opened.status != 200:
+            if operation == "decrypt" or opened.status != 200:
                 return opened
             key = base64.b64decode(opened.body["data"]["plaintext"])
             return Answer(200, {"data": {"ciphertext": self._encrypt(name, key), "key_version": len(self.keys[name])}})
-        key = secrets.token_bytes(request.body["bits"] // 8) if verb != "encrypt" else base64.b64decode(request.body["plaintext"])
+        key = secrets.token_bytes(request.body["bits"] // 8) if operation != "encrypt" else base64.b64decode(request.body["plaintext"])
         answer = {"ciphertext": self._encrypt(name, key), "key_version": len(self.keys[name])}
-        return Answer(200, {"data": answer if verb == "encrypt" else {**answer, "plaintext": base64.b64encode(key).decode()}})
+        return Answer(200, {"data": answer if operation == "encrypt" else {**answer, "plaintext": base64.b64encode(key).decode()}})
 
     def _login(self, request: Request) -> Answer:
         if (request.body.get("role_id"), request.body.get("secret_id")) != (self.role_id, self.secret_id):

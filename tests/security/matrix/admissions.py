@@ -33,7 +33,7 @@ class Case:
         return self.client == FIRST_USE or (is_catalogs and "pins" in self.attack.how + self.attack.target)
 
     def is_of(self, *states: Rows) -> bool:
-        """Whether a reader answered as for one of these states of a table. A verb counts files, so that it answers for any."""
+        """Whether a reader answered as for one of these states of a table. An operation counts files, so that it answers for any."""
         return self.reader.expected is None or any(self.answer == self.reader.expected(state) for state in states)
 
 
@@ -85,7 +85,7 @@ def _is_plain(case: Case) -> bool:
 
 
 def _is_hidden(case: Case) -> bool:
-    """A verb that counts other snapshots and files than there were."""
+    """An operation that counts other snapshots and files than there were."""
     return (
         case.remembers_nothing and _is_field(case, "snapshots", "refs", "encryption-keys", "metadata-log") and case.reader.expected is None
     )

@@ -7,7 +7,7 @@
     accepted     something else without an error: the test fails
     crashed      an error that says nothing to the caller: the test fails
 
-A client that has pinned the current metadata file has to refuse every change to it, be the rows right or not; and a verb that is to look
+A client that has pinned the current metadata file has to refuse every change to it, be the rows right or not; and an action that is to look
 at a file has to report that it was changed.
 """
 

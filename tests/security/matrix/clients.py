@@ -26,7 +26,7 @@ class Loading(Protocol):
     """Clients of one catalog."""
 
     def load(self, client: str) -> Table:
-        """Load the table anew, as a client that remembers what it is to remember."""
+        """Load the table again, as a client that remembers what it is to remember."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """The readers, as data: how each asks a table, and what it answers where the table has certain rows.
 
-A verb that reports instead of raising is a reader too: what it reports is raised here as `ReportedError`.
+An operation that reports instead of raising is a reader too: what it reports is raised here as `ReportedError`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Answer = Any
 
 
 class ReportedError(TablecryptError):
-    """A verb reports that something is wrong."""
+    """An operation reports that something is wrong."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Reader:
     Attributes:
         name: of it.
         ask: returns what it answers.
-        expected: what it answers for a table of these rows; None for a verb, whose answer is compared with that to the untouched table.
+        expected: what it answers for a table of these rows; None for an operation, whose answer is compared with that for the
+            untouched table.
         commits: whether it changes the table, so that everything is put back after it.
     """
 
