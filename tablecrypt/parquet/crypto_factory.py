@@ -73,7 +73,7 @@ class EncryptionConfiguration:
             complete.columns    "true" (here the default): columns not named are encrypted under the footer key; "false": they stay plain
             algorithm           AES_GCM_V1 (default) or AES_GCM_CTR_V1
             plaintext.footer    "true": sign the footer instead of encrypting it
-            double.wrapping     "true" (default): see key_wrapping.py
+            double.wrapping     "true" (default): see key_material.py
             key.material.store.internally    "true" (default): in the file; "false": beside it
             data.key.length.bits, kek.length.bits    128 (default), 192 or 256
 
