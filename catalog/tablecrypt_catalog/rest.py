@@ -23,26 +23,14 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import (
-    CommitTableResponse,
-    CreateTableTransaction,
-    FileScanTask,
-    Table,
-    TableIdentifier,
-)
+from pyiceberg.table import CommitTableResponse, CreateTableTransaction, FileScanTask, Table, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.errors import (
-    ConfigurationError,
-    FormatError,
-    KeyIdChangedError,
-    PlaintextRefusedError,
-    TamperedFileError,
-)
+from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import ParsedJson, check_keys, is_encrypted_tables

@@ -48,14 +48,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataCommonFields
 from pyiceberg.typedef import Properties
-from pyiceberg.types import (
-    DateType,
-    TimestampNanoType,
-    TimestampType,
-    TimestamptzNanoType,
-    TimestamptzType,
-    TimeType,
-)
+from pyiceberg.types import DateType, TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType, TimeType
 from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import ConfigurationError

@@ -32,14 +32,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-)
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.update import UpdatesAndRequirements
 from pyroaring import BitMap64

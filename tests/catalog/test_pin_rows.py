@@ -13,16 +13,7 @@ from sqlalchemy.orm import Session
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt_catalog.pins.record import Head, TableVersion
-from tablecrypt_catalog.pins.sql import (
-    PINS,
-    create_pins_table,
-    delete_pin,
-    drop_pins_table,
-    find_name,
-    find_pin,
-    rename_pin,
-    write_pin,
-)
+from tablecrypt_catalog.pins.sql import PINS, create_pins_table, delete_pin, drop_pins_table, find_name, find_pin, rename_pin, write_pin
 
 T, U = ("db", "t"), ("db.nested", "u")
 PIN = TableVersion(

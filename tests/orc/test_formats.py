@@ -17,18 +17,7 @@ from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.orc.compression import Compression, CompressionKind
 from tablecrypt.orc.lengths import check_lengths
 from tablecrypt.orc.messages import StreamKind
-from tablecrypt.orc.protobuf import (
-    BYTES,
-    FIXED32,
-    FIXED64,
-    VARINT,
-    Field,
-    Message,
-    blob_field,
-    encode,
-    integer_field,
-    packed_field,
-)
+from tablecrypt.orc.protobuf import BYTES, FIXED32, FIXED64, VARINT, Field, Message, blob_field, encode, integer_field, packed_field
 from tablecrypt.orc.schema import Schema
 from tablecrypt.orc.source import FileSource
 from tablecrypt.orc.statistics import merge_statistics

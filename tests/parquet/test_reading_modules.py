@@ -13,14 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tablecrypt.errors import (
-    ConfigurationError,
-    FormatError,
-    KeyMismatchError,
-    KeyNotFoundError,
-    PlaintextRefusedError,
-    TamperedFileError,
-)
+from tablecrypt.errors import ConfigurationError, FormatError, KeyMismatchError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import FileKeys, dataset, decrypt, footer, inspect, read_schema, read_table, thrift
 from tablecrypt.parquet.layout import FileLayout, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher

@@ -17,17 +17,7 @@ from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.verification import OwnedSpan, coverage_gaps
 from tests.support import uniform_files
-from tests.support.modular_files import (
-    AAD_PREFIX,
-    FOOTER_KEY,
-    MODES,
-    PARTLY_PLAIN,
-    Mode,
-    encrypted,
-    every_module,
-    plain_file,
-    sample_table,
-)
+from tests.support.modular_files import AAD_PREFIX, FOOTER_KEY, MODES, PARTLY_PLAIN, Mode, encrypted, every_module, plain_file, sample_table
 
 pytestmark = pytest.mark.slow
 

@@ -16,14 +16,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import (
-    ConfigurationError,
-    FormatError,
-    KeyMismatchError,
-    KeyNotFoundError,
-    PlaintextRefusedError,
-    TamperedFileError,
-)
+from tablecrypt.errors import ConfigurationError, FormatError, KeyMismatchError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.parquet import FileKeys, decrypt, encrypt, inspect, read_table, reencrypt, verify
 from tablecrypt.parquet.uniform import UniformParquetFile
 from tests.support import uniform_files

@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.security.writers import (
-    SCHEMA,
-    Journal,
-    Known,
-    Writer,
-    check_seen,
-    keep_until_writers_end,
-    keys_in,
-    read_until_writers_end,
-)
+from tests.security.writers import SCHEMA, Journal, Known, Writer, check_seen, keep_until_writers_end, keys_in, read_until_writers_end
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.forking import fork_to, wait_for

@@ -25,14 +25,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt import properties as names
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import (
-    ConfigurationError,
-    KeyNotFoundError,
-    KmsAccessDeniedError,
-    KmsError,
-    MasterKeyRefusedError,
-    TablecryptError,
-)
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, KmsError, MasterKeyRefusedError, TablecryptError
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._audit import keys
 from tablecrypt.maintenance._audit.file_signatures import Signature

@@ -16,17 +16,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.expressions import (
-    And,
-    BooleanExpression,
-    BoundNotEqualTo,
-    BoundNotIn,
-    BoundNotNaN,
-    BoundNotStartsWith,
-    BoundTerm,
-    Not,
-    Or,
-)
+from pyiceberg.expressions import And, BooleanExpression, BoundNotEqualTo, BoundNotIn, BoundNotNaN, BoundNotStartsWith, BoundTerm, Not, Or
 from pyiceberg.expressions.literals import Literal
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor, visit
 from pyiceberg.types import (

@@ -35,17 +35,7 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import (
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    StructType,
-)
+from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField, PrimitiveType, StringType, StructType
 
 from tablecrypt.errors import ReadRestrictionError
 from tablecrypt.table.restrictions.json_values import json_value, primitive_type
