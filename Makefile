@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 DAFT_VENV := .venv-daft
 PYICEBERG_VENV := .venv-pyiceberg
+SPARK_VENV := .venv-spark
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
@@ -15,7 +16,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotat
 	--custom-compile-command 'make lock' pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast test-pyiceberg campaign lint bench fuzz daft mutation lock wheel sbom clean
+.PHONY: help setup demo demo-spark test test-fast test-pyiceberg test-spark campaign lint bench fuzz daft mutation lock wheel sbom clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -28,6 +29,7 @@ help:
 	@echo "make bench      the benchmarks"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
 	@echo "make test-pyiceberg VERSION=0.12.1   the tests without Java against another release of PyIceberg, in $(PYICEBERG_VENV)"
+	@echo "make test-spark VERSION=4.3.0        the tests of Spark against another release of it, in $(SPARK_VENV)  (needs Java 17 or newer)"
 	@echo "make daft       the tests with Daft, which wants another pyarrow and gets $(DAFT_VENV)"
 	@echo "make mutation   changes of crypto/, keys/, AGS1, pins and commit rules that no test notices (an hour or two)"
 	@echo "make lock       resolve requirements/ again from pyproject.toml"
@@ -68,6 +70,16 @@ test-pyiceberg: setup
 	$(PYICEBERG_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
 	$(PYICEBERG_VENV)/bin/python -m tests.support.pyiceberg_surface --changes
 	$(PYICEBERG_VENV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup -m "not java and not slow and not campaign"
+
+# Tests that ask Iceberg Java are skipped but on Spark 4.1.
+test-spark: setup
+	@test -n "$(VERSION)" || { echo "which release? make test-spark VERSION=4.3.0"; exit 2; }
+	@$(BIN)/python tests/support/java_version.py
+	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv $(SPARK_VENV)
+	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.txt
+	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install "pyspark[connect]==$(VERSION)"
+	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
+	$(SPARK_VENV)/bin/python -m pytest -m java tests/spark
 
 campaign: setup
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m campaign
@@ -117,5 +129,5 @@ sbom: setup
 	$(BIN)/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/tablecrypt.cdx.json
 
 clean:
-	rm -rf $(VENV) $(DAFT_VENV) $(PYICEBERG_VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
+	rm -rf $(VENV) $(DAFT_VENV) $(PYICEBERG_VENV) $(SPARK_VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

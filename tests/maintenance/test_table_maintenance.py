@@ -18,6 +18,7 @@ ELSEWHERE: Final = {
     "migrate": "is for plaintext tables",
     "on_tables": "is for catalogs",
     "doctor": "takes the catalog first",
+    "doctor_without_catalog": "is for where no table can be loaded",
 }
 FUNCTIONS: Final = [name for name in maintenance.__all__ if name[0].islower() and name not in ELSEWHERE]
 

@@ -171,9 +171,10 @@ def test_an_error_of_the_store_is_not_called_tampering() -> None:
 
 def test_no_error_shows_the_key() -> None:
     key = ENCRYPTED.key_metadata.encryption_key.reveal()
-    damaged = bytearray(ENCRYPTED.data)
-    damaged[30] ^= 1
-    for data in (bytes(damaged), ENCRYPTED.data[:-1], ENCRYPTED.data[:-300] + b"\0" + ENCRYPTED.data[-299:], b"PAR1" + ENCRYPTED.data[4:]):
+    page, footer = bytearray(ENCRYPTED.data), bytearray(ENCRYPTED.data)
+    page[30] ^= 1
+    footer[-300] ^= 1
+    for data in (bytes(page), bytes(footer), ENCRYPTED.data[:-1], b"PAR1" + ENCRYPTED.data[4:]):
         with pytest.raises(TamperedFileError) as refused:
             read(data, ENCRYPTED.key_metadata)
         shown = "".join(traceback.format_exception(refused.value))

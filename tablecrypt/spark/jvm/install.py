@@ -33,6 +33,7 @@ PACKAGE: Final = "tablecrypt.jvm"
 # Each may use those before it.
 CLASSES: Final = (
     "Requests",
+    "SparkProcess",
     "PlannedFiles",
     "ReadResponse",
     "DriverClient",

@@ -3,7 +3,6 @@ package tablecrypt.jvm;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import org.apache.spark.SparkEnv;
 import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.util.RpcUtils;
 import scala.reflect.ClassTag$;
@@ -29,8 +28,7 @@ public class DriverClient {
 
   /** Send a request to an endpoint of the driver, and return its response. */
   static byte[] request(String endpoint, String request) {
-    SparkEnv env = SparkEnv.get();
-    RpcEndpointRef driver = RpcUtils.makeDriverRef(endpoint, env.conf(), env.rpcEnv());
+    RpcEndpointRef driver = RpcUtils.makeDriverRef(endpoint, SparkProcess.conf(), SparkProcess.rpcEnv());
     return (byte[]) driver.askSync(request, ClassTag$.MODULE$.apply(byte[].class));
   }
 

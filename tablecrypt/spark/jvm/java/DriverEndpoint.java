@@ -12,7 +12,6 @@ import javax.crypto.spec.GCMParameterSpec;
 import javax.crypto.spec.OAEPParameterSpec;
 import javax.crypto.spec.PSource;
 import javax.crypto.spec.SecretKeySpec;
-import org.apache.spark.SparkEnv;
 import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpoint;
 import org.apache.spark.rpc.RpcEnv;
@@ -48,7 +47,7 @@ public class DriverEndpoint implements RpcEndpoint {
 
   public DriverEndpoint(String name) throws Exception {
     this.name = name;
-    this.env = SparkEnv.get().rpcEnv();
+    this.env = SparkProcess.rpcEnv();
     KeyPairGenerator generator = KeyPairGenerator.getInstance("RSA");
     generator.initialize(3072);
     this.keyPair = generator.generateKeyPair();

@@ -6,7 +6,6 @@ import java.util.Map;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.Job;
-import org.apache.spark.SparkEnv;
 import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpoint;
 import org.apache.spark.rpc.RpcEndpointRef;
@@ -35,7 +34,7 @@ public class WriteCoordinator implements RpcEndpoint {
 
   public WriteCoordinator(String name) {
     this.name = name;
-    this.env = SparkEnv.get().rpcEnv();
+    this.env = SparkProcess.rpcEnv();
     this.self = env.setupEndpoint(name, this);
   }
 
