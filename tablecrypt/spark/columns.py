@@ -29,6 +29,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
@@ -196,6 +197,15 @@ def spark_schema(schema: pa.Schema) -> StructTypeOfSpark:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def arrow_schema(schema: StructTypeOfSpark) -> pa.Schema:
+    """Return the Arrow schema in which Spark hands over rows of a schema; timestamps with a zone are in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # Newer releases of Spark ask for the zone; the older ones take UTC.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
 
 
 def batch_for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

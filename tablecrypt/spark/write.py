@@ -28,7 +28,7 @@ from pyiceberg.table.snapshots import Operation
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.spark.columns import batch_for_table, schema_for_table
+from tablecrypt.spark.columns import arrow_schema, batch_for_table, schema_for_table
 from tablecrypt.spark.commit import (
     BatchAlreadyCommittedError,
     BatchMarker,
@@ -163,7 +163,7 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
         BatchAlreadyCommittedError: the table holds the options' micro-batch already; its files are removed again.
     """
     check_session(df.sparkSession)
-    check_fits(_arrow_schema(df), located, options)
+    check_fits(arrow_schema(df.schema), located, options)
     begin(located.table, options.marker)
     if options.mode == "merge":
         merge_keys = checked_keys(located.table.schema(), df.columns, options.keys)
@@ -324,9 +324,3 @@ def _commit_change(located: LocatedTable, change: RowChange, options: WriteOptio
     transaction = begin(located.table, options.marker)
     with transaction:
         stage_row_change(transaction, change, options.summary)
-
-
-def _arrow_schema(df: DataFrame) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(df.schema)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 
@@ -62,13 +61,6 @@ class SourceTable:
 def as_spark(projected: Schema) -> StructType:
     """Return Spark's schema of columns of a table."""
     return spark_schema(schema_for_spark(projected))
-
-
-def as_arrow(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema in which Spark hands over rows."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(schema)
 
 
 def check_declared(declared: StructType, projected: Schema) -> None:

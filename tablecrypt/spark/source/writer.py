@@ -19,10 +19,11 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.columns import arrow_schema
 from tablecrypt.spark.executor_job import decrypted_results, delete_files, removing_on_error
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.source.options import SourceOptions
-from tablecrypt.spark.source.table import SourceTable, as_arrow
+from tablecrypt.spark.source.table import SourceTable
 from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.spark.write import Mode, WriteOptions, check_fits, check_unchanged, commit_written, write_partition
 from tablecrypt.table.file_entries import FileEntryCodec
@@ -45,7 +46,7 @@ class EncryptedWriter(DataSourceArrowWriter):
         self._source = source
         self._options = write_options(source.options, overwrite)
         located = source.load()
-        check_fits(as_arrow(schema), located, self._options)
+        check_fits(arrow_schema(schema), located, self._options)
         self._ticket, job_key = located.issue_job_under(source.facts.setting)
         self._encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(TableAccess.of(located.table)))
 
