@@ -182,11 +182,17 @@ def test_any_bytes_as_a_wrapped_key_are_refused(blob: bytes, key_id: str, tmp_pa
             _client(path).unwrap_key(blob, asked)
 
 
-@given(data=st.data())
-def test_a_changed_wrapped_key_is_refused(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.fixture(scope="module")
+def wrapped_keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, bytes]:
+    """A key file and two keys that are wrapped under it: the same for all examples, since what changes them looks at their bytes."""
     path = tmp_path_factory.mktemp("keys") / "keys.json"
     create_key_file(path, "orders")
-    one, other = (_client(path).wrap_key(bytes(32), "orders") for _ in range(2))
+    return path, _client(path).wrap_key(bytes(32), "orders"), _client(path).wrap_key(bytes(32), "orders")
+
+
+@given(data=st.data())
+def test_a_changed_wrapped_key_is_refused(data: st.DataObject, wrapped_keys: tuple[Path, bytes, bytes]) -> None:
+    path, one, other = wrapped_keys
     changed = mutated(one, [other], lambda low, high: data.draw(st.integers(low, high)))
     if changed not in (one, other):
         with pytest.raises(TablecryptError):
