@@ -3,8 +3,10 @@
     read_table    driver plans ──encrypted tasks──▶ executors decrypt, filter and project ──Arrow──▶ DataFrame
     write_table   DataFrame ──Arrow──▶ executors encrypt under DEKs of their own ──encrypted file entries──▶ driver commits once
 
-Executors need this package, access to the table's storage, and the right to decrypt with the table's master key in the KMS. No DEK is in a
-closure, a plan, a shuffle or an event log: see job_keys.py.
+`tablecrypt.spark.catalog(spark, "prod")` makes the tables of a catalog known to Spark SQL: see sql/.
+
+The executors of the two functions need this package, access to the table's storage, and the right to decrypt with the table's master key
+in the KMS. No DEK is in a closure, a plan, a shuffle or an event log: see job_keys.py.
 
 Where Spark's own Parquet reader gives the same rows, and Spark's messages stay private, read_table uses it: see jvm/.
 
@@ -31,6 +33,7 @@ from tablecrypt.spark.orc import check_orc_session, check_orc_table, orc_options
 from tablecrypt.spark.read import read_table
 from tablecrypt.spark.session import check_java
 from tablecrypt.spark.source.data_source import register
+from tablecrypt.spark.sql.session import catalog
 from tablecrypt.spark.stream import stream_writer
 from tablecrypt.spark.write import write_table
 
@@ -41,6 +44,7 @@ del _pyspark
 
 __all__ = [
     "SparkRunner",
+    "catalog",
     "check_java",
     "check_orc_session",
     "check_orc_table",

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from decimal import Decimal
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,7 +42,7 @@ from pyiceberg.types import (
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import CLASSES, jvm_side
+from tablecrypt.spark.jvm.install import jvm_side
 from tablecrypt.spark.network import keeps_messages_private
 from tests.spark.conftest import CATALOG, Lake, SparkRun
 from tests.spark.test_no_key_leaves_encrypted_tasks import file_keys, found
@@ -393,12 +392,6 @@ def test_it_works_from_another_thread(spark: SparkSession, valued: Lake) -> None
     thread.join()
 
     assert counts == [117]
-
-
-def test_every_java_source_is_shipped_and_compiled() -> None:
-    sources = {path.name for path in resources.files("tablecrypt.spark.jvm").joinpath("java").iterdir()}
-
-    assert sources == {f"{name}.java" for name in CLASSES}
 
 
 @pytest.mark.parametrize("damage", ["a bit", "the end", "the file"])

@@ -21,7 +21,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.spark.jvm.coordinator import KIND, REQUESTS, FileLocations, LocationRequest, responding
-from tablecrypt.spark.jvm.install import CLASSES, PACKAGE, jvm_side, source
+from tablecrypt.spark.jvm.install import PACKAGE, jvm_side, sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,7 +146,7 @@ def test_java_has_the_names_that_python_documents() -> None:
 def test_java_reads_the_settings_that_python_gives() -> None:
     package = resources.files("tablecrypt.spark.jvm")
     setting = re.compile(r'"(tablecrypt\.(?!jvm)[a-z-]+)"')
-    of_java = {name for each in CLASSES for name in setting.findall(source(each))}
+    of_java = {name for text in sources().values() for name in setting.findall(text)}
     of_python = {name for each in ("reader", "writer") for name in setting.findall((package / f"{each}.py").read_text(encoding="utf-8"))}
 
     assert of_java == of_python

@@ -1,11 +1,13 @@
-"""Compiling the Java sources into a running Spark application, once per SparkContext, and asking its Hadoop about a file.
+"""Compiling the Java sources into a running Spark application, once per JVM, and asking its Hadoop about a file.
 
-    java/*.java ──Janino, in the driver──▶ classes ──jar──▶ SparkContext.addJar: executors load it before their next task
-                                                └──────▶ a DriverEndpoint in the driver
+    jvm/java/*.java, sql/java/*.java ──Janino, in the driver──▶ classes ──jar──▶ the driver's class loader: all its threads and sessions
+                                                                         └────▶ SparkContext.addJar: executors, before their next task
 
-The jar lies in a folder of its own, which goes when this process ends: executors fetch it for as long as the application runs.
+An application that was started with the jar (`tablecrypt spark-jar`) has the classes already, and nothing is compiled. The jar that is
+compiled here lies in a folder of its own, which goes when this process ends: executors fetch it for as long as the application runs.
 
-Raises ConfigurationError where the sources do not compile: a Spark whose internals differ from those that they are written for.
+Raises ConfigurationError where the sources do not compile (a Spark whose internals differ from those that they are written for), or where
+the application was started with a jar of other sources.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from __future__ import annotations
 import atexit
 import hashlib
 import logging
-import secrets
 import shutil
 import tempfile
 import zipfile
@@ -30,60 +31,58 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PACKAGE: Final = "tablecrypt.jvm"
-# Each may use those before it.
-CLASSES: Final = (
-    "Requests",
-    "SparkProcess",
-    "PlannedFiles",
-    "ReadResponse",
-    "DriverClient",
-    "CheckedStream",
-    "CheckedFileSystem",
-    "ReadKeys",
-    "ReadByIds",
-    "ReadFunction",
-    "FieldIds",
-    "ReadLoader",
-    "ReadFormat",
-    "LiveRows",
-    "WriteJob",
-    "RequiredValues",
-    "NanCounts",
-    "PartitionedRows",
-    "EncryptedResult",
-    "FileOutput",
-    "RowSupport",
-    "EncryptedFile",
-    "WriteAttempt",
-    "WriteTask",
-    "TaskResults",
-    "WriteRun",
-    "PendingRequest",
-    "WriteCoordinator",
-    "Bucket",
-    "DriverEndpoint",
-)
+FOLDERS: Final = ("tablecrypt.spark.jvm", "tablecrypt.spark.sql")
+"""Python packages with a folder `java`."""
+DIGEST_CLASS: Final = "SourcesDigest"
+"""Says which sources a jar was compiled from."""
+
+_CLASS_FILES_OF_JAVA_8: Final = 8
+"""The oldest in which Janino calls static methods of interfaces."""
 _lock = Lock()
 logger = logging.getLogger(__name__)
 
 
-def compiled(jvm: Any, sources: Mapping[str, str]) -> dict[str, bytes]:
+def sources() -> dict[str, str]:
+    """Return the text of all Java sources by class name, with a class that holds the digest of the others."""
+    texts = {}
+    for package in FOLDERS:
+        for path in (resources.files(package) / "java").iterdir():
+            if path.name.endswith(".java"):
+                texts[path.name.removesuffix(".java")] = path.read_text(encoding="utf-8")
+    digest = sources_digest(texts)
+    own = f'package {PACKAGE};\n\npublic class {DIGEST_CLASS} {{\n  public static final String VALUE = "{digest}";\n}}\n'
+    return dict(sorted(texts.items())) | {DIGEST_CLASS: own}
+
+
+def sources_digest(texts: Mapping[str, str]) -> str:
+    """Return the SHA-256 of sources by name, in hexadecimal."""
+    digest = hashlib.sha256()
+    for name in sorted(texts):
+        content = texts[name].encode()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def compiled(gateway: Any, texts: Mapping[str, str]) -> dict[str, bytes]:
     """Return the bytecode of all classes by name.
 
     Args:
-        jvm: the gateway to the driver's JVM.
-        sources: what the files are called, without .java, and their text. Each may use the classes of those before it.
+        gateway: Py4J's, to a JVM with Spark's jars.
+        texts: what the files are called, without .java, and their text, in any order.
     """
-    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    bytecode: dict[str, bytes] = {}
-    for name, text in sources.items():
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader)
-        compiler.cook(f"{name}.java", text)
-        classes = compiler.getBytecodes()
-        bytecode |= {class_name: bytes(classes.get(class_name)) for class_name in list(classes.keySet())}
-        loader = compiler.getClassLoader()
-    return bytecode
+    jvm = gateway.jvm
+    codehaus = jvm.org.codehaus
+    compiler = codehaus.janino.Compiler()
+    compiler.setIClassLoader(codehaus.janino.ClassLoaderIClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()))
+    compiler.setTargetVersion(_CLASS_FILES_OF_JAVA_8)
+    created = codehaus.commons.compiler.util.resource.MapResourceCreator()
+    compiler.setClassFileCreator(created)
+    files = gateway.new_array(codehaus.commons.compiler.util.resource.Resource, len(texts))
+    for index, (name, text) in enumerate(texts.items()):
+        files[index] = codehaus.commons.compiler.util.resource.StringResource(f"{name}.java", text)
+    compiler.compile(files)
+    classes = created.getMap()
+    return {name.removesuffix(".class").replace("/", "."): bytes(classes.get(name)) for name in list(classes.keySet())}
 
 
 def write_jar(classes: Mapping[str, bytes], services: Mapping[str, str] | None = None) -> Path:
@@ -116,7 +115,7 @@ class JvmSide:
     public_key: bytes
 
 
-_installed: dict[str, JvmSide] = {}
+_sides: dict[str, JvmSide] = {}
 
 
 def jvm_side(spark: SparkSession) -> JvmSide:
@@ -125,46 +124,72 @@ def jvm_side(spark: SparkSession) -> JvmSide:
     Raises:
         ConfigurationError: this Spark cannot compile or take it.
     """
-    context = spark.sparkContext
+    application = spark.sparkContext.applicationId
     with _lock:
-        if context.applicationId not in _installed:
-            _installed[context.applicationId] = _install(spark)
-        return _installed[context.applicationId]
+        if application not in _sides:
+            _sides[application] = _installed(spark)
+        return _sides[application]
 
 
-def _install(spark: SparkSession) -> JvmSide:
+def _installed(spark: SparkSession) -> JvmSide:
     from py4j.protocol import Py4JError
 
     try:
-        jar = write_jar(compiled(spark.sparkContext._jvm, {name: source(name) for name in CLASSES}))
-        spark.sparkContext._jsc.addJar(str(jar))
-        loader = _loader(spark, jar)
-        name = f"tablecrypt-{secrets.token_hex(8)}"
-        endpoint = loader.loadClass(f"{PACKAGE}.DriverEndpoint").getConstructors()[0].newInstance(_objects(spark, name))
-        return JvmSide(endpoint, name, bytes(endpoint.publicKey()))
+        loader = _extensible_loader(spark)
+        if _digest_in(loader) is None:
+            _install(spark, loader)
+        elif _digest_in(loader) != _own_digest():
+            raise ConfigurationError(
+                "this Spark application has tablecrypt's Java classes of another version: start it with the jar that this version's "
+                "`tablecrypt spark-jar` writes, or without one"
+            )
+        for jar in _compiled_jars:
+            spark.sparkContext._jsc.addJar(str(jar))
+        endpoint = loader.loadClass(f"{PACKAGE}.DriverEndpoint").getMethod("current", None).invoke(None, None)
+        return JvmSide(endpoint, str(endpoint.name()), bytes(endpoint.publicKey()))
     except Py4JError as error:
         raise ConfigurationError(f"the JVM path does not run on Spark {spark.version}: {error}") from error
 
 
-def source(name: str) -> str:
-    """Return the Java source of a class."""
-    return (resources.files(__package__) / "java" / f"{name}.java").read_text(encoding="utf-8")
+_compiled_jars: list[Path] = []
+"""The jar of this process's JVM. It outlives its SparkContexts, and each of these gives the jar to executors of its own."""
 
 
-def _loader(spark: SparkSession, jar: Path) -> Any:
-    """Return one class loader for all classes: those of a package see each other only there."""
+def _install(spark: SparkSession, loader: Any) -> None:
     gateway: Any = spark.sparkContext._gateway
-    urls = gateway.new_array(gateway.jvm.java.net.URL, 1)
-    urls[0] = gateway.jvm.java.io.File(str(jar)).toURI().toURL()
-    return gateway.jvm.java.net.URLClassLoader(urls, gateway.jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
+    jar = write_jar(compiled(gateway, sources()))
+    loader.addURL(gateway.jvm.java.io.File(str(jar)).toURI().toURL())
+    _compiled_jars.append(jar)
 
 
-def _objects(spark: SparkSession, *values: Any) -> Any:
-    gateway: Any = spark.sparkContext._gateway
-    array = gateway.new_array(gateway.jvm.java.lang.Object, len(values))
-    for index, value in enumerate(values):
-        array[index] = value
-    return array
+def _own_digest() -> str:
+    texts = sources()
+    del texts[DIGEST_CLASS]
+    return sources_digest(texts)
+
+
+def _digest_in(loader: Any) -> str | None:
+    """Return the digest of the sources whose classes a loader finds; None where it finds none."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return str(loader.loadClass(f"{PACKAGE}.{DIGEST_CLASS}").getField("VALUE").get(None))
+    except Py4JJavaError:
+        return None
+
+
+def _extensible_loader(spark: SparkSession) -> Any:
+    """Return the class loader of all threads and sessions of the driver, to which Spark itself adds the jars of `spark.jars`."""
+    jvm: Any = spark.sparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    kind = jvm.java.lang.Class.forName("org.apache.spark.util.MutableURLClassLoader")
+    while loader is not None and not kind.isInstance(loader):
+        loader = loader.getParent()
+    if loader is None:
+        raise ConfigurationError(
+            "this Spark application takes no classes while it runs: start it with spark.jars=FILE, made by `tablecrypt spark-jar -o FILE`"
+        )
+    return loader
 
 
 def length_in_hadoop(spark: SparkSession, location: str) -> int | None:

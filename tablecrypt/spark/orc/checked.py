@@ -51,7 +51,7 @@ def install_checked_keys(spark: SparkSession) -> None:
             return
         try:
             # Unlike SparkContext.addJar, this gives the classes to the driver too, where the probe is analysed.
-            spark.sql(f"ADD JAR '{write_jar(compiled(context._jvm, _sources()), _SERVICES)}'")
+            spark.sql(f"ADD JAR '{write_jar(compiled(context._gateway, _sources()), _SERVICES)}'")
             answers = _ask_executors(spark)
         except (Py4JError, PySparkException) as error:
             raise ConfigurationError(f"Spark {spark.version} does not take tablecrypt's key provider for ORC: {error}") from error

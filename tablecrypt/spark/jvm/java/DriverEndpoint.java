@@ -6,6 +6,7 @@ import java.security.KeyPair;
 import java.security.KeyPairGenerator;
 import java.security.spec.MGF1ParameterSpec;
 import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import javax.crypto.Cipher;
 import javax.crypto.spec.GCMParameterSpec;
@@ -40,18 +41,32 @@ public class DriverEndpoint implements RpcEndpoint {
   private static final int NONCE_LENGTH = 12;
   private static final int TAG_BITS = 128;
 
-  private final String name;
+  private static DriverEndpoint current;
+
+  private final String name = "tablecrypt-" + UUID.randomUUID();
   private final RpcEnv env;
   private final KeyPair keyPair;
   private final Map reads = new ConcurrentHashMap();
 
-  public DriverEndpoint(String name) throws Exception {
-    this.name = name;
-    this.env = SparkProcess.rpcEnv();
+  private DriverEndpoint(RpcEnv env) throws Exception {
+    this.env = env;
     KeyPairGenerator generator = KeyPairGenerator.getInstance("RSA");
     generator.initialize(3072);
     this.keyPair = generator.generateKeyPair();
     env.setupEndpoint(name, this);
+  }
+
+  /** The endpoint of the SparkContext that runs. */
+  public static synchronized DriverEndpoint current() throws Exception {
+    RpcEnv env = SparkProcess.rpcEnv();
+    if (current == null || current.env != env) {
+      current = new DriverEndpoint(env);
+    }
+    return current;
+  }
+
+  public String name() {
+    return name;
   }
 
   public RpcEnv rpcEnv() {
@@ -99,9 +114,8 @@ public class DriverEndpoint implements RpcEndpoint {
       Map options,
       boolean withDeletes)
       throws Exception {
-    forgetReadsOfNoPlan();
     PlannedFiles files = new PlannedFiles(numberColumn, decrypt(read, encryptedKey, encryptedFiles));
-    reads.put(read, new WeakReference(files));
+    hold(read, files);
     // As a column of the file itself, a row's position costs less than as a field of Spark's _metadata.
     String position = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
     StructType stored = withDeletes ? schema.add(position, DataTypes.LongType, true) : schema;
@@ -142,7 +156,23 @@ public class DriverEndpoint implements RpcEndpoint {
     return function.apply(scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(columns));
   }
 
-  private byte[] decrypt(String read, byte[] encryptedKey, byte[] encryptedFiles) throws Exception {
+  /** Hand out keys and deletes of a read's files for as long as something else holds these files. */
+  void hold(String read, PlannedFiles files) {
+    forgetReadsOfNoPlan();
+    reads.put(read, new WeakReference(files));
+  }
+
+  /**
+   * Take the settings of a catalog, which may hold credentials.
+   *
+   * @param encryptedKey an AES key under RSA-OAEP, as for a read
+   * @param encryptedSettings JSON under that key, with the catalog's name as AAD
+   */
+  public void giveCatalog(String catalog, byte[] encryptedKey, byte[] encryptedSettings) throws Exception {
+    CatalogSettings.give(catalog, new ObjectMapper().readTree(decrypt(catalog, encryptedKey, encryptedSettings)));
+  }
+
+  private byte[] decrypt(String aad, byte[] encryptedKey, byte[] encryptedFiles) throws Exception {
     Cipher rsa = Cipher.getInstance("RSA/ECB/OAEPPadding");
     rsa.init(
         Cipher.DECRYPT_MODE,
@@ -151,7 +181,7 @@ public class DriverEndpoint implements RpcEndpoint {
     SecretKeySpec key = new SecretKeySpec(rsa.doFinal(encryptedKey), "AES");
     Cipher aes = Cipher.getInstance("AES/GCM/NoPadding");
     aes.init(Cipher.DECRYPT_MODE, key, new GCMParameterSpec(TAG_BITS, encryptedFiles, 0, NONCE_LENGTH));
-    aes.updateAAD(read.getBytes("UTF-8"));
+    aes.updateAAD(aad.getBytes("UTF-8"));
     return aes.doFinal(encryptedFiles, NONCE_LENGTH, encryptedFiles.length - NONCE_LENGTH);
   }
 

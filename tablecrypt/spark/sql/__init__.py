@@ -1,0 +1,10 @@
+"""The Spark SQL catalog: `spark.sql("SELECT … FROM prod.db.orders")` over encrypted tables.
+
+    spark.sql ─▶ SqlCatalog, SqlTable, scans and writes (java/) ──frames over a pipe──▶ the planner: this package, in one process per driver
+                          │ RPC: keys, deletes, locations                               catalogs, metadata, plans, locations, commits
+                          ▼
+                     executors: the classes of tablecrypt/spark/jvm/java
+
+The planner is a Python process that the driver starts: it serves PySpark, Connect servers, spark-sql, spark-shell and the Thrift server.
+Executors need no Python, no package and no right in the KMS.
+"""

@@ -1,0 +1,5 @@
+"""`python -m tablecrypt.spark.sql`: the planner. Spark's driver starts it, see java/Planner.java."""
+
+from tablecrypt.spark.sql.process import main
+
+main()

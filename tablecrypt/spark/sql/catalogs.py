@@ -1,0 +1,141 @@
+"""Opening catalogs, and finding namespaces and tables in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.transforms import VoidTransform
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.schema import schema_json
+from tablecrypt.spark.network import keeps_messages_private
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
+from tablecrypt_catalog import load_catalog
+
+SPARK_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+"""Iceberg's transforms that Spark names otherwise."""
+
+
+def open_catalog(planner: Planner, request: Request) -> Response:
+    """Open a catalog.
+
+    Raises:
+        ConfigurationError: Spark's messages are not private, or the catalog cannot be opened with these properties.
+    """
+    settings = request.mapping("spark")
+    if not keeps_messages_private(lambda name, default: settings.get(name) or default):
+        raise ConfigurationError(
+            "keys of data files would travel to the executors in the clear: start the application with spark.authenticate and "
+            "spark.network.crypto.enabled (or spark.ssl.rpc.enabled) set to true"
+        )
+    name = request.text("name")
+    catalog = load_catalog(name, **request.mapping("properties"))
+    return Response({"catalog": planner.catalogs.add(OpenCatalog(name, catalog))})
+
+
+def catalog_of(planner: Planner, request: Request) -> OpenCatalog:
+    """Return the catalog that a request is about."""
+    return planner.catalogs[request.text("catalog")]
+
+
+def list_namespaces(planner: Planner, request: Request) -> Response:
+    """List the namespaces directly in one; in none, those at the top."""
+    found = catalog_of(planner, request).catalog.list_namespaces(tuple(request.texts("namespace")))
+    return Response({"namespaces": [list(name) for name in found]})
+
+
+def load_namespace(planner: Planner, request: Request) -> Response:
+    """Return a namespace's properties."""
+    properties = catalog_of(planner, request).catalog.load_namespace_properties(tuple(request.texts("namespace")))
+    return Response({"properties": {name: str(value) for name, value in properties.items()}})
+
+
+def list_tables(planner: Planner, request: Request) -> Response:
+    """List the tables of a namespace."""
+    found = catalog_of(planner, request).catalog.list_tables(tuple(request.texts("namespace")))
+    return Response({"tables": [name[-1] for name in found]})
+
+
+def load_table(planner: Planner, request: Request) -> Response:
+    """Load a table. NoSuchTableError where there is none; ConfigurationError where it is not encrypted."""
+    opened = catalog_of(planner, request)
+    name = ".".join(request.identifier)
+    located = LocatedTable(opened.catalog, name, load_encrypted_table(opened.catalog, name))
+    loaded = LoadedTable(located, opened.name, MAIN_BRANCH, located.table.metadata.current_snapshot_id, is_writable=True)
+    return Response(described(planner, loaded))
+
+
+def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
+    """Return what Java's SqlTable knows of a table, and keep the table for later requests."""
+    metadata = loaded.located.table.metadata
+    return {
+        "table": planner.tables.add(loaded),
+        "name": f"{loaded.catalog_name}.{loaded.located.name}",
+        "uuid": str(metadata.table_uuid),
+        "snapshot": str(loaded.snapshot_id),
+        "schema": _spark_json(loaded.schema),
+        "stored": schema_json(list(loaded.schema.fields), {field.field_id: field.name for field in loaded.schema.fields}),
+        "partitioning": described_partitioning(metadata.spec(), metadata.schema()),
+        "properties": _described_properties(loaded),
+    }
+
+
+def described_partitioning(spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
+    """Return the spec's transforms as Java's SqlTable makes Spark's of them."""
+    return [
+        {
+            "name": SPARK_TRANSFORMS.get(name := str(field.transform).partition("[")[0], name),
+            "column": schema.find_column_name(field.source_id),
+            "parameter": getattr(field.transform, "num_buckets", None) or getattr(field.transform, "width", None) or 0,
+        }
+        for field in spec.fields
+        if not isinstance(field.transform, VoidTransform)
+    ]
+
+
+def _described_properties(loaded: LoadedTable) -> Mapping[str, str]:
+    metadata = loaded.located.table.metadata
+    return {
+        **metadata.properties,
+        "provider": "iceberg",
+        "format": "iceberg/parquet",
+        "location": metadata.location,
+        "format-version": str(metadata.format_version),
+        "current-snapshot-id": "none" if metadata.current_snapshot_id is None else str(metadata.current_snapshot_id),
+    }
+
+
+def _spark_json(schema: Schema) -> str:
+    """Return Spark's JSON of a schema: comments of columns, and no field ids, which are not Spark's business."""
+    told = json.loads(schema_json(list(schema.fields), {field.field_id: field.name for field in schema.fields}))
+    _remove_metadata(told)
+    for field, column in zip(schema.fields, told["fields"], strict=True):
+        if field.doc:
+            column["metadata"] = {"comment": field.doc}
+    return json.dumps(told)
+
+
+def _remove_metadata(kind: Any) -> None:
+    if not isinstance(kind, dict):
+        return
+    for field in kind.get("fields", ()):
+        field["metadata"] = {}
+        _remove_metadata(field["type"])
+    for inner in ("elementType", "keyType", "valueType"):
+        _remove_metadata(kind.get(inner))
+
+
+OPERATIONS: Final = {
+    "open": open_catalog,
+    "list_namespaces": list_namespaces,
+    "load_namespace": load_namespace,
+    "list_tables": list_tables,
+    "load_table": load_table,
+}

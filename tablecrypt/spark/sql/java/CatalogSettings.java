@@ -1,0 +1,60 @@
+package tablecrypt.jvm;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * What a catalog is opened with: the Python interpreter that plans for it, and PyIceberg's properties.
+ *
+ * A program that runs in Python gives both itself, and they stand in no configuration. Otherwise the properties are the options
+ * spark.sql.catalog.NAME.*, which any user of the session may set, and the interpreter comes from the application's own configuration or the
+ * environment, which they may not: it is a program that runs beside the driver.
+ */
+class CatalogSettings {
+  static final String PYTHON = "python";
+  private static final String PREFIX = "spark.sql.catalog.";
+  private static final Map GIVEN = new ConcurrentHashMap();
+
+  final String python;
+  /** Folders to look for Python modules in, before the interpreter's own. */
+  final List path;
+  final Map properties;
+
+  private CatalogSettings(String python, List path, Map properties) {
+    this.python = python;
+    this.path = path;
+    this.properties = properties;
+  }
+
+  static void give(String catalog, JsonNode told) {
+    List path = (List) Planner.JSON.convertValue(told.required("path"), ArrayList.class);
+    Map properties = (Map) Planner.JSON.convertValue(told.required("properties"), HashMap.class);
+    GIVEN.put(catalog, new CatalogSettings(told.required(PYTHON).asText(), path, properties));
+  }
+
+  static CatalogSettings of(String catalog, CaseInsensitiveStringMap options) {
+    CatalogSettings given = (CatalogSettings) GIVEN.get(catalog);
+    if (given != null) {
+      return given;
+    }
+    String python = SparkProcess.conf().get(PREFIX + catalog + "." + PYTHON, "");
+    HashMap properties = new HashMap(options.asCaseSensitiveMap());
+    Object asked = properties.remove(PYTHON);
+    if (asked != null && !asked.equals(python)) {
+      throw new IllegalArgumentException(
+          PREFIX + catalog + "." + PYTHON + " is taken from the configuration that the application was started with, not from a session");
+    }
+    return new CatalogSettings(python.isEmpty() ? fromEnvironment() : python, new ArrayList(), properties);
+  }
+
+  private static String fromEnvironment() {
+    String driver = System.getenv("PYSPARK_DRIVER_PYTHON");
+    String any = System.getenv("PYSPARK_PYTHON");
+    return driver != null ? driver : any != null ? any : "python3";
+  }
+}

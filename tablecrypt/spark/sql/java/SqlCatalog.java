@@ -1,0 +1,148 @@
+package tablecrypt.jvm;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A catalog of encrypted tables in Spark SQL: spark.sql.catalog.prod=tablecrypt.jvm.SqlCatalog. All that it knows Python tells it. */
+public class SqlCatalog implements TableCatalog, SupportsNamespaces {
+  private String name;
+  private CatalogSettings settings;
+  private Planner planner;
+  private String handle;
+
+  public void initialize(String name, CaseInsensitiveStringMap options) {
+    this.name = name;
+    this.settings = CatalogSettings.of(name, options);
+    // Python's imports take a second or more, and Spark has other things to do meanwhile.
+    Planner.of(settings);
+  }
+
+  public String name() {
+    return name;
+  }
+
+  /** The process, in which this catalog is open. */
+  synchronized Planner planner() {
+    Planner running = Planner.of(settings);
+    if (running != planner) {
+      ObjectNode open = Planner.request("open").put("name", name);
+      open.set("properties", Planner.JSON.valueToTree(settings.properties));
+      open.set("spark", Planner.JSON.valueToTree(privacy()));
+      handle = running.ask(open).json.required("catalog").asText();
+      planner = running;
+    }
+    return planner;
+  }
+
+  /** The settings that say whether Spark's messages, in which keys of files travel to executors, are private. */
+  private static Map privacy() {
+    HashMap settings = new HashMap();
+    String[] names = {"spark.master", "spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.rpc.enabled"};
+    for (int index = 0; index < names.length; index++) {
+      settings.put(names[index], SparkProcess.conf().get(names[index], ""));
+    }
+    return settings;
+  }
+
+  /** A request about this catalog. */
+  ObjectNode request(String operation) {
+    planner();
+    return Planner.request(operation).put("catalog", handle);
+  }
+
+  ObjectNode request(String operation, String[] namespace) {
+    ObjectNode request = request(operation);
+    request.set("namespace", Planner.JSON.valueToTree(namespace));
+    return request;
+  }
+
+  ObjectNode request(String operation, Identifier table) {
+    return request(operation, table.namespace()).put("name", table.name());
+  }
+
+  private JsonNode askAbout(String operation, String[] namespace) throws NoSuchNamespaceException {
+    try {
+      return planner().ask(request(operation, namespace)).json;
+    } catch (PlannerError error) {
+      if (error.is("NoSuchNamespaceError")) {
+        throw new NoSuchNamespaceException(namespace);
+      }
+      throw error;
+    }
+  }
+
+  // Namespaces
+
+  public String[][] listNamespaces() throws NoSuchNamespaceException {
+    return listNamespaces(new String[0]);
+  }
+
+  public String[][] listNamespaces(String[] namespace) throws NoSuchNamespaceException {
+    return (String[][]) Planner.JSON.convertValue(askAbout("list_namespaces", namespace).required("namespaces"), String[][].class);
+  }
+
+  public Map loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
+    return (Map) Planner.JSON.convertValue(askAbout("load_namespace", namespace).required("properties"), HashMap.class);
+  }
+
+  public void createNamespace(String[] namespace, Map properties) {
+    throw new UnsupportedOperationException("CREATE NAMESPACE");
+  }
+
+  public void alterNamespace(String[] namespace, NamespaceChange[] changes) {
+    throw new UnsupportedOperationException("ALTER NAMESPACE");
+  }
+
+  public boolean dropNamespace(String[] namespace, boolean cascade) {
+    throw new UnsupportedOperationException("DROP NAMESPACE");
+  }
+
+  // Tables
+
+  public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
+    JsonNode found = askAbout("list_tables", namespace).required("tables");
+    Identifier[] tables = new Identifier[found.size()];
+    for (int index = 0; index < tables.length; index++) {
+      tables[index] = Identifier.of(namespace, found.required(index).asText());
+    }
+    return tables;
+  }
+
+  public Table loadTable(Identifier table) throws NoSuchTableException {
+    return load(table, request("load_table", table));
+  }
+
+  private Table load(Identifier table, ObjectNode request) throws NoSuchTableException {
+    try {
+      return new SqlTable(this, planner(), planner().ask(request).json);
+    } catch (PlannerError error) {
+      if (error.is("NoSuchTableError")) {
+        throw new NoSuchTableException(table);
+      }
+      throw error;
+    }
+  }
+
+  public Table alterTable(Identifier table, TableChange[] changes) {
+    throw new UnsupportedOperationException("ALTER TABLE");
+  }
+
+  public boolean dropTable(Identifier table) {
+    throw new UnsupportedOperationException("DROP TABLE");
+  }
+
+  public void renameTable(Identifier from, Identifier to) {
+    throw new UnsupportedOperationException("ALTER TABLE … RENAME TO");
+  }
+}

@@ -1,0 +1,59 @@
+"""What the planner holds between requests: open catalogs, and tables as they were loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+
+from tablecrypt.spark.sql.messages import Handles
+from tablecrypt.spark.tables import LocatedTable
+
+_CATALOGS: Final = 10_000
+_TABLES: Final = 1_000
+
+
+@dataclass(frozen=True)
+class OpenCatalog:
+    """A catalog of PyIceberg, and its name in Spark."""
+
+    name: str
+    catalog: Catalog
+
+
+@dataclass(frozen=True)
+class LoadedTable:
+    """A table as one request loaded it.
+
+    Attributes:
+        located: the table.
+        catalog_name: its catalog's name in Spark.
+        branch: where writes go.
+        snapshot_id: what is read; None for a table without snapshots.
+        is_writable: False where a snapshot or tag was asked for.
+    """
+
+    located: LocatedTable
+    catalog_name: str
+    branch: str
+    snapshot_id: int | None
+    is_writable: bool
+
+    @property
+    def schema(self) -> Schema:
+        """The table's schema; that of the snapshot where a snapshot or tag was asked for."""
+        metadata = self.located.table.metadata
+        snapshot = metadata.snapshot_by_id(self.snapshot_id) if self.snapshot_id is not None and not self.is_writable else None
+        if snapshot is None or snapshot.schema_id is None:
+            return metadata.schema()
+        return next((schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id), metadata.schema())
+
+
+@dataclass
+class Planner:
+    """The state of the process."""
+
+    catalogs: Handles[OpenCatalog] = field(default_factory=lambda: Handles(_CATALOGS))
+    tables: Handles[LoadedTable] = field(default_factory=lambda: Handles(_TABLES))

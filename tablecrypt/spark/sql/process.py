@@ -1,0 +1,85 @@
+"""The planner's process: it takes requests from stdin and gives responses to stdout, many at a time.
+
+    frame    = length of the rest (4) | number of the request (4) | length of the JSON (4) | JSON | bytes       numbers are big endian
+    request  = {"operation": "load_table", …}, and bytes where the operation takes some
+    response = an object, and bytes where the operation has some; or {"error": {"kinds": [names of classes], "message": "…"}}
+
+Both ends are one JVM and the process that it started. Nobody else can read or write the two pipes, so keys travel in them in the clear.
+What libraries print goes to stderr, which is the driver's. The process ends when its stdin does, with the JVM.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import struct
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import BinaryIO, Final, TypeAlias
+
+from tablecrypt.errors import FormatError
+from tablecrypt.spark.sql import catalogs
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.planner import Planner
+
+Operation: TypeAlias = Callable[[Planner, Request], Response]
+OPERATIONS: Final[Mapping[str, Operation]] = {**catalogs.OPERATIONS}
+
+_HEAD: Final = struct.Struct(">II")
+_LENGTH: Final = struct.Struct(">I")
+_THREADS: Final = 16
+logger = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Serve the process that started this one until it ends."""
+    requests, responses = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    serve(requests, responses)
+    # Threads that still work for a driver that is gone must not hold the process.
+    os._exit(0)
+
+
+def serve(requests: BinaryIO, responses: BinaryIO) -> None:
+    """Respond to each request from one stream on the other, until the first ends."""
+    planner, lock = Planner(), Lock()
+
+    def work(number: int, content: bytes) -> None:
+        response = respond(planner, content)
+        with lock:
+            responses.write(_HEAD.pack(_LENGTH.size + len(response), number) + response)
+            responses.flush()
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        while len(head := requests.read(_HEAD.size)) == _HEAD.size:
+            length, number = _HEAD.unpack(head)
+            threads.submit(work, number, requests.read(length - _LENGTH.size))
+
+
+def respond(planner: Planner, content: bytes) -> bytes:
+    """Return the response to one request, from the length of the JSON on."""
+    try:
+        response = _responded(planner, content)
+    except Exception as error:
+        logger.debug("a request failed", exc_info=True)
+        response = Response({"error": _described(error)})
+    encoded = json.dumps(response.fields).encode()
+    return _LENGTH.pack(len(encoded)) + encoded + response.content
+
+
+def _responded(planner: Planner, content: bytes) -> Response:
+    (length,) = _LENGTH.unpack_from(content)
+    start = _LENGTH.size
+    request = Request(json.loads(content[start : start + length]), content[start + length :])
+    operation = OPERATIONS.get(request.text("operation"))
+    if operation is None:
+        raise FormatError(f"the planner has no operation {request.text('operation')!r}: the jar is of another version of tablecrypt")
+    return operation(planner, request)
+
+
+def _described(error: Exception) -> dict[str, object]:
+    kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, Exception)]
+    return {"kinds": kinds, "message": f"{type(error).__name__}: {error}"}

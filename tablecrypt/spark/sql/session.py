@@ -1,0 +1,46 @@
+"""`tcs.catalog(spark, "prod")`: the SQL catalog in a session that runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.install import PACKAGE, jvm_side
+from tablecrypt.spark.jvm.keys import encrypt_for_driver
+from tablecrypt.spark.session import check_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG_CLASS: Final = f"{PACKAGE}.SqlCatalog"
+
+
+def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str] | None = None) -> None:
+    """Make a PyIceberg catalog of encrypted tables known to a session: `spark.sql("SELECT * FROM prod.db.orders")`.
+
+    Args:
+        spark: a classic session. Connect servers are started with the jar that `tablecrypt spark-jar` writes.
+        name: the catalog's name, in SQL and in PyIceberg's configuration.
+        catalog_properties: added to those of PyIceberg's configuration. They reach the planner alone: no configuration of Spark, event log
+            or query plan shows them.
+
+    Raises:
+        ConfigurationError: the session is a client of Connect, its Spark is too old or does not take the Java classes, or it has another
+            catalog of this name.
+    """
+    check_session(spark)
+    if not hasattr(spark, "_jsparkSession"):
+        raise ConfigurationError(
+            "tablecrypt.spark.catalog needs a classic session; start the Connect server with --jars and the file that "
+            f"`tablecrypt spark-jar` writes, and with spark.sql.catalog.{name}={CATALOG_CLASS}"
+        )
+    setting = f"spark.sql.catalog.{name}"
+    if spark.conf.get(setting, CATALOG_CLASS) != CATALOG_CLASS:
+        raise ConfigurationError(f"the session has another catalog {name}: {setting}={spark.conf.get(setting)}")
+    side = jvm_side(spark)
+    settings = {"python": sys.executable, "path": [folder for folder in sys.path if folder], "properties": dict(catalog_properties or {})}
+    side.endpoint.giveCatalog(name, *encrypt_for_driver(json.dumps(settings).encode(), name, side.public_key))
+    spark.conf.set(setting, CATALOG_CLASS)
