@@ -20,12 +20,17 @@ from threading import Lock
 from typing import BinaryIO, Final, TypeAlias
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql import catalogs
+from tablecrypt.spark.sql import alterations, catalogs, definitions, namespaces
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 
 Operation: TypeAlias = Callable[[Planner, Request], Response]
-OPERATIONS: Final[Mapping[str, Operation]] = {**catalogs.OPERATIONS}
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    **catalogs.OPERATIONS,
+    **namespaces.OPERATIONS,
+    **definitions.OPERATIONS,
+    **alterations.OPERATIONS,
+}
 
 _HEAD: Final = struct.Struct(">II")
 _LENGTH: Final = struct.Struct(">I")

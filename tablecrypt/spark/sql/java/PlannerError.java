@@ -2,8 +2,11 @@ package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.JsonNode;
 
-/** An error that Python raised: its message, and the names of its class and of the classes above. */
-public class PlannerError extends RuntimeException {
+/**
+ * An error that Python raised: its message, and the names of its class and of the classes above. PySpark shows an IllegalArgumentException by its
+ * message, and other errors that are not its own with the whole stack of the JVM.
+ */
+public class PlannerError extends IllegalArgumentException {
   private final JsonNode kinds;
 
   PlannerError(JsonNode kinds, String message, Throwable cause) {

@@ -4,14 +4,20 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of encrypted tables in Spark SQL: spark.sql.catalog.prod=tablecrypt.jvm.SqlCatalog. All that it knows Python tells it. */
@@ -71,9 +77,9 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces {
     return request(operation, table.namespace()).put("name", table.name());
   }
 
-  private JsonNode askAbout(String operation, String[] namespace) throws NoSuchNamespaceException {
+  private JsonNode askAbout(ObjectNode request, String[] namespace) throws NoSuchNamespaceException {
     try {
-      return planner().ask(request(operation, namespace)).json;
+      return planner().ask(request).json;
     } catch (PlannerError error) {
       if (error.is("NoSuchNamespaceError")) {
         throw new NoSuchNamespaceException(namespace);
@@ -89,29 +95,47 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces {
   }
 
   public String[][] listNamespaces(String[] namespace) throws NoSuchNamespaceException {
-    return (String[][]) Planner.JSON.convertValue(askAbout("list_namespaces", namespace).required("namespaces"), String[][].class);
+    return (String[][]) Planner.JSON.convertValue(askAbout(request("list_namespaces", namespace), namespace).required("namespaces"), String[][].class);
   }
 
   public Map loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
-    return (Map) Planner.JSON.convertValue(askAbout("load_namespace", namespace).required("properties"), HashMap.class);
+    return (Map) Planner.JSON.convertValue(askAbout(request("load_namespace", namespace), namespace).required("properties"), HashMap.class);
   }
 
-  public void createNamespace(String[] namespace, Map properties) {
-    throw new UnsupportedOperationException("CREATE NAMESPACE");
+  public void createNamespace(String[] namespace, Map properties) throws NamespaceAlreadyExistsException {
+    ObjectNode request = request("create_namespace", namespace);
+    request.set("properties", Planner.JSON.valueToTree(properties));
+    try {
+      planner().ask(request);
+    } catch (PlannerError error) {
+      if (error.is("NamespaceAlreadyExistsError")) {
+        throw new NamespaceAlreadyExistsException(namespace);
+      }
+      throw error;
+    }
   }
 
-  public void alterNamespace(String[] namespace, NamespaceChange[] changes) {
-    throw new UnsupportedOperationException("ALTER NAMESPACE");
+  public void alterNamespace(String[] namespace, NamespaceChange[] changes) throws NoSuchNamespaceException {
+    ObjectNode request = request("alter_namespace", namespace);
+    SqlChange.put(request, changes);
+    askAbout(request, namespace);
   }
 
-  public boolean dropNamespace(String[] namespace, boolean cascade) {
-    throw new UnsupportedOperationException("DROP NAMESPACE");
+  public boolean dropNamespace(String[] namespace, boolean cascade) throws NoSuchNamespaceException, NonEmptyNamespaceException {
+    try {
+      return askAbout(request("drop_namespace", namespace).put("cascade", cascade), namespace).required("dropped").asBoolean();
+    } catch (PlannerError error) {
+      if (error.is("NamespaceNotEmptyError")) {
+        throw new NonEmptyNamespaceException(namespace);
+      }
+      throw error;
+    }
   }
 
   // Tables
 
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
-    JsonNode found = askAbout("list_tables", namespace).required("tables");
+    JsonNode found = askAbout(request("list_tables", namespace), namespace).required("tables");
     Identifier[] tables = new Identifier[found.size()];
     for (int index = 0; index < tables.length; index++) {
       tables[index] = Identifier.of(namespace, found.required(index).asText());
@@ -134,15 +158,63 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces {
     }
   }
 
-  public Table alterTable(Identifier table, TableChange[] changes) {
-    throw new UnsupportedOperationException("ALTER TABLE");
+  public Table createTable(Identifier table, Column[] columns, Transform[] partitions, Map properties)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    return createTable(table, SqlDefinition.schema(columns), partitions, properties);
+  }
+
+  public Table createTable(Identifier table, StructType schema, Transform[] partitions, Map properties)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    ObjectNode request = SqlDefinition.put(request("create_table", table), schema, partitions, properties);
+    try {
+      return new SqlTable(this, planner(), planner().ask(request).json);
+    } catch (PlannerError error) {
+      if (error.is("TableAlreadyExistsError")) {
+        throw new TableAlreadyExistsException(table);
+      }
+      if (error.is("NoSuchNamespaceError")) {
+        throw new NoSuchNamespaceException(table.namespace());
+      }
+      throw error;
+    }
+  }
+
+  public Table alterTable(Identifier table, TableChange[] changes) throws NoSuchTableException {
+    ObjectNode request = request("alter_table", table);
+    SqlChange.put(request, changes);
+    try {
+      return load(table, request);
+    } catch (PlannerError error) {
+      RefusedStatement.raise(error);
+      throw error;
+    }
   }
 
   public boolean dropTable(Identifier table) {
-    throw new UnsupportedOperationException("DROP TABLE");
+    return drop(table, false);
   }
 
-  public void renameTable(Identifier from, Identifier to) {
-    throw new UnsupportedOperationException("ALTER TABLE … RENAME TO");
+  public boolean purgeTable(Identifier table) {
+    return drop(table, true);
+  }
+
+  private boolean drop(Identifier table, boolean purge) {
+    return planner().ask(request("drop_table", table).put("purge", purge)).json.required("dropped").asBoolean();
+  }
+
+  public void renameTable(Identifier from, Identifier to) throws NoSuchTableException, TableAlreadyExistsException {
+    ObjectNode request = request("rename_table", from).put("to_name", to.name());
+    request.set("to_namespace", Planner.JSON.valueToTree(to.namespace()));
+    try {
+      planner().ask(request);
+    } catch (PlannerError error) {
+      if (error.is("NoSuchTableError")) {
+        throw new NoSuchTableException(from);
+      }
+      if (error.is("TableAlreadyExistsError")) {
+        throw new TableAlreadyExistsException(to);
+      }
+      throw error;
+    }
   }
 }

@@ -1,0 +1,132 @@
+"""ALTER TABLE: columns and properties. All changes of one statement land in one commit, or none does.
+
+    {"operation": "alter_table", "catalog": …, "namespace": ["db"], "name": "orders", "changes": [
+        {"change": "AddColumn", "column": ["shipped"], "type": Spark's JSON, "nullable": true, "comment": null, "after": "id"},
+        {"change": "SetProperty", "property": "write.delete.mode", "value": "merge-on-read"}, …]}
+
+The names of changes are those of Spark's classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update.schema import UpdateSchema
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.catalogs import catalog_of, load_table
+from tablecrypt.spark.sql.definitions import check_settable
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.spark_types import iceberg_type
+from tablecrypt.spark.tables import load_encrypted_table
+
+Change = Mapping[str, Any]
+Path = tuple[str, ...]
+
+
+def alter_table(planner: Planner, request: Request) -> Response:
+    """Change a table's columns and properties.
+
+    Raises:
+        ConfigurationError: a change has no meaning here.
+        KeyIdChangedError: encryption.key-id would change or go.
+        CommitFailedException: another client changed the table meanwhile; nothing has changed.
+        ValueError, ValidationError: PyIceberg refuses the change of the schema: its partitioning needs the column, say.
+    """
+    table = load_encrypted_table(catalog_of(planner, request).catalog, ".".join(request.identifier))
+    alter(table, request.items("changes"))
+    return load_table(planner, request)
+
+
+def alter(table: Table, changes: Sequence[Change]) -> None:
+    """Make all changes in one commit. Raises as `alter_table`."""
+    columns = [change for change in changes if "column" in change]
+    with table.transaction() as transaction:
+        _alter_properties(transaction, [change for change in changes if "column" not in change])
+        if not columns:
+            return
+        with transaction.update_schema() as update:
+            for change in columns:
+                _COLUMN_CHANGES[change["change"]](update, tuple(change["column"]), change)
+
+
+def _alter_properties(transaction: Transaction, changes: Sequence[Change]) -> None:
+    updates: dict[str, str] = {}
+    removals: set[str] = set()
+    for change in changes:
+        name = change["property"]
+        if change["change"] == "SetProperty":
+            updates[name] = change["value"]
+            removals.discard(name)
+        else:
+            removals.add(name)
+            updates.pop(name, None)
+    _check_properties(transaction.table_metadata, updates)
+    if updates:
+        transaction.set_properties(updates)
+    if present := removals & transaction.table_metadata.properties.keys():
+        transaction.remove_properties(*sorted(present))
+
+
+def _check_properties(metadata: TableMetadata, updates: dict[str, str]) -> None:
+    check_settable(updates)
+    if "location" in updates:
+        raise ConfigurationError(
+            f"an encrypted table stays where it is ({metadata.location}): its pins remember the place. To copy it elsewhere use "
+            "tablecrypt.maintenance.relocate"
+        )
+    version = updates.pop("format-version", None)
+    if version is not None and version != str(metadata.format_version):
+        raise ConfigurationError(f"an encrypted table has format version {metadata.format_version}, which cannot become {version}")
+
+
+def _add(update: UpdateSchema, path: Path, change: Change) -> None:
+    kind = iceberg_type(json.loads(change["type"]), path)
+    update.add_column(path, kind, doc=change["comment"], required=not change["nullable"])
+    _move(update, path, change)
+
+
+def _move(update: UpdateSchema, path: Path, change: Change) -> None:
+    if change.get("first"):
+        update.move_first(path)
+    elif after := change.get("after"):
+        update.move_after(path, (*path[:-1], after))
+
+
+def _delete(update: UpdateSchema, path: Path, change: Change) -> None:
+    update.delete_column(path)
+
+
+def _rename(update: UpdateSchema, path: Path, change: Change) -> None:
+    update.rename_column(path, change["to"])
+
+
+def _retype(update: UpdateSchema, path: Path, change: Change) -> None:
+    update.update_column(path, field_type=iceberg_type(json.loads(change["type"]), path))
+
+
+def _describe(update: UpdateSchema, path: Path, change: Change) -> None:
+    update.update_column(path, doc=change["comment"])
+
+
+def _require(update: UpdateSchema, path: Path, change: Change) -> None:
+    update.update_column(path, required=not change["nullable"])
+
+
+_COLUMN_CHANGES: Final[Mapping[str, Callable[[UpdateSchema, Path, Change], None]]] = {
+    "AddColumn": _add,
+    "DeleteColumn": _delete,
+    "RenameColumn": _rename,
+    "UpdateColumnComment": _describe,
+    "UpdateColumnNullability": _require,
+    "UpdateColumnPosition": _move,
+    "UpdateColumnType": _retype,
+}
+
+
+OPERATIONS: Final = {"alter_table": alter_table}

@@ -1,0 +1,159 @@
+"""CREATE, DROP and RENAME TABLE.
+
+A table that is created here is always encrypted: where neither the statement nor a default names a master key, the statement is refused
+before anything is written. What Spark stores beside a table's own properties (`provider`, `location`) is no property of an Iceberg table.
+
+    {"operation": "create_table", "catalog": …, "namespace": ["db"], "name": "orders", "schema": Spark's JSON, "properties": {…},
+     "partitions": [{"transform": "bucket", "parameters": [4], "columns": [["id"]]}, …]}
+    {"operation": "drop_table", …, "purge": false}
+    {"operation": "rename_table", …, "to_namespace": ["db"], "to_name": "sales"}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Identifier
+
+from tablecrypt import properties as names
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.catalogs import catalog_of, load_table
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.partition_fields import SparkTransform, partition_spec
+from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.spark_types import iceberg_schema
+
+_PROVIDERS: Final = ("iceberg", "parquet", "tablecrypt")
+_OF_SPARK: Final = ("external", "is_managed_location", "location", "provider", "table_type")
+_SHOWN_ONLY: Final = ("current-snapshot-id", "format", "identifier-fields", "sort-order")
+"""What SHOW TBLPROPERTIES and SHOW CREATE TABLE show of a table's metadata although it is no property."""
+_OPTION: Final = "option."
+"""Spark gives each of OPTIONS (…) twice: under its name, and under its name after this."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What CREATE TABLE says of a table, checked."""
+
+    identifier: Identifier
+    schema: Schema
+    spec: PartitionSpec
+    location: str | None
+    properties: dict[str, str]
+
+    @classmethod
+    def of(cls, catalog: Catalog, request: Request) -> Definition:
+        """Read the definition in a request.
+
+        Raises:
+            ConfigurationError: nothing names a master key, or a part of the definition has no meaning for an encrypted table.
+        """
+        check_names(request.identifier)
+        given = request.mapping("properties")
+        schema = iceberg_schema(json.loads(request.text("schema")))
+        transforms = [SparkTransform.of(each) for each in request.items("partitions")]
+        definition = cls(request.identifier, schema, partition_spec(schema, transforms), given.get("location"), table_properties(given))
+        definition.check_key(catalog)
+        return definition
+
+    def check_key(self, catalog: Catalog) -> None:
+        """Raise ConfigurationError unless the table will be encrypted."""
+        defaults = names.client_properties(catalog)
+        if self.properties.get(names.KEY_ID.name) or names.DEFAULT_KEY_ID.read(defaults):
+            return
+        raise ConfigurationError(
+            f"{'.'.join(self.identifier)} would not be encrypted: add TBLPROPERTIES ('{names.KEY_ID.name}' = '…') with the id of a master "
+            f"key, or set {names.DEFAULT_KEY_ID.name} for the catalog"
+        )
+
+
+def table_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a statement's properties are the table's own.
+
+    Raises:
+        ConfigurationError: USING names another format than Iceberg with Parquet files.
+    """
+    provider = given.get("provider", "iceberg").lower()
+    if provider not in _PROVIDERS:
+        raise ConfigurationError(f"USING {provider}: this catalog holds encrypted Iceberg tables with Parquet files; write USING iceberg")
+    left_out = (*_OF_SPARK, *_SHOWN_ONLY)
+    return {name: value for name, value in given.items() if name not in left_out and not name.startswith(_OPTION)}
+
+
+def check_names(identifier: Identifier) -> None:
+    """Raise ConfigurationError for a name that PyIceberg's catalogs would take for several."""
+    for name in identifier:
+        if not name or "." in name:
+            raise ConfigurationError(f"{name!r} cannot be the name of a namespace or table: it is empty or has a dot in it")
+
+
+def check_settable(wanted: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for what is shown as a property and is none."""
+    for name in wanted:
+        if name in _SHOWN_ONLY:
+            raise ConfigurationError(f"{name} is not set as a property: it shows what the table's metadata says elsewhere")
+
+
+def create_table(planner: Planner, request: Request) -> Response:
+    """Create an encrypted table and load it.
+
+    Raises:
+        ConfigurationError: as `Definition.of`.
+        TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg's.
+    """
+    catalog = catalog_of(planner, request).catalog
+    definition = Definition.of(catalog, request)
+    catalog.create_table(
+        definition.identifier,
+        definition.schema,
+        location=definition.location,
+        partition_spec=definition.spec,
+        properties=definition.properties,
+    )
+    return load_table(planner, request)
+
+
+def drop_table(planner: Planner, request: Request) -> Response:
+    """Drop a table; with `purge` its files go too, else they stay where they are.
+
+    Raises:
+        PurgeIncompleteError: files could not be deleted; purging again continues.
+    """
+    catalog = catalog_of(planner, request).catalog
+    try:
+        if request.flag("purge"):
+            catalog.purge_table(request.identifier)
+        else:
+            catalog.drop_table(request.identifier)
+    except NoSuchTableError:
+        return Response({"dropped": False})
+    return Response({"dropped": True})
+
+
+def rename_table(planner: Planner, request: Request) -> Response:
+    """Rename a table. Its files and its pins stay.
+
+    Raises:
+        NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError: as PyIceberg's.
+    """
+    catalog = catalog_of(planner, request).catalog
+    renamed = (*without_catalog(catalog, tuple(request.texts("to_namespace"))), request.text("to_name"))
+    check_names(renamed)
+    catalog.rename_table(request.identifier, renamed)
+    return Response({})
+
+
+def without_catalog(catalog: Catalog, namespace: Identifier) -> Identifier:
+    """Return a namespace without the catalog's name before it: in RENAME TO prod.db.sales Spark takes that for a namespace."""
+    is_catalog = namespace[:1] == (catalog.name,) and not catalog.namespace_exists(namespace)
+    return namespace[1:] if is_catalog else namespace
+
+
+OPERATIONS: Final = {"create_table": create_table, "drop_table": drop_table, "rename_table": rename_table}
