@@ -330,8 +330,10 @@ def _in_the_clear(location: str, start: int, stored: bytes) -> StoredFooter:
     return StoredFooter(location, start, start, end, stored[:length], algorithm, key_metadata, signature if algorithm else None)
 
 
-def read_checked_end(file: pa.NativeFile, length: int, key_metadata: StandardKeyMetadata, location: str) -> bytes:
-    """Return all that follows the last module of a table's file. One request, two where the footer is longer than 64 KiB.
+def read_checked_end(file: pa.NativeFile, length: int, key_metadata: StandardKeyMetadata, location: str) -> tuple[bytes, StoredFooter]:
+    """Return all that follows the last module of a table's file, and the footer in it.
+
+    One request, two where the footer is longer than 64 KiB.
 
     Args:
         file: the ciphertext.
@@ -349,8 +351,7 @@ def read_checked_end(file: pa.NativeFile, length: int, key_metadata: StandardKey
         raise TamperedFileError(location, f"says its footer has {footer_length} bytes, of {length} in all")
     missing = footer_length + TAIL_LENGTH - guess
     end = last[-(footer_length + TAIL_LENGTH) :] if missing <= 0 else _read_at(file, start, missing, location) + last
-    _check(end[:-TAIL_LENGTH], start, key_metadata, location)
-    return end
+    return end, _checked_footer(end[:-TAIL_LENGTH], start, key_metadata, location)
 
 
 def foreign_end(head: bytes, tail: bytes, location: str) -> TamperedFileError | PlaintextRefusedError:
@@ -402,13 +403,14 @@ class EndThenFile(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no
     create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = move = copy_file = _refuse
 
 
-def _check(stored: bytes, start: int, key_metadata: StandardKeyMetadata, location: str) -> None:
+def _checked_footer(stored: bytes, start: int, key_metadata: StandardKeyMetadata, location: str) -> StoredFooter:
     try:
         footer = encrypted_footer(location, start, stored)
     except FormatError as error:
         raise TamperedFileError(location, f"no table holds such a file: {error}") from error
     assert footer.algorithm is not None, "an encrypted footer has an algorithm"
     footer.algorithm.admit(FileKeys.of_table_file(key_metadata), location)
+    return footer
 
 
 def _read_at(file: pa.NativeFile, offset: int, length: int, location: str) -> bytes:

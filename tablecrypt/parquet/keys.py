@@ -24,7 +24,7 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.aes_gcm import KEY_LENGTHS
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError, PlaintextRefusedError
 
 AES_GCM_V1: Final = "AES_GCM_V1"
 AES_GCM_CTR_V1: Final = "AES_GCM_CTR_V1"
@@ -144,9 +144,16 @@ class FileKeys:
                 return ColumnKey(self.column_keys[name], _name_of(name), False, self.column_key_metadata.get(name))
         return ColumnKey(self.required_footer_key(), FOOTER_KEY_NAME, True)
 
-    def may_be_plain(self, path: tuple[str, ...]) -> bool:
-        """Whether a column in the clear is accepted on reading."""
-        return not self.strict or any(name in self.plaintext_columns for name in _names_of(path))
+    def accept_plain(self, path: tuple[str, ...], location: str) -> None:
+        """PlaintextRefusedError for a column in the clear that is not accepted on reading."""
+        if self.of_a_table:
+            raise PlaintextRefusedError(
+                location,
+                f"has column {'.'.join(path)} in the clear, which nothing authenticates; in a table's file every column is encrypted. Read "
+                "the file with tablecrypt.parquet.read_table, where plaintext_columns names the column, and append the rows to the table",
+            )
+        if self.strict and not any(name in self.plaintext_columns for name in _names_of(path)):
+            raise PlaintextRefusedError(location, f"column {'.'.join(path)} is in the clear, and plaintext_columns does not name it")
 
     def check_columns(self, paths: Iterable[tuple[str, ...]]) -> None:
         """ConfigurationError when a name stands for no column of the file: a slip there would put a column under the wrong key."""
@@ -162,7 +169,13 @@ class FileKeys:
         return self._retrieve(key_metadata, FOOTER_KEY_NAME, location)
 
     def find_column_key(self, path: tuple[str, ...], key_metadata: bytes | None, location: str) -> Secret:
-        """The key of a column that has its own, for reading. KeyNotFoundError when there is none."""
+        """The key of a column that has its own, for reading. KeyNotFoundError when there is none; FormatError in a table's file."""
+        if self.of_a_table:
+            raise FormatError(
+                f"{location}: column {'.'.join(path)} is encrypted with a key of its own, and a table keeps one key for each file. Read "
+                "the file with tablecrypt.parquet.read_table and all of its keys and append the rows to the table, or bring it under one "
+                "key with tablecrypt.parquet.reencrypt"
+            )
         for name in _names_of(path):
             if name in self.column_keys:
                 return self.column_keys[name]

@@ -124,8 +124,9 @@ class FileCiphers:
             cipher = self._of_columns[path, key_metadata] = self._cipher(key, f"the key of column {'.'.join(path)}")
         return cipher
 
-    def may_be_plain(self, path: tuple[str, ...]) -> bool:
-        return self._keys.may_be_plain(path)
+    def accept_plain(self, path: tuple[str, ...]) -> None:
+        """PlaintextRefusedError for a column in the clear that the keys do not accept."""
+        self._keys.accept_plain(path, self._footer.location)
 
     def _cipher(self, key: Secret, name: str) -> ModuleCipher:
         location, ctr = self._footer.location, self._algorithm.ctr
@@ -172,10 +173,8 @@ class Chunk:
         """None for a chunk in the clear."""
         ciphers = self._file.ciphers
         if self._crypto is None:
-            if ciphers is not None and not ciphers.may_be_plain(self.path):
-                raise PlaintextRefusedError(
-                    self.location, f"column {self.ordinals.path} is in the clear, and plaintext_columns does not name it"
-                )
+            if ciphers is not None:
+                ciphers.accept_plain(self.path)
             return None
         if ciphers is None and self._file.footer.algorithm is None:
             raise FormatError(f"{self.location}: column {self.ordinals.path} says it is encrypted, in a file that says it is not")

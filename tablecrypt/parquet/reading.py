@@ -126,7 +126,7 @@ def _uniform_file(source: Source, layout: FileLayout, footer_key: Secret, keys: 
     algorithm = layout.footer.algorithm
     stored_prefix = None if algorithm is None else algorithm.aad_prefix
     key_metadata = StandardKeyMetadata(footer_key, stored_prefix or keys.aad_prefix, keys.file_length)
-    file = UniformParquetFile(source.file, key_metadata, layout.location)
+    file = UniformParquetFile(source.file, key_metadata, layout.location, under_one_key=False)
     if file.footer_tag != layout.footer.stored[-TAG_LENGTH:]:
         raise TamperedFileError(layout.location, "was exchanged for another file while it was read")
     return file

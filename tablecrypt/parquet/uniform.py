@@ -39,6 +39,7 @@ from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, MAGIC_LENGTH, TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end
+from tablecrypt.parquet.one_key import check_one_key
 from tablecrypt.parquet.storage import await_release
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024
@@ -65,6 +66,7 @@ class UniformParquetFile:
         location: names the file in errors.
         dictionary_columns: columns to read as Arrow dictionaries.
         small_file_length: files of up to so many bytes are read whole, longer ones in ranges.
+        under_one_key: check that every column is encrypted with the key (one_key.py). False: the caller knows it of what it reads.
 
     Attributes:
         schema: of the columns as they are stored.
@@ -72,7 +74,8 @@ class UniformParquetFile:
 
     Raises:
         TamperedFileError: the length, a magic, the algorithm or the footer is not what was written, or the key is another file's.
-        PlaintextRefusedError: the file is plaintext Parquet.
+        PlaintextRefusedError: the file is plaintext Parquet, or a column of it is in the clear.
+        FormatError: a column is encrypted with a key of its own.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class UniformParquetFile:
         *,
         dictionary_columns: tuple[str, ...] = (),
         small_file_length: int = SMALL_FILE_LENGTH,
+        under_one_key: bool = True,
     ) -> None:
         self.location = location
         self._head_is_right = False
@@ -93,11 +97,14 @@ class UniformParquetFile:
             # A mapped file would change with the one in storage, so it is copied.
             mapped = isinstance(self._file, pa.MemoryMappedFile)
             self._file = pa.BufferReader(self._file.read() if mapped else self._file.read_buffer())
-        end = read_checked_end(self._file, self._length, key_metadata, location)
+        end, footer = read_checked_end(self._file, self._length, key_metadata, location)
         self.footer_tag = end[-TAIL_LENGTH - TAG_LENGTH : -TAIL_LENGTH]
         with self._translated("the footer"):
             self._fragment = self._opened(_format(key_metadata, dictionary_columns), end)
             self.schema: pa.Schema = self._fragment.physical_schema
+            metadata = self._fragment.metadata
+        if under_one_key:
+            check_one_key(footer, key_metadata, metadata, self._file)
 
     def batches(
         self,
