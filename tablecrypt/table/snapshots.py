@@ -49,6 +49,7 @@ from tablecrypt.table._pyiceberg.producers import (
 )
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, refuse_plaintext
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
@@ -332,6 +333,52 @@ class EncryptedUpdateSnapshot(UpdateSnapshotAdapter):
     def row_delta(self, row_delta: RowDelta, operation: Operation = Operation.DELETE) -> EncryptedRowDelta:
         """Return a producer that adds deletion vectors, and data files where the operation is an overwrite."""
         return self.producer(EncryptedRowDelta, operation, row_delta=row_delta)
+
+
+class EncryptedManifestRewrite(EncryptedProducer, WholeSnapshotAdapter):
+    """Writes a branch's manifests again, so that files of one partition are near each other. Snapshots of operation REPLACE.
+
+    Args:
+        target_size: about how many bytes a new manifest has.
+        spec_id: only manifests of this partition spec; None for those of all.
+    """
+
+    def __init__(self, *, target_size: int, spec_id: int | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._target_size = target_size
+        self._spec_id = spec_id
+
+    def collect_manifests(self) -> list[ManifestFile]:
+        """Write new manifests of each spec and content that has several, and return them with those that stay."""
+        parent = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
+        groups = manifests_by_kind(parent.manifests(self.io) if parent is not None else ())
+        return [new for group in groups for new in (self._rewritten(group) if is_worth_rewriting(group, self._spec_id) else group)]
+
+    def _rewritten(self, group: Sequence[ManifestFile]) -> list[ManifestFile]:
+        entries = [entry for manifest in group for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=True)]
+        entries.sort(key=lambda entry: [(value is not None, str(value)) for value in partition_values(entry.data_file.partition)])
+        length = sum(manifest.manifest_length for manifest in group)
+        per_manifest = max(1, len(entries) * self._target_size // max(length, 1))
+        return [self._manifest_of(group[0], entries[at : at + per_manifest]) for at in range(0, len(entries), per_manifest)]
+
+    def _manifest_of(self, like: ManifestFile, entries: Sequence[ManifestEntry]) -> ManifestFile:
+        with self._manifest_writer(self.spec(like.partition_spec_id), like.content) as writer:
+            for entry in entries:
+                writer.existing(entry)
+        return writer.to_manifest_file()
+
+
+def manifests_by_kind(manifests: Iterable[ManifestFile]) -> list[list[ManifestFile]]:
+    """Return manifests in groups of one partition spec and one content."""
+    groups: dict[tuple[int, ManifestContent], list[ManifestFile]] = defaultdict(list)
+    for manifest in manifests:
+        groups[manifest.partition_spec_id, manifest.content].append(manifest)
+    return list(groups.values())
+
+
+def is_worth_rewriting(group: Sequence[ManifestFile], spec_id: int | None) -> bool:
+    """Whether a group has several manifests, and is of the spec that is asked for where one is."""
+    return len(group) > 1 and spec_id in (None, group[0].partition_spec_id)
 
 
 def _as_counted(file: DataFile) -> DataFile:

@@ -20,7 +20,7 @@ from threading import Lock
 from typing import BinaryIO, Final, TypeAlias
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql import alterations, catalogs, definitions, namespaces
+from tablecrypt.spark.sql import alterations, catalogs, definitions, namespaces, procedures
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 
@@ -30,6 +30,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **namespaces.OPERATIONS,
     **definitions.OPERATIONS,
     **alterations.OPERATIONS,
+    **procedures.OPERATIONS,
 }
 
 _HEAD: Final = struct.Struct(">II")

@@ -56,15 +56,25 @@ class Planner extends Thread {
       key.add(settings.python);
       Planner planner = (Planner) RUNNING.get(key);
       if (planner == null || !planner.process.isAlive()) {
-        try {
-          planner = new Planner(settings.python, settings.path);
-        } catch (IOException error) {
-          throw new IllegalStateException("Python for the catalog does not start: " + error.getMessage(), error);
-        }
+        planner = start(settings);
         RUNNING.put(key, planner);
       }
       return planner;
     }
+  }
+
+  /** A process beside the others. */
+  static Planner start(CatalogSettings settings) {
+    try {
+      return new Planner(settings.python, settings.path);
+    } catch (IOException error) {
+      throw new IllegalStateException("Python for the catalog does not start: " + error.getMessage(), error);
+    }
+  }
+
+  /** End the process. Requests that wait for it fail. */
+  void close() {
+    process.destroy();
   }
 
   static ObjectNode request(String operation) {

@@ -12,16 +12,18 @@ import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of encrypted tables in Spark SQL: spark.sql.catalog.prod=tablecrypt.jvm.SqlCatalog. All that it knows Python tells it. */
-public class SqlCatalog implements TableCatalog, SupportsNamespaces {
+public class SqlCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog {
   private String name;
   private CatalogSettings settings;
   private Planner planner;
@@ -42,13 +44,23 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces {
   synchronized Planner planner() {
     Planner running = Planner.of(settings);
     if (running != planner) {
-      ObjectNode open = Planner.request("open").put("name", name);
-      open.set("properties", Planner.JSON.valueToTree(settings.properties));
-      open.set("spark", Planner.JSON.valueToTree(privacy()));
-      handle = running.ask(open).json.required("catalog").asText();
+      handle = open(running);
       planner = running;
     }
     return planner;
+  }
+
+  /** Open this catalog in a process, and return its handle there. */
+  String open(Planner process) {
+    ObjectNode open = Planner.request("open").put("name", name);
+    open.set("properties", Planner.JSON.valueToTree(settings.properties));
+    open.set("spark", Planner.JSON.valueToTree(privacy()));
+    return process.ask(open).json.required("catalog").asText();
+  }
+
+  /** A process of its own, which its user closes. */
+  Planner newPlanner() {
+    return Planner.start(settings);
   }
 
   /** The settings that say whether Spark's messages, in which keys of files travel to executors, are private. */
@@ -216,5 +228,21 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces {
       }
       throw error;
     }
+  }
+
+  // Procedures
+
+  public UnboundProcedure loadProcedure(Identifier procedure) {
+    return new SqlProcedure(this, planner().ask(request("load_procedure", procedure)).json);
+  }
+
+  /** Spark 4.1 and newer ask for it. */
+  public Identifier[] listProcedures(String[] namespace) {
+    JsonNode found = planner().ask(request("list_procedures", namespace)).json.required("procedures");
+    Identifier[] procedures = new Identifier[found.size()];
+    for (int index = 0; index < procedures.length; index++) {
+      procedures[index] = Identifier.of(namespace, found.required(index).asText());
+    }
+    return procedures;
   }
 }

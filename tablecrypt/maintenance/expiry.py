@@ -1,0 +1,238 @@
+"""Expiring snapshots by their age and number, and deleting the files that only they needed.
+
+    branches, tags   one whose newest snapshot is older than its max-ref-age-ms goes; the main branch never does
+    of each branch   its snapshots stay while they are younger than the limit, and the newest ones in any case
+    other snapshots  those that no branch or tag leads to stay while they are younger than the limit
+    files            what the table led to before the commit, and does not lead to after it, is deleted
+
+Limits: arguments, else a branch's own, else the properties history.expire.*, else five days and one snapshot, as Iceberg has them.
+Iceberg table spec, "Snapshot Retention Policy".
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update.snapshot import ManageSnapshots
+
+from tablecrypt.arguments import checked_arguments
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.maintenance._storage import canonical
+from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance.progress import OperationResult
+from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.table import EncryptedExpireSnapshots, EncryptedTable
+from tablecrypt.table.table_files import TableFileIO, deleting_io
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 5
+_FIVE_DAYS_MS: Final = 5 * 24 * 60 * 60 * 1000
+_FOREVER_MS: Final = 2**63 - 1
+_MAX_SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
+_MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
+_MAX_REF_AGE: Final = "history.expire.max-ref-age-ms"
+_COLLECTED: Final = "gc.enabled"
+
+
+@dataclass(frozen=True)
+class ExpiredSnapshots(OperationResult):
+    """What was expired, or with dry_run would be.
+
+    Attributes:
+        snapshots: ids of the snapshots.
+        refs: branches and tags that went.
+        deleted: each file that only they needed and that was deleted, with what it was; for a dry run, none.
+        failed: for each location that could not be deleted, what the store said.
+        refused: files that need not be the table's, and stay; with the reason.
+    """
+
+    snapshots: tuple[int, ...]
+    refs: tuple[str, ...] = ()
+    deleted: dict[str, FileKind] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """When snapshots and refs expire: moments are milliseconds since 1970, ages milliseconds."""
+
+    now: int
+    older_than: int
+    min_snapshots: int
+    max_ref_age: int
+
+    @classmethod
+    def of(cls, metadata: TableMetadata, older_than: dt.datetime | None, retain_last: int | None) -> _Limits:
+        now = int(dt.datetime.now(dt.UTC).timestamp() * 1000)
+        if older_than is not None:
+            limit = int(checked_moment("older_than", older_than).timestamp() * 1000)
+        else:
+            limit = now - _number(metadata, _MAX_SNAPSHOT_AGE, _FIVE_DAYS_MS)
+        keep = _number(metadata, _MIN_SNAPSHOTS, 1) if retain_last is None else retain_last
+        if keep < 1:
+            raise ConfigurationError(f"retain_last is {keep}; it must be 1 or more")
+        return cls(now, limit, keep, _number(metadata, _MAX_REF_AGE, _FOREVER_MS))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    snapshots: frozenset[int]
+    refs: dict[str, SnapshotRef]
+
+
+@checked_arguments(but=("older_than", "snapshots"))
+def expire_snapshots(
+    table: Table,
+    older_than: dt.datetime | None = None,
+    retain_last: int | None = None,
+    snapshots: Sequence[int] = (),
+    dry_run: bool = False,
+    delete_below: Sequence[str] = (),
+) -> ExpiredSnapshots:
+    """Expire snapshots of an encrypted table, with the keys and the files that only they needed.
+
+    What deleted files were encrypted under is gone from the metadata, but an older metadata file may still hold it: `shred` ends that.
+
+    Args:
+        table: an encrypted table; its current state is loaded again.
+        older_than: only snapshots from before this moment, which has a time zone; by default as the table's properties say.
+        retain_last: how many of a branch's newest snapshots stay in any case; by default as the branch or the table's properties say.
+        snapshots: ids of snapshots that expire in any case.
+        dry_run: whether to find only.
+        delete_below: folders of the table in which files may be deleted, where no pin says where it lies.
+
+    Raises:
+        ConfigurationError: the table is not encrypted or has gc.enabled=false; an argument cannot be used, among them the id of a snapshot
+            that a branch or tag points to; or neither a pin nor `delete_below` says where the table lies. Nothing was changed.
+        CommitFailedException: other writers were faster, again and again. Nothing was changed.
+        FormatError, KmsError: snapshots were expired, but what the others need cannot be read, so that no file was deleted:
+            `remove_orphan_files` finds the files when it can.
+    """
+    require_encrypted(table)
+    for attempt in range(_ATTEMPTS):
+        current = reload(table)
+        _check_may_expire(current)
+        io = table_io(current).deleting_below(delete_below) if dry_run else deleting_io(current, delete_below)
+        plan = _plan(current.metadata, _Limits.of(current.metadata, older_than, retain_last), frozenset(snapshots))
+        result = ExpiredSnapshots(name_of(table), dry_run, tuple(sorted(plan.snapshots)), tuple(sorted(plan.refs)))
+        if dry_run or not (plan.snapshots or plan.refs):
+            return result
+        before = reachable_files(current.metadata, current.io)
+        try:
+            _commit(current, plan)
+        except CommitFailedException:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            continue
+        return _without_files(result, before.files.values(), reload(table), io)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _check_may_expire(table: EncryptedTable) -> None:
+    refuse_restricted(table.io, "expire_snapshots")
+    if table.properties.get(_COLLECTED, "true").lower() == "false":
+        raise ConfigurationError(f"{name_of(table)} has {_COLLECTED}=false: others may use its files, so none of them is deleted")
+
+
+def _plan(metadata: TableMetadata, limits: _Limits, named: frozenset[int]) -> _Plan:
+    expired_refs = {name: ref for name, ref in metadata.refs.items() if name != MAIN_BRANCH and _is_old(metadata, ref, limits)}
+    refs = {name: ref for name, ref in metadata.refs.items() if name not in expired_refs}
+    known = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    if unknown := named - known:
+        raise ConfigurationError(f"the table has no snapshot {', '.join(map(str, sorted(unknown)))}")
+    for name, ref in refs.items():
+        if ref.snapshot_id in named:
+            raise ConfigurationError(f"snapshot {ref.snapshot_id} cannot expire: {name} points to it")
+    led_to: set[int] = set()
+    kept: set[int] = set()
+    for ref in refs.values():
+        if ref.snapshot_ref_type == SnapshotRefType.TAG:
+            led_to.add(ref.snapshot_id)
+            kept.add(ref.snapshot_id)
+        else:
+            branch = list(_branch(metadata, ref))
+            led_to.update(branch)
+            kept.update(_kept_of_branch(metadata, ref, branch, limits))
+    kept |= {each.snapshot_id for each in metadata.snapshots if each.snapshot_id not in led_to and each.timestamp_ms >= limits.older_than}
+    return _Plan(frozenset((known - kept) | named), expired_refs)
+
+
+def _is_old(metadata: TableMetadata, ref: SnapshotRef, limits: _Limits) -> bool:
+    snapshot = metadata.snapshot_by_id(ref.snapshot_id)
+    max_age = limits.max_ref_age if ref.max_ref_age_ms is None else ref.max_ref_age_ms
+    return snapshot is None or limits.now - snapshot.timestamp_ms > max_age
+
+
+def _branch(metadata: TableMetadata, ref: SnapshotRef) -> Iterator[int]:
+    head = metadata.snapshot_by_id(ref.snapshot_id)
+    return (snapshot.snapshot_id for snapshot in ancestors_of(head, metadata))
+
+
+def _kept_of_branch(metadata: TableMetadata, ref: SnapshotRef, branch: Sequence[int], limits: _Limits) -> Iterator[int]:
+    older_than = limits.older_than if ref.max_snapshot_age_ms is None else limits.now - ref.max_snapshot_age_ms
+    least = limits.min_snapshots if ref.min_snapshots_to_keep is None else ref.min_snapshots_to_keep
+    for position, snapshot_id in enumerate(branch):
+        snapshot = metadata.snapshot_by_id(snapshot_id)
+        if snapshot is None or (position >= least and snapshot.timestamp_ms < older_than):
+            return
+        yield snapshot_id
+
+
+def _commit(table: EncryptedTable, plan: _Plan) -> None:
+    transaction = table.transaction()
+    with transaction:
+        if plan.refs:
+            with ManageSnapshots(transaction) as management:
+                for name, ref in plan.refs.items():
+                    remove = management.remove_tag if ref.snapshot_ref_type == SnapshotRefType.TAG else management.remove_branch
+                    remove(name)
+        if plan.snapshots:
+            EncryptedExpireSnapshots(transaction=transaction).by_ids(list(plan.snapshots)).commit()
+
+
+def _without_files(result: ExpiredSnapshots, before: Collection[ReachableFile], after: EncryptedTable, io: TableFileIO) -> ExpiredSnapshots:
+    found = reachable_files(after.metadata, after.io)
+    if found.unopened:
+        raise FormatError(
+            f"snapshots of {result.table} were expired, but no file was deleted, since not all that the others need can be read: "
+            f"{found.unopened[0].error}"
+        )
+    needed = {canonical(location) for location in found.files}
+    unneeded = [file for file in before if canonical(file.location) not in needed]
+    refused = {file.location: reason for file in unneeded if (reason := io.deletable.reason_against(file.location)) is not None}
+    failed = {file.location: said for file in unneeded if file.location not in refused and (said := _delete(io, file.location))}
+    deleted = {file.location: file.kind for file in unneeded if file.location not in refused and file.location not in failed}
+    return replace(result, deleted=deleted, failed=failed, refused=refused)
+
+
+def _delete(io: TableFileIO, location: str) -> str | None:
+    """Delete a file; return what the store said where it did not."""
+    try:
+        io.delete(location)
+    except FileNotFoundError:
+        logger.debug("%s is gone already", location)
+    except Exception as error:  # noqa: BLE001  every store has errors of its own; all of them are reported together
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _number(metadata: TableMetadata, name: str, default: int) -> int:
+    value = metadata.properties.get(name)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigurationError(f"the property {name} is {value!r}; it must be a whole number") from None

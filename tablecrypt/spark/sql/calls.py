@@ -1,0 +1,199 @@
+"""Procedures as SQL sees them: parameters of Spark's types, arguments of one call, and rows of declared columns.
+
+CALL prod.system.rollback_to_snapshot(table => 'db.orders', snapshot_id => 4711)
+
+parameter types     STRING, BIGINT, INT, DOUBLE, BOOLEAN, TIMESTAMP, ARRAY<BIGINT>, ARRAY<STRING>, MAP<STRING, STRING>
+arguments           arrive as JSON: a TIMESTAMP as microseconds since 1970 in UTC, an absent one not at all
+table names         as in SQL: parts between dots, each as it is or in backticks; the catalog's own name may stand before them
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.maintenance import Runner
+from tablecrypt.table.table import EncryptedTable
+
+Row = Mapping[str, Any]
+
+_PART: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(?:\.|$)")
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a procedure.
+
+    Attributes:
+        name: as it is written before =>.
+        type: in Spark's DDL.
+        is_required: whether a call has to give it.
+    """
+
+    name: str
+    type: str
+    is_required: bool = False
+
+
+TABLE: Final = Parameter("table", "STRING", is_required=True)
+DRY_RUN: Final = Parameter("dry_run", "BOOLEAN")
+DELETE_BELOW: Final = Parameter("delete_below", "ARRAY<STRING>")
+WORKERS: Final = Parameter("workers", "INT")
+"""How many files at once in threads of the planner, where a call is not to run on the cluster."""
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """A procedure.
+
+    Attributes:
+        description: one sentence.
+        parameters: in the order in which arguments without a name are taken.
+        columns: of the rows that it returns.
+        run: does it, and returns the rows.
+        runs_jobs: whether it reads or writes data files, which a cluster's executors share.
+    """
+
+    description: str
+    parameters: tuple[Parameter, ...]
+    columns: pa.Schema
+    run: Callable[[Call], Iterable[Row]]
+    runs_jobs: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a procedure.
+
+    Attributes:
+        catalog: whose tables it is about.
+        catalog_name: the catalog's name in Spark.
+        namespace: where a table's name without a namespace is looked for; empty where the session has not chosen one in this catalog.
+        arguments: those that were given, by name.
+        runner: runs work on files; None for threads of this process.
+    """
+
+    catalog: Catalog
+    catalog_name: str
+    namespace: Identifier
+    arguments: Mapping[str, Any]
+    runner: Runner | None = None
+
+    def identifier(self, name: str = "table") -> Identifier:
+        """Return the table that an argument names, without the catalog. ConfigurationError where it names none of this catalog."""
+        parts = name_parts(self.text(name))
+        if len(parts) > 1 and parts[0] == self.catalog_name and not (len(parts) == 2 and self._is_namespace(parts[:1])):
+            parts = parts[1:]
+        return parts if len(parts) > 1 else (*self.namespace, *parts)
+
+    def table(self, name: str = "table") -> Table:
+        """Return the table that an argument names, encrypted or not."""
+        return self.catalog.load_table(self.identifier(name))
+
+    def encrypted_table(self, name: str = "table") -> EncryptedTable:
+        """Return the encrypted table that an argument names. ConfigurationError where it is not encrypted."""
+        table = self.table(name)
+        if not isinstance(table, EncryptedTable):
+            raise ConfigurationError(
+                f"{'.'.join(table.name())} is not an encrypted table: CALL {self.catalog_name}.system.migrate makes one of it"
+            )
+        return table
+
+    def text(self, name: str) -> str:
+        """Return a text argument."""
+        value = self.optional_text(name)
+        if value is None:
+            raise ConfigurationError(f"the argument {name} is missing")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """Return a text argument; None where it was not given."""
+        value = self._given(name, str)
+        return None if value is None else str(value)
+
+    def number(self, name: str) -> int:
+        """Return a number."""
+        value = self.optional_number(name)
+        if value is None:
+            raise ConfigurationError(f"the argument {name} is missing")
+        return value
+
+    def optional_number(self, name: str) -> int | None:
+        """Return a number; None where it was not given."""
+        value = self._given(name, int)
+        return None if value is None else int(value)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return a truth value."""
+        value = self._given(name, bool)
+        return default if value is None else bool(value)
+
+    def moment(self, name: str) -> dt.datetime | None:
+        """Return a moment in UTC; None where it was not given."""
+        value = self._given(name, int)
+        return None if value is None else _EPOCH + dt.timedelta(microseconds=value)
+
+    def items(self, name: str) -> tuple[Any, ...]:
+        """Return the items of an array; none where it was not given."""
+        return tuple(self._given(name, list) or ())
+
+    def mapping(self, name: str) -> dict[str, str]:
+        """Return a map of texts; an empty one where it was not given."""
+        return dict(self._given(name, dict) or {})
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return those of some arguments that were given, by name, as they came."""
+        return {name: self.arguments[name] for name in names if self.arguments.get(name) is not None}
+
+    def refuse(self, reason: str, *names: str) -> None:
+        """Refuse arguments that were given. ConfigurationError with the reason."""
+        if given := self.given(*names):
+            raise ConfigurationError(f"the argument {', '.join(given)} is not supported: {reason}")
+
+    def _given(self, name: str, kind: type) -> Any:
+        value = self.arguments.get(name)
+        if value is not None and type(value) is not kind:
+            raise FormatError(f"the argument {name} came as a {type(value).__name__}, not as a {kind.__name__}")
+        return value
+
+    def _is_namespace(self, parts: Identifier) -> bool:
+        return self.catalog.namespace_exists(parts)
+
+
+def name_parts(name: str) -> Identifier:
+    """Return the parts of a name as SQL writes it: `db`.`my table` or db.orders. ConfigurationError where it is not one."""
+    parts, position = [], 0
+    while position < len(name):
+        match = _PART.match(name, position)
+        if match is None:
+            raise ConfigurationError(f"{name!r} is not a table's name: write namespace.table, parts with other characters in backticks")
+        parts.append(match[1].replace("``", "`") if match[1] is not None else match[2])
+        position = match.end()
+    if not parts or name.endswith("."):
+        raise ConfigurationError(f"{name!r} is not a table's name: write namespace.table")
+    return tuple(parts)
+
+
+def columns(**types: pa.DataType) -> pa.Schema:
+    """Return the schema of a procedure's rows. Every column may be null."""
+    return pa.schema([pa.field(name, kind) for name, kind in types.items()])
+
+
+def arrow_stream(rows: Iterable[Row], schema: pa.Schema) -> bytes:
+    """Return rows as a stream of Arrow. What a row has beside the columns is left out."""
+    names = schema.names
+    table = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], schema=schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

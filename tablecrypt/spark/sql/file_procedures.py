@@ -1,0 +1,345 @@
+"""Procedures on files: compaction, expiry, orphans, manifests, and registering a table.
+
+rewrite_data_files and rewrite_position_delete_files have Iceberg's arguments and columns, and are done by compaction here. Options of
+rewrite_data_files that only say how much runs at once have no effect; others that compaction does not have are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.table import TableProperties
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.utils.properties import property_as_int
+
+from tablecrypt import maintenance
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.expiry import expire_snapshots
+from tablecrypt.maintenance.reachable import FileKind
+from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
+from tablecrypt.table.snapshots import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import is_deletion_vector
+
+_OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
+    "target-file-size-bytes": ("target_file_size", int),
+    "min-input-files": ("min_input_files", int),
+    "delete-ratio-threshold": ("delete_ratio", float),
+    "rewrite-all": ("rewrite_all", bool),
+}
+"""Options of rewrite_data_files, with the arguments of compaction that they are."""
+_ABOUT_CONCURRENCY: Final = frozenset(
+    {
+        "max-concurrent-file-group-rewrites",
+        "max-file-group-size-bytes",
+        "max-file-group-input-files",
+        "rewrite-job-order",
+        "use-starting-sequence-number",
+        "remove-dangling-deletes",
+        "partial-progress.max-commits",
+        "partial-progress.max-failed-commits",
+        "shuffle-partitions-per-file",
+        "compression-factor",
+    }
+)
+_PARTIAL_PROGRESS: Final = "partial-progress.enabled"
+_GROUPS_PER_COMMIT: Final = 10
+_ORDER: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([\w.]+))(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
+_DELETES: Final = {
+    "deleted_data_files_count": FileKind.DATA,
+    "deleted_equality_delete_files_count": FileKind.EQUALITY_DELETES,
+    "deleted_manifest_files_count": FileKind.MANIFEST,
+    "deleted_manifest_lists_count": FileKind.MANIFEST_LIST,
+}
+
+
+def _compact(call: Call) -> Iterator[Row]:
+    names = (
+        "where",
+        "target_file_size",
+        "min_input_files",
+        "delete_ratio",
+        "rewrite_all",
+        "partial_progress",
+        "branch",
+        "dry_run",
+        "workers",
+    )
+    compacted = maintenance.compact(call.encrypted_table(), sort_by=call.items("sort_by"), runner=call.runner, **call.given(*names))
+    yield compacted.to_json()
+
+
+def _rewrite_data_files(call: Call) -> Iterator[Row]:
+    table = call.encrypted_table()
+    arguments = _compaction_arguments(call.mapping("options"))
+    compacted = maintenance.compact(
+        table,
+        call.optional_text("where"),
+        sort_by=_sort_by(call, table),
+        branch=call.optional_text("branch") or "main",
+        runner=call.runner,
+        workers=call.optional_number("workers"),
+        **arguments,
+    )
+    yield {
+        "rewritten_data_files_count": compacted.rewritten_files,
+        "added_data_files_count": compacted.added_files,
+        "rewritten_bytes_count": compacted.rewritten_bytes,
+        "failed_data_files_count": 0,
+        "removed_delete_files_count": compacted.removed_delete_files,
+    }
+
+
+def _compaction_arguments(options: Mapping[str, str]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    for name, value in options.items():
+        if name == _PARTIAL_PROGRESS:
+            if _converted(name, value, bool):
+                arguments["partial_progress"] = _GROUPS_PER_COMMIT
+        elif name in _OPTIONS:
+            argument, kind = _OPTIONS[name]
+            arguments[argument] = _converted(name, value, kind)
+        elif name not in _ABOUT_CONCURRENCY:
+            raise ConfigurationError(f"rewrite_data_files does not support the option {name}; it supports {', '.join(sorted(_OPTIONS))}")
+    return arguments
+
+
+def _converted(name: str, value: str, kind: type) -> Any:
+    if kind is bool:
+        if value.lower() not in ("true", "false"):
+            raise ConfigurationError(f"the option {name} is {value!r}; it must be true or false")
+        return value.lower() == "true"
+    try:
+        return kind(value)
+    except ValueError:
+        raise ConfigurationError(f"the option {name} is {value!r}; it must be a number") from None
+
+
+def _sort_by(call: Call, table: EncryptedTable) -> tuple[str, ...]:
+    """Return the columns to sort by, ascending with nulls last, as compaction sorts. ConfigurationError for another order."""
+    order = call.optional_text("sort_order")
+    strategy = (call.optional_text("strategy") or ("binpack" if order is None else "sort")).lower()
+    if strategy not in ("binpack", "sort"):
+        raise ConfigurationError(f"strategy is {strategy!r}; it must be binpack or sort")
+    if strategy == "binpack":
+        if order is not None:
+            raise ConfigurationError("sort_order belongs to strategy => 'sort'")
+        return ()
+    return _order_of(table) if order is None else tuple(_sorted_column(part) for part in order.split(","))
+
+
+def _sorted_column(part: str) -> str:
+    match = _ORDER.fullmatch(part)
+    if match is None or (match[3] or "asc").lower() != "asc" or (match[4] or "last").lower() != "last":
+        raise ConfigurationError(
+            f"sort_order has {part.strip()!r}: files are sorted by columns, ascending with nulls last, as in 'day, id ASC'"
+        )
+    return match[1].replace("``", "`") if match[1] is not None else match[2]
+
+
+def _order_of(table: EncryptedTable) -> tuple[str, ...]:
+    fields = table.sort_order().fields
+    if not fields:
+        raise ConfigurationError(f"{'.'.join(table.name())} has no sort order: give sort_order")
+    if not all(isinstance(field.transform, IdentityTransform) for field in fields):
+        raise ConfigurationError(f"{'.'.join(table.name())} is sorted by transforms of columns: give sort_order with columns")
+    return tuple(table.schema().find_field(field.source_id).name for field in fields)
+
+
+def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
+    table = call.encrypted_table()
+    snapshot = table.current_snapshot()
+    others = [
+        entry.data_file.file_path
+        for manifest in (snapshot.manifests(table.io) if snapshot is not None else ())
+        if manifest.content == 1
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        if not is_deletion_vector(entry.data_file)
+    ]
+    if others:
+        raise ConfigurationError(
+            f"{'.'.join(table.name())} has {len(others)} delete files from before it had deletion vectors: rewrite_data_files "
+            "applies them, with options => map('delete-ratio-threshold', '0.000001')"
+        )
+    # A data file has one deletion vector, which each delete replaces: nothing is left to merge.
+    yield {"rewritten_delete_files_count": 0, "added_delete_files_count": 0, "rewritten_bytes_count": 0, "added_bytes_count": 0}
+
+
+def _rewrite_manifests(call: Call) -> Iterator[Row]:
+    table, spec_id = call.encrypted_table(), call.optional_number("spec_id")
+    snapshot = table.current_snapshot()
+    before = snapshot.manifests(table.io) if snapshot is not None else []
+    if not any(is_worth_rewriting(group, spec_id) for group in manifests_by_kind(before)):
+        yield {"rewritten_manifests_count": 0, "added_manifests_count": 0}
+        return
+    target = property_as_int(
+        dict(table.properties), TableProperties.MANIFEST_TARGET_SIZE_BYTES, TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT
+    )
+    transaction = table.transaction()
+    with transaction:
+        updating = transaction.update_snapshot()
+        updating.producer(EncryptedManifestRewrite, Operation.REPLACE, target_size=target, spec_id=spec_id).commit()
+    current = table.current_snapshot()
+    after = {manifest.manifest_path for manifest in (current.manifests(table.io) if current is not None else ())}
+    known = {manifest.manifest_path for manifest in before}
+    yield {"rewritten_manifests_count": len(known - after), "added_manifests_count": len(after - known)}
+
+
+def _expire_snapshots(call: Call) -> Iterator[Row]:
+    call.refuse("schemas and partition specs that no snapshot uses stay in the metadata", "clean_expired_metadata")
+    expired = expire_snapshots(
+        call.encrypted_table(),
+        call.moment("older_than"),
+        call.optional_number("retain_last"),
+        call.items("snapshot_ids"),
+        dry_run=call.flag("dry_run"),
+        delete_below=call.items("delete_below"),
+    )
+    kinds = Counter(expired.deleted.values())
+    vectors = kinds[FileKind.POSITION_DELETES] + kinds[FileKind.DELETION_VECTOR]
+    counts = {name: kinds[kind] for name, kind in _DELETES.items()}
+    yield {**counts, "deleted_position_delete_files_count": vectors, "deleted_statistics_files_count": 0}
+
+
+def _remove_orphan_files(call: Call) -> Iterator[Row]:
+    reason = "the files below the table's own location are listed and compared"
+    call.refuse(reason, "location", "file_list_view", "equal_schemes", "equal_authorities", "prefix_mismatch_mode")
+    is_dry = call.flag("dry_run")
+    found = maintenance.remove_orphan_files(
+        call.encrypted_table(), call.moment("older_than"), dry_run=is_dry, delete_below=call.items("delete_below")
+    )
+    if found.failed:
+        location, said = next(iter(found.failed.items()))
+        raise OSError(f"{len(found.failed)} of {len(found.found)} orphan files could not be deleted, such as {location}: {said}")
+    for location in [file.location for file in found.found] if is_dry else found.deleted:
+        yield {"orphan_file_location": location}
+
+
+def _register_table(call: Call) -> Iterator[Row]:
+    table = call.catalog.register_table(call.identifier(), call.text("metadata_file"))
+    snapshot = table.current_snapshot()
+    summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+    yield {
+        "current_snapshot_id": None if snapshot is None else snapshot.snapshot_id,
+        "total_records_count": int(summary["total-records"]) if "total-records" in summary else None,
+        "total_data_files_count": int(summary["total-data-files"]) if "total-data-files" in summary else None,
+    }
+
+
+def _optional(kind: str, *names: str) -> tuple[Parameter, ...]:
+    return tuple(Parameter(name, kind) for name in names)
+
+
+_OPTION_MAP: Final = Parameter("options", "MAP<STRING, STRING>")
+
+PROCEDURES: Final = {
+    "compact": Procedure(
+        "Rewrite small files, and those with many deletes.",
+        (
+            TABLE,
+            *_optional("STRING", "where"),
+            *_optional("BIGINT", "target_file_size"),
+            *_optional("INT", "min_input_files"),
+            *_optional("DOUBLE", "delete_ratio"),
+            *_optional("BOOLEAN", "rewrite_all"),
+            *_optional("ARRAY<STRING>", "sort_by"),
+            *_optional("INT", "partial_progress"),
+            *_optional("STRING", "branch"),
+            DRY_RUN,
+            WORKERS,
+        ),
+        columns(
+            table=pa.string(),
+            dry_run=pa.bool_(),
+            groups=pa.int64(),
+            rewritten_files=pa.int64(),
+            rewritten_bytes=pa.int64(),
+            added_files=pa.int64(),
+            added_bytes=pa.int64(),
+            removed_delete_files=pa.int64(),
+            snapshot_ids=pa.list_(pa.int64()),
+            conflicts=pa.list_(pa.string()),
+        ),
+        _compact,
+        runs_jobs=True,
+    ),
+    "rewrite_data_files": Procedure(
+        "Rewrite small files, and those with many deletes; Iceberg's procedure.",
+        (TABLE, *_optional("STRING", "strategy", "sort_order"), _OPTION_MAP, *_optional("STRING", "where", "branch"), WORKERS),
+        columns(
+            rewritten_data_files_count=pa.int32(),
+            added_data_files_count=pa.int32(),
+            rewritten_bytes_count=pa.int64(),
+            failed_data_files_count=pa.int32(),
+            removed_delete_files_count=pa.int32(),
+        ),
+        _rewrite_data_files,
+        runs_jobs=True,
+    ),
+    "rewrite_position_delete_files": Procedure(
+        "Merge position deletes; a table with deletion vectors has nothing to merge.",
+        (TABLE, _OPTION_MAP, *_optional("STRING", "where")),
+        columns(
+            rewritten_delete_files_count=pa.int32(),
+            added_delete_files_count=pa.int32(),
+            rewritten_bytes_count=pa.int64(),
+            added_bytes_count=pa.int64(),
+        ),
+        _rewrite_position_delete_files,
+    ),
+    "rewrite_manifests": Procedure(
+        "Rewrite manifests so that files of one partition are near each other.",
+        (TABLE, *_optional("BOOLEAN", "use_caching"), *_optional("INT", "spec_id")),
+        columns(rewritten_manifests_count=pa.int32(), added_manifests_count=pa.int32()),
+        _rewrite_manifests,
+    ),
+    "expire_snapshots": Procedure(
+        "Remove old snapshots, and the keys and files that only they needed.",
+        (
+            TABLE,
+            *_optional("TIMESTAMP", "older_than"),
+            *_optional("INT", "retain_last", "max_concurrent_deletes"),
+            *_optional("BOOLEAN", "stream_results"),
+            *_optional("ARRAY<BIGINT>", "snapshot_ids"),
+            *_optional("BOOLEAN", "clean_expired_metadata"),
+            DRY_RUN,
+            DELETE_BELOW,
+        ),
+        columns(
+            deleted_data_files_count=pa.int64(),
+            deleted_position_delete_files_count=pa.int64(),
+            deleted_equality_delete_files_count=pa.int64(),
+            deleted_manifest_files_count=pa.int64(),
+            deleted_manifest_lists_count=pa.int64(),
+            deleted_statistics_files_count=pa.int64(),
+        ),
+        _expire_snapshots,
+    ),
+    "remove_orphan_files": Procedure(
+        "Delete files below the table's location that the table does not know.",
+        (
+            TABLE,
+            *_optional("TIMESTAMP", "older_than"),
+            *_optional("STRING", "location"),
+            DRY_RUN,
+            *_optional("INT", "max_concurrent_deletes"),
+            *_optional("STRING", "file_list_view"),
+            *_optional("MAP<STRING, STRING>", "equal_schemes", "equal_authorities"),
+            *_optional("STRING", "prefix_mismatch_mode"),
+            DELETE_BELOW,
+        ),
+        columns(orphan_file_location=pa.string()),
+        _remove_orphan_files,
+    ),
+    "register_table": Procedure(
+        "Make a metadata file known to the catalog as a table.",
+        (TABLE, Parameter("metadata_file", "STRING", is_required=True)),
+        columns(current_snapshot_id=pa.int64(), total_records_count=pa.int64(), total_data_files_count=pa.int64()),
+        _register_table,
+    ),
+}

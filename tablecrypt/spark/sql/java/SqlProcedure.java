@@ -1,0 +1,132 @@
+package tablecrypt.jvm;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Collections;
+import java.util.Iterator;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
+import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
+import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampType;
+
+/** A procedure as Python describes it: CALL prod.system.rotate_kek(table => 'db.orders'). */
+class SqlProcedure implements UnboundProcedure, BoundProcedure {
+  private final SqlCatalog catalog;
+  private final JsonNode told;
+
+  SqlProcedure(SqlCatalog catalog, JsonNode told) {
+    this.catalog = catalog;
+    this.told = told;
+  }
+
+  public String name() {
+    return told.required("name").asText();
+  }
+
+  public String description() {
+    return told.required("description").asText();
+  }
+
+  public BoundProcedure bind(StructType arguments) {
+    if (told.has("refused")) {
+      throw new UnsupportedOperationException(told.required("refused").asText());
+    }
+    return this;
+  }
+
+  public boolean isDeterministic() {
+    return false;
+  }
+
+  public ProcedureParameter[] parameters() {
+    JsonNode all = told.required("parameters");
+    ProcedureParameter[] parameters = new ProcedureParameter[all.size()];
+    for (int index = 0; index < parameters.length; index++) {
+      JsonNode each = all.required(index);
+      DataType type = DataType.fromDDL(each.required("type").asText());
+      ProcedureParameter.Builder builder = ProcedureParameter.in(each.required("name").asText(), type);
+      parameters[index] = (each.required("required").asBoolean() ? builder : builder.defaultValue("NULL")).build();
+    }
+    return parameters;
+  }
+
+  public Iterator call(InternalRow values) {
+    ObjectNode request = catalog.request("call_procedure").put("name", name());
+    ObjectNode arguments = request.putObject("arguments");
+    ProcedureParameter[] parameters = parameters();
+    for (int index = 0; index < parameters.length; index++) {
+      if (!values.isNullAt(index)) {
+        arguments.set(parameters[index].name(), json(values, index, parameters[index].dataType()));
+      }
+    }
+    SparkSession session = SparkSession.active();
+    if (session.catalog().currentCatalog().equals(catalog.name())) {
+      request.put("current_namespace", session.catalog().currentDatabase());
+    }
+    boolean hasJobs = told.required("runs_jobs").asBoolean() && !arguments.has("workers");
+    PlannerResponse response = hasJobs && JobProcess.isWorthwhile() ? JobProcess.ask(catalog, request) : ask(request);
+    return Collections.singletonList(new LocalTable(response.json.required("name").asText(), response.bytes)).iterator();
+  }
+
+  private PlannerResponse ask(ObjectNode request) {
+    return catalog.planner().ask(request);
+  }
+
+  private static JsonNode json(SpecializedGetters values, int index, DataType type) {
+    if (type instanceof LongType || type instanceof TimestampType) {
+      return Planner.JSON.getNodeFactory().numberNode(values.getLong(index));
+    }
+    if (type instanceof IntegerType) {
+      return Planner.JSON.getNodeFactory().numberNode(values.getInt(index));
+    }
+    if (type instanceof DoubleType) {
+      return Planner.JSON.getNodeFactory().numberNode(values.getDouble(index));
+    }
+    if (type instanceof BooleanType) {
+      return Planner.JSON.getNodeFactory().booleanNode(values.getBoolean(index));
+    }
+    if (type instanceof ArrayType) {
+      return array(values.getArray(index), ((ArrayType) type).elementType());
+    }
+    if (type instanceof MapType) {
+      return object(values.getMap(index));
+    }
+    return Planner.JSON.getNodeFactory().textNode(values.getUTF8String(index).toString());
+  }
+
+  private static ArrayNode array(ArrayData values, DataType type) {
+    ArrayNode array = Planner.JSON.createArrayNode();
+    for (int index = 0; index < values.numElements(); index++) {
+      if (values.isNullAt(index)) {
+        throw new IllegalArgumentException("an array that is an argument of a procedure has an element that is null");
+      }
+      array.add(json(values, index, type));
+    }
+    return array;
+  }
+
+  private static ObjectNode object(MapData values) {
+    ObjectNode object = Planner.JSON.createObjectNode();
+    for (int index = 0; index < values.numElements(); index++) {
+      if (values.valueArray().isNullAt(index)) {
+        throw new IllegalArgumentException("a map that is an argument of a procedure has a value that is null");
+      }
+      object.put(values.keyArray().getUTF8String(index).toString(), values.valueArray().getUTF8String(index).toString());
+    }
+    return object;
+  }
+}

@@ -1,0 +1,93 @@
+"""CALL prod.system.…: which procedures there are, and calling one.
+
+Iceberg's procedures have Iceberg's names, parameters and result columns; where Iceberg's work is done here by another operation, they call
+that. Those that an encrypted table cannot have are refused with the reason. Procedures on keys are this package's own.
+
+A procedure that reads or writes data files runs them on the cluster's executors where the driver gives its process a way to start Spark
+jobs, and in threads of this process otherwise.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
+from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, arrow_stream, name_parts
+from tablecrypt.spark.sql.catalogs import catalog_of
+from tablecrypt.spark.sql.job_session import runner_of
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.planner import Planner
+
+PROCEDURES: Final[Mapping[str, Procedure]] = dict(
+    sorted({**snapshot_procedures.PROCEDURES, **file_procedures.PROCEDURES, **key_procedures.PROCEDURES}.items())
+)
+REFUSED: Final[Mapping[str, str]] = {
+    "add_files": "an encrypted table takes no plaintext files: INSERT INTO … SELECT * FROM parquet.`…` encrypts their rows",
+    "compute_partition_stats": "statistics files would hold plaintext facts about the data beside an encrypted table",
+    "compute_table_stats": "statistics files would hold plaintext facts about the data beside an encrypted table",
+    "create_changelog_view": "changes between two snapshots are read with VERSION AS OF, by _row_id and _last_updated_sequence_number",
+    "rewrite_table_path": "paths are part of what an encrypted table authenticates: relocate copies the table to another location",
+}
+"""Procedures of Iceberg that an encrypted table does not have, and why."""
+_SYSTEM: Final = "system"
+
+
+def list_procedures(planner: Planner, request: Request) -> Response:
+    """List the procedures of a namespace: all of them in `system`, none elsewhere."""
+    is_system = [part.lower() for part in request.texts("namespace")] == [_SYSTEM]
+    return Response({"procedures": list(PROCEDURES) if is_system else []})
+
+
+def load_procedure(planner: Planner, request: Request) -> Response:
+    """Describe a procedure, or why Iceberg's is refused here. ConfigurationError where there is none of the name."""
+    *namespace, name = (part.lower() for part in request.identifier)
+    if namespace != [_SYSTEM]:
+        raise ConfigurationError(f"procedures are in the namespace {_SYSTEM}: CALL {catalog_of(planner, request).name}.{_SYSTEM}.{name}(…)")
+    if name in REFUSED:
+        return Response(
+            {"name": name, "description": REFUSED[name], "parameters": [], "refused": f"{name} is not supported: {REFUSED[name]}"}
+        )
+    procedure = _named(name)
+    return Response(
+        {
+            "name": name,
+            "description": procedure.description,
+            "parameters": [_described(each) for each in procedure.parameters],
+            "runs_jobs": procedure.runs_jobs,
+        }
+    )
+
+
+def call_procedure(planner: Planner, request: Request) -> Response:
+    """Call a procedure and return its rows as an Arrow stream.
+
+    Raises:
+        ConfigurationError: arguments that cannot be used; and what the procedure itself raises.
+    """
+    opened = catalog_of(planner, request)
+    name = request.text("name")
+    procedure = _named(name)
+    arguments = request.mapping("arguments")
+    namespace = request.optional_text("current_namespace")
+    with runner_of(request, is_wanted="workers" not in arguments) as runner:
+        call = Call(opened.catalog, opened.name, name_parts(namespace) if namespace else (), arguments, runner)
+        rows = list(procedure.run(call))
+    return Response({"name": f"{opened.name}.{_SYSTEM}.{name}"}, arrow_stream(rows, procedure.columns))
+
+
+def _named(name: str) -> Procedure:
+    if name not in PROCEDURES:
+        near = difflib.get_close_matches(name, PROCEDURES, 1)
+        advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(PROCEDURES)}"
+        raise ConfigurationError(f"there is no procedure {name}: {advice}")
+    return PROCEDURES[name]
+
+
+def _described(parameter: Parameter) -> dict[str, Any]:
+    return {"name": parameter.name, "type": parameter.type, "required": parameter.is_required}
+
+
+OPERATIONS: Final = {"list_procedures": list_procedures, "load_procedure": load_procedure, "call_procedure": call_procedure}

@@ -1,0 +1,281 @@
+"""Procedures on snapshots, branches and tags, with Iceberg's names, arguments and result columns.
+
+    rollback_to_snapshot, rollback_to_timestamp     the main branch goes back to one of its own snapshots
+    set_current_snapshot                            to any snapshot, or to what a branch or tag points to
+    fast_forward                                    a branch goes on to the head of another one that it is behind
+    cherrypick_snapshot, publish_changes            what a snapshot beside the main branch appended is appended to it
+    ancestors_of                                    a snapshot and those before it
+    create_branch, create_tag, drop_branch, drop_tag
+
+Each is one commit of the catalog, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
+from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
+from tablecrypt.table.table import EncryptedTable
+
+_SNAPSHOT: Final = Parameter("snapshot_id", "BIGINT", is_required=True)
+_BRANCH: Final = Parameter("branch", "STRING", is_required=True)
+_TAG: Final = Parameter("tag", "STRING", is_required=True)
+_LIMITS: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+_WAP_ID: Final = "wap.id"
+_PUBLISHED_WAP_ID: Final = "published-wap-id"
+_SOURCE_SNAPSHOT: Final = "source-snapshot-id"
+
+
+def _rollback_to_snapshot(call: Call) -> Iterator[Row]:
+    table, snapshot_id = call.encrypted_table(), call.number("snapshot_id")
+    _snapshot_of(table, snapshot_id)
+    if all(each.snapshot_id != snapshot_id for each in _ancestors(table, _head(table))):
+        raise ConfigurationError(f"snapshot {snapshot_id} was never current: set_current_snapshot takes any snapshot")
+    yield _moved_to(table, snapshot_id)
+
+
+def _rollback_to_timestamp(call: Call) -> Iterator[Row]:
+    table, moment = call.encrypted_table(), call.moment("timestamp")
+    if moment is None:
+        raise ConfigurationError("the argument timestamp is missing")
+    milliseconds = int(moment.timestamp() * 1000)
+    earlier = [each for each in _ancestors(table, _head(table)) if each.timestamp_ms < milliseconds]
+    if not earlier:
+        raise ConfigurationError(f"no snapshot of the main branch is older than {moment.isoformat()}")
+    yield _moved_to(table, earlier[0].snapshot_id)
+
+
+def _set_current_snapshot(call: Call) -> Iterator[Row]:
+    table, snapshot_id, ref = call.encrypted_table(), call.optional_number("snapshot_id"), call.optional_text("ref")
+    if (snapshot_id is None) == (ref is None):
+        raise ConfigurationError("give either snapshot_id or ref")
+    target = _snapshot_of(table, snapshot_id).snapshot_id if snapshot_id is not None else _ref(table, str(ref)).snapshot_id
+    yield _moved_to(table, target)
+
+
+def _fast_forward(call: Call) -> Iterator[Row]:
+    table, branch, to = call.encrypted_table(), call.text("branch"), call.text("to")
+    target = _ref(table, to).snapshot_id
+    current = table.metadata.refs.get(branch)
+    if current is not None:
+        _check_is_branch(branch, current)
+        if all(each.snapshot_id != current.snapshot_id for each in _ancestors(table, target)):
+            raise ConfigurationError(f"{branch} cannot be moved to {to}: it has snapshots that are not in {to}")
+    if current is None or current.snapshot_id != target:
+        _point(table, branch, target, current)
+    yield {"branch_updated": branch, "previous_ref": None if current is None else current.snapshot_id, "updated_ref": target}
+
+
+def _cherrypick_snapshot(call: Call) -> Iterator[Row]:
+    table = call.encrypted_table()
+    source = _snapshot_of(table, call.number("snapshot_id"))
+    yield {"source_snapshot_id": source.snapshot_id, "current_snapshot_id": _picked(table, source)}
+
+
+def _publish_changes(call: Call) -> Iterator[Row]:
+    table, wap_id = call.encrypted_table(), call.text("wap_id")
+    found = [each for each in table.metadata.snapshots if each.summary is not None and each.summary[_WAP_ID] == wap_id]
+    if not found:
+        raise ConfigurationError(f"no snapshot was written with the WAP id {wap_id}")
+    yield {"source_snapshot_id": found[0].snapshot_id, "current_snapshot_id": _picked(table, found[0])}
+
+
+def _ancestors_of(call: Call) -> Iterator[Row]:
+    table, snapshot_id = call.encrypted_table(), call.optional_number("snapshot_id")
+    start = _head(table) if snapshot_id is None else _snapshot_of(table, snapshot_id).snapshot_id
+    for each in _ancestors(table, start):
+        yield {"snapshot_id": each.snapshot_id, "timestamp": each.timestamp_ms}
+
+
+def _create_branch(call: Call) -> Iterator[Row]:
+    yield _created(call, "branch", SnapshotRefType.BRANCH)
+
+
+def _create_tag(call: Call) -> Iterator[Row]:
+    yield _created(call, "tag", SnapshotRefType.TAG)
+
+
+def _drop_branch(call: Call) -> Iterator[Row]:
+    yield _dropped(call, "branch", SnapshotRefType.BRANCH)
+
+
+def _drop_tag(call: Call) -> Iterator[Row]:
+    yield _dropped(call, "tag", SnapshotRefType.TAG)
+
+
+def _created(call: Call, kind: str, ref_type: SnapshotRefType) -> Row:
+    table, name = call.encrypted_table(), call.text(kind)
+    if name in table.metadata.refs:
+        raise ConfigurationError(f"{'.'.join(table.name())} has a branch or tag {name} already")
+    asked = call.optional_number("snapshot_id")
+    snapshot_id = _head(table) if asked is None else _snapshot_of(table, asked).snapshot_id
+    if snapshot_id is None:
+        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot yet that {name} could point to")
+    management = table.manage_snapshots()
+    if ref_type == SnapshotRefType.TAG:
+        management.create_tag(snapshot_id, name, max_ref_age_ms=call.optional_number("max_ref_age_ms")).commit()
+    else:
+        ages = {each: call.optional_number(each) for each in _LIMITS}
+        management.create_branch(snapshot_id, name, **ages).commit()
+    return {kind: name, "snapshot_id": snapshot_id}
+
+
+def _dropped(call: Call, kind: str, ref_type: SnapshotRefType) -> Row:
+    table, name = call.encrypted_table(), call.text(kind)
+    ref = table.metadata.refs.get(name)
+    if ref is None or ref.snapshot_ref_type != ref_type:
+        raise ConfigurationError(f"{'.'.join(table.name())} has no {kind} {name}")
+    if name == MAIN_BRANCH:
+        raise ConfigurationError("the main branch cannot be dropped")
+    management = table.manage_snapshots()
+    (management.remove_tag(name) if ref_type == SnapshotRefType.TAG else management.remove_branch(name)).commit()
+    return {kind: name, "snapshot_id": ref.snapshot_id}
+
+
+def _picked(table: EncryptedTable, source: Snapshot) -> int:
+    """Bring what a snapshot appended to the main branch, and return the snapshot that is current then."""
+    head = _head(table)
+    if any(each.snapshot_id == source.snapshot_id for each in _ancestors(table, head)):
+        raise ConfigurationError(f"snapshot {source.snapshot_id} is one of the main branch already")
+    if source.parent_snapshot_id == head:
+        _moved_to(table, source.snapshot_id)
+        return source.snapshot_id
+    if source.summary is None or source.summary.operation != Operation.APPEND:
+        raise ConfigurationError(
+            f"snapshot {source.snapshot_id} did more than append rows, and others were committed since: it cannot be picked"
+        )
+    published = {_SOURCE_SNAPSHOT: str(source.snapshot_id)}
+    if (wap_id := source.summary[_WAP_ID]) is not None:
+        published[_PUBLISHED_WAP_ID] = wap_id
+    _check_was_not_picked(table, published)
+    transaction = table.transaction()
+    with transaction:
+        producer = transaction.update_snapshot(published).fast_append()
+        for file in _appended_by(table, source):
+            producer.append_data_file(file)
+        producer.commit()
+    return producer.snapshot_id
+
+
+def _check_was_not_picked(table: EncryptedTable, published: dict[str, str]) -> None:
+    for each in _ancestors(table, _head(table)):
+        same = [name for name, value in published.items() if each.summary is not None and each.summary[name] == value]
+        if same:
+            raise ConfigurationError(f"snapshot {each.snapshot_id} of the main branch has these changes already: its {same[0]} is the same")
+
+
+def _appended_by(table: EncryptedTable, source: Snapshot) -> Iterator[EncryptedDataFile]:
+    for manifest in source.manifests(table.io):
+        if manifest.added_snapshot_id != source.snapshot_id:
+            continue
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            if entry.status == ManifestEntryStatus.ADDED:
+                file = EncryptedDataFile.of(entry.data_file)
+                # Its rows get ids of the commit that appends them.
+                file[FIRST_ROW_ID] = None
+                yield file
+
+
+def _moved_to(table: EncryptedTable, snapshot_id: int) -> Row:
+    previous = _head(table)
+    if previous != snapshot_id:
+        table.manage_snapshots().set_current_snapshot(snapshot_id=snapshot_id).commit()
+    return {"previous_snapshot_id": previous, "current_snapshot_id": snapshot_id}
+
+
+def _point(table: EncryptedTable, branch: str, snapshot_id: int, current: SnapshotRef | None) -> None:
+    """Move or create a branch. Its limits of age and number stay."""
+    limits = {} if current is None else {name: getattr(current, name) for name in _LIMITS}
+    table.manage_snapshots().create_branch(snapshot_id, branch, **limits).commit()
+
+
+def _head(table: EncryptedTable) -> int | None:
+    return table.metadata.current_snapshot_id
+
+
+def _ancestors(table: EncryptedTable, snapshot_id: int | None) -> list[Snapshot]:
+    start = None if snapshot_id is None else table.metadata.snapshot_by_id(snapshot_id)
+    return list(ancestors_of(start, table.metadata))
+
+
+def _snapshot_of(table: EncryptedTable, snapshot_id: int) -> Snapshot:
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot {snapshot_id}")
+    return snapshot
+
+
+def _ref(table: EncryptedTable, name: str) -> SnapshotRef:
+    ref = table.metadata.refs.get(name)
+    if ref is None:
+        raise ConfigurationError(f"{'.'.join(table.name())} has no branch or tag {name}")
+    return ref
+
+
+def _check_is_branch(name: str, ref: SnapshotRef) -> None:
+    if ref.snapshot_ref_type != SnapshotRefType.BRANCH:
+        raise ConfigurationError(f"{name} is a tag, which never moves")
+
+
+def _optional_numbers(*names: str) -> tuple[Parameter, ...]:
+    return tuple(Parameter(name, "BIGINT") for name in names)
+
+
+_MOVED: Final = columns(previous_snapshot_id=pa.int64(), current_snapshot_id=pa.int64())
+_PICKED: Final = columns(source_snapshot_id=pa.int64(), current_snapshot_id=pa.int64())
+_OF_BRANCH: Final = columns(branch=pa.string(), snapshot_id=pa.int64())
+_OF_TAG: Final = columns(tag=pa.string(), snapshot_id=pa.int64())
+
+PROCEDURES: Final = {
+    "rollback_to_snapshot": Procedure("Roll a table back to a snapshot.", (TABLE, _SNAPSHOT), _MOVED, _rollback_to_snapshot),
+    "rollback_to_timestamp": Procedure(
+        "Roll a table back to the snapshot that was current at a moment.",
+        (TABLE, Parameter("timestamp", "TIMESTAMP", is_required=True)),
+        _MOVED,
+        _rollback_to_timestamp,
+    ),
+    "set_current_snapshot": Procedure(
+        "Make any snapshot, branch or tag the current state.",
+        (TABLE, Parameter("snapshot_id", "BIGINT"), Parameter("ref", "STRING")),
+        _MOVED,
+        _set_current_snapshot,
+    ),
+    "fast_forward": Procedure(
+        "Move a branch to the head of another.",
+        (TABLE, _BRANCH, Parameter("to", "STRING", is_required=True)),
+        columns(branch_updated=pa.string(), previous_ref=pa.int64(), updated_ref=pa.int64()),
+        _fast_forward,
+    ),
+    "cherrypick_snapshot": Procedure(
+        "Append what a snapshot beside the main branch appended.", (TABLE, _SNAPSHOT), _PICKED, _cherrypick_snapshot
+    ),
+    "publish_changes": Procedure(
+        "Append what was written with a WAP id.",
+        (TABLE, Parameter("wap_id", "STRING", is_required=True)),
+        _PICKED,
+        _publish_changes,
+    ),
+    "ancestors_of": Procedure(
+        "List a snapshot and those before it.",
+        (TABLE, Parameter("snapshot_id", "BIGINT")),
+        columns(snapshot_id=pa.int64(), timestamp=pa.int64()),
+        _ancestors_of,
+    ),
+    "create_branch": Procedure(
+        "Create a branch.",
+        (TABLE, _BRANCH, *_optional_numbers("snapshot_id", *_LIMITS)),
+        _OF_BRANCH,
+        _create_branch,
+    ),
+    "create_tag": Procedure("Create a tag.", (TABLE, _TAG, *_optional_numbers("snapshot_id", "max_ref_age_ms")), _OF_TAG, _create_tag),
+    "drop_branch": Procedure("Drop a branch.", (TABLE, _BRANCH), _OF_BRANCH, _drop_branch),
+    "drop_tag": Procedure("Drop a tag.", (TABLE, _TAG), _OF_TAG, _drop_tag),
+}

@@ -1,0 +1,260 @@
+"""CALL prod.system.…: Iceberg's procedures with Iceberg's arguments and columns, and those on keys, each from SQL to what it changed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tests.spark.conftest import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.java
+KEY: Final = {"encryption.key-id": "alias/orders"}
+FUTURE: Final = "TIMESTAMP '2100-01-01 00:00:00'"
+
+
+class Orders:
+    """A table of three appends, with its procedures at hand."""
+
+    def __init__(self, spark: SparkSession, catalog: Catalog, name: str, **properties: str) -> None:
+        self.spark, self.catalog, self.name = spark, catalog, name
+        table = catalog.create_table(name, rows(0).schema, properties={**KEY, **properties})
+        for number in range(3):
+            table.append(rows(number))
+
+    def call(self, procedure: str, **arguments: Any) -> list[dict[str, Any]]:
+        given = ", ".join(f"{name} => {value}" for name, value in {"table": f"'{self.name}'", **arguments}.items())
+        return [row.asDict(recursive=True) for row in self.spark.sql(f"CALL prod.system.{procedure}({given})").collect()]
+
+    def one(self, procedure: str, **arguments: Any) -> dict[str, Any]:
+        [row] = self.call(procedure, **arguments)
+        return row
+
+    @property
+    def table(self) -> Table:
+        return self.catalog.load_table(self.name)
+
+    @property
+    def snapshots(self) -> list[int]:
+        return [snapshot.snapshot_id for snapshot in self.table.metadata.snapshots]
+
+    @property
+    def ids(self) -> list[int]:
+        return sorted(self.table.scan().to_arrow()["id"].to_pylist())
+
+    @property
+    def below(self) -> str:
+        return f"array('{self.table.location()}')"
+
+
+def rows(number: int) -> pa.Table:
+    return pa.table({"id": pa.array([number], pa.int64()), "note": [f"note {number}"]})
+
+
+@pytest.fixture
+def orders(spark: SparkSession, prod: Lake, new_name: str) -> Orders:
+    return Orders(spark, prod.catalog, new_name)
+
+
+def refusal(orders: Orders, procedure: str, **arguments: Any) -> str:
+    """What a call is refused with: the error, and its cause where Spark's own error has one."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    with pytest.raises((Py4JError, PySparkException)) as raised:
+        orders.call(procedure, **arguments)
+    origin = getattr(raised.value, "_origin", None)
+    return f"{raised.value} {origin.getCause() if origin is not None else ''}"
+
+
+def test_a_rollback_takes_snapshots_that_were_current_alone(orders: Orders) -> None:
+    first, second, third = orders.snapshots
+    assert orders.one("rollback_to_snapshot", snapshot_id=first) == {"previous_snapshot_id": third, "current_snapshot_id": first}
+    assert orders.ids == [0]
+    assert "was never current" in refusal(orders, "rollback_to_snapshot", snapshot_id=third)
+    assert orders.one("set_current_snapshot", snapshot_id=third)["current_snapshot_id"] == third
+    assert orders.ids == [0, 1, 2]
+    when = dt.datetime.fromtimestamp(orders.table.metadata.snapshots[1].timestamp_ms / 1000 + 0.001, dt.UTC)
+    moved = orders.one("rollback_to_timestamp", timestamp=f"TIMESTAMP '{when.isoformat(sep=' ')}'")
+    assert moved["current_snapshot_id"] in (second, first) and "has no snapshot 7" in refusal(orders, "rollback_to_snapshot", snapshot_id=7)
+
+
+def test_branches_and_tags_are_made_moved_and_dropped(orders: Orders) -> None:
+    first, second, third = orders.snapshots
+    assert orders.one("create_branch", branch="'audit'", snapshot_id=first, min_snapshots_to_keep=5) == {
+        "branch": "audit",
+        "snapshot_id": first,
+    }
+    assert orders.one("create_tag", tag="'eod'")["snapshot_id"] == third
+    moved = orders.one("fast_forward", branch="'audit'", to="'main'")
+    assert moved == {"branch_updated": "audit", "previous_ref": first, "updated_ref": third}
+    assert orders.table.metadata.refs["audit"].min_snapshots_to_keep == 5
+    assert "which never moves" in refusal(orders, "fast_forward", branch="'eod'", to="'main'")
+    assert orders.one("set_current_snapshot", ref="'eod'")["current_snapshot_id"] == third
+    assert [row["snapshot_id"] for row in orders.call("ancestors_of")] == [third, second, first]
+    assert orders.one("drop_tag", tag="'eod'")["snapshot_id"] == third and orders.one("drop_branch", branch="'audit'")
+    assert set(orders.table.metadata.refs) == {"main"}
+    assert "cannot be dropped" in refusal(orders, "drop_branch", branch="'main'")
+
+
+def test_what_a_branch_appended_is_picked_once_and_gets_row_ids_of_its_own(orders: Orders) -> None:
+    orders.one("create_branch", branch="'staged'")
+    orders.table.append(rows(10), snapshot_properties={"wap.id": "load-7"}, branch="staged")
+    staged = orders.table.metadata.refs["staged"].snapshot_id
+    orders.table.append(rows(11))
+    assert orders.one("publish_changes", wap_id="'load-7'")["source_snapshot_id"] == staged
+    assert orders.ids == [0, 1, 2, 10, 11]
+    assert "has these changes already" in refusal(orders, "cherrypick_snapshot", snapshot_id=staged)
+    row_ids = orders.table.scan(selected_fields=("_row_id",)).to_arrow()["_row_id"].to_pylist()
+    assert len(set(row_ids)) == len(row_ids) == 5
+
+
+def test_expired_snapshots_take_their_files_and_keys_along(orders: Orders) -> None:
+    orders.table.delete("id = 0")
+    orders.table.delete("id = 1")
+    before, kept = len(keys_of(orders.table)), orders.table.metadata.current_snapshot_id
+    expired = orders.one("expire_snapshots", older_than=FUTURE, retain_last=1)
+    assert expired["deleted_data_files_count"] == 2 and expired["deleted_manifest_lists_count"] == 4
+    assert orders.snapshots == [kept] and orders.ids == [2] and len(keys_of(orders.table)) < before
+    stored = {str(path) for path in lake_files(orders.table)}
+    assert sum(path.endswith(".parquet") for path in stored) == 1
+    assert orders.one("verify")["good"]
+
+
+def test_snapshots_that_refs_and_limits_hold_do_not_expire(orders: Orders) -> None:
+    first, second, third = orders.snapshots
+    orders.one("create_tag", tag="'first'", snapshot_id=first)
+    assert f"snapshot {first} cannot expire: first points to it" in refusal(
+        orders, "expire_snapshots", snapshot_ids=f"array({first})", delete_below=orders.below
+    )
+    assert orders.one("expire_snapshots", delete_below=orders.below)["deleted_manifest_lists_count"] == 0
+    assert orders.one("expire_snapshots", older_than=FUTURE, retain_last=2, delete_below=orders.below)["deleted_manifest_lists_count"] == 0
+    assert orders.one("expire_snapshots", snapshot_ids=f"array({second})", delete_below=orders.below)["deleted_manifest_lists_count"] == 1
+    assert orders.snapshots == [first, third] and orders.ids == [0, 1, 2]
+
+
+def test_compaction_has_icebergs_arguments_and_columns(orders: Orders) -> None:
+    options = "map('rewrite-all', 'true', 'max-concurrent-file-group-rewrites', '4')"
+    row = orders.one("rewrite_data_files", strategy="'sort'", sort_order="'id ASC NULLS LAST'", options=options)
+    assert (row["rewritten_data_files_count"], row["added_data_files_count"], row["failed_data_files_count"]) == (3, 1, 0)
+    assert orders.ids == [0, 1, 2]
+    assert "ascending with nulls last" in refusal(orders, "rewrite_data_files", sort_order="'zorder(id, note)'")
+    assert "does not support the option output-spec-id" in refusal(orders, "rewrite_data_files", options="map('output-spec-id', '0')")
+    assert orders.one("compact", where="'id > 1'", rewrite_all="true", dry_run="true")["rewritten_files"] == 1
+    assert orders.one("rewrite_position_delete_files")["rewritten_delete_files_count"] == 0
+
+
+def test_manifests_become_one_and_rows_keep_their_identity(orders: Orders) -> None:
+    fields = ("id", "_row_id", "_last_updated_sequence_number")
+    before = orders.table.scan(selected_fields=fields).to_arrow().sort_by("id")
+    assert orders.one("rewrite_manifests") == {"rewritten_manifests_count": 3, "added_manifests_count": 1}
+    assert orders.table.scan(selected_fields=fields).to_arrow().sort_by("id") == before
+    assert orders.one("rewrite_manifests") == {"rewritten_manifests_count": 0, "added_manifests_count": 0}
+
+
+def test_orphans_are_listed_and_then_deleted(orders: Orders) -> None:
+    stray = lake_files(orders.table)[0].parent.parent / "data" / "stray.parquet"
+    stray.write_bytes(b"left by a failed write")
+    tomorrow = f"TIMESTAMP '{(dt.datetime.now() + dt.timedelta(days=1)).isoformat(sep=' ', timespec='seconds')}'"
+    [found] = orders.call("remove_orphan_files", older_than=tomorrow, dry_run="true", delete_below=orders.below)
+    assert found["orphan_file_location"].endswith("stray.parquet") and stray.exists()
+    assert orders.call("remove_orphan_files", older_than=tomorrow, delete_below=orders.below) == [found] and not stray.exists()
+
+
+def test_a_metadata_file_becomes_a_table(orders: Orders, prod: Lake) -> None:
+    location = orders.table.metadata_location
+    prod.catalog.drop_table(orders.name)
+    orders.name = f"{orders.name}_again"
+    row = orders.one("register_table", metadata_file=f"'{location}'")
+    assert row == {"current_snapshot_id": orders.snapshots[-1], "total_records_count": 3, "total_data_files_count": 3}
+
+
+def test_keys_are_rotated_rewrapped_pruned_and_shredded(orders: Orders) -> None:
+    rotated = orders.one("rotate_kek")
+    assert rotated["new_kek"] and rotated["manifest_list_keys"] == 3 and not rotated["dry_run"]
+    assert orders.one("rewrap", dry_run="true")["keks"] and orders.one("prune_keys")["kept"] > 0
+    files = {task.file.file_path for task in orders.table.scan().plan_files()}
+    assert orders.one("reencrypt", where="'id = 1'")["data_files"] == 1
+    assert len(files & {task.file.file_path for task in orders.table.scan().plan_files()}) == 2
+    shredded = orders.one("shred", snapshots=f"array({orders.snapshots[0]})", delete_below=orders.below, dry_run="true")
+    assert shredded["snapshots"] == [orders.snapshots[0]] and shredded["dry_run"]
+    assert orders.ids == [0, 1, 2]
+
+
+def test_what_is_wrong_with_a_table_comes_as_rows(orders: Orders) -> None:
+    assert orders.one("verify", quick="true") | {"good": True, "empty": False, "full": False, "bad": []} == orders.one(
+        "verify", quick="true"
+    )
+    path = next(file for file in lake_files(orders.table) if file.suffix == ".parquet")
+    path.write_bytes(path.read_bytes()[:-40])
+    verified = orders.one("verify")
+    assert not verified["good"] and {bad["kind"] for bad in verified["bad"]} == {"data"}
+    kinds = {row["kind"]: row for row in orders.call("audit")}
+    assert "wrong-length" in kinds or "wrong-footer" in kinds
+    assert {row["state"] for row in orders.call("doctor")} <= {"works", "noted", "fails"}
+
+
+def test_a_plain_table_becomes_an_encrypted_one(orders: Orders, prod: Lake) -> None:
+    for way in ("migrate", "snapshot"):
+        plain = prod.catalog.create_table(f"{orders.name}_plain_{way}", rows(0).schema)
+        plain.append(rows(5))
+    plain = prod.catalog.load_table(f"{orders.name}_plain_migrate")
+    assert "is not an encrypted table" in refusal(orders, "rotate_kek", table=f"'{orders.name}_plain_migrate'")
+    [row] = orders.spark.sql(
+        f"CALL prod.system.migrate('{orders.name}_plain_migrate', key_id => 'alias/orders', delete_below => array('{plain.location()}'))"
+    ).collect()
+    assert row["files"] == 1 and row["snapshot_id"] is not None
+    [row] = orders.spark.sql(
+        f"CALL prod.system.snapshot('{orders.name}_plain_snapshot', '{orders.name}_copy', "
+        "properties => map('encryption.key-id', 'alias/orders'))"
+    ).collect()
+    assert row["imported_files_count"] == 1
+    for name in (f"{orders.name}_plain_migrate", f"{orders.name}_copy"):
+        assert prod.catalog.load_table(name).scan().to_arrow()["id"].to_pylist() == [5]
+
+
+def test_names_are_taken_as_sql_takes_them(orders: Orders, prod: Lake) -> None:
+    short = orders.name.partition(".")[2]
+    for name in (orders.name, f"prod.{orders.name}", f"`db`.`{short}`"):
+        assert orders.spark.sql(f"CALL prod.system.verify('{name}')").collect()[0]["table"] == orders.name
+    assert "is not a table's name" in refusal(orders, "verify", table="'db..t'")
+
+
+def test_what_is_not_there_is_refused_with_the_name_that_is_near(orders: Orders) -> None:
+    assert "did you mean rotate_kek?" in refusal(orders, "rotate_keks")
+    assert "takes no plaintext files" in refusal(orders, "add_files", source_table="'parquet.x'")
+    assert "NoSuchTableError" in refusal(orders, "verify", table="'db.none'")
+    assert "REQUIRED_PARAMETER_NOT_FOUND" in refusal(orders, "migrate")
+    assert "give either snapshot_id or ref" in refusal(orders, "set_current_snapshot")
+    assert "min_input_files is 1" in refusal(orders, "compact", min_input_files=1)
+    assert orders.one("verify")["good"]
+
+
+def test_the_procedures_are_listed(spark: SparkSession, prod: Lake) -> None:
+    if tuple(map(int, spark.version.split(".")[:2])) < (4, 1):
+        pytest.skip("SHOW PROCEDURES is of Spark 4.1 and newer")
+    listed = {row["procedure_name"] for row in spark.sql("SHOW PROCEDURES IN prod.system").collect()}
+    assert {"rotate_kek", "rewrite_data_files", "expire_snapshots", "shred"} <= listed
+    described = spark.sql("DESCRIBE PROCEDURE prod.system.rotate_kek").collect()
+    assert any("Give a table a new KEK now." in str(row) for row in described)
+
+
+def keys_of(table: Table) -> list[EncryptedKey]:
+    metadata = table.metadata
+    assert isinstance(metadata, EncryptedTableMetadata)
+    return list(metadata.encryption_keys)
+
+
+def lake_files(table: Table) -> list[Path]:
+    return [path for path in Path(urlsplit(table.location()).path).rglob("*") if path.is_file()]
