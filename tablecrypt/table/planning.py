@@ -196,20 +196,21 @@ class ScanPlanner:
             if isinstance(manifest, EncryptedManifestFile) and manifest.manifest_path not in read_anyway:
                 manifest.check_header(self.io)
 
-    def _data_entries(self, manifests: list[ManifestFile]) -> Iterator[ManifestEntry]:
-        in_partition: dict[int, Callable[[DataFile], bool]] = KeyDefaultDict(self._partition_evaluator)
+    def file_filter(self, spec_ids: Iterable[int]) -> Callable[[DataFile], bool]:
+        """Return a function that says whether a data file of one of these specs may hold matching rows. Many threads may use it."""
+        if isinstance(self.row_filter, AlwaysTrue):
+            return lambda data_file: self._include_empty_files or bool(data_file.record_count)
+        in_partition = {spec_id: self._partition_evaluator(spec_id) for spec_id in set(spec_ids)}
         by_statistics = InclusiveMetricsEvaluator(self._schema, self.row_filter, self.case_sensitive, self._include_empty_files).eval
-        unfiltered = isinstance(self.row_filter, AlwaysTrue)
+        return lambda data_file: in_partition[data_file.spec_id](data_file) and by_statistics(data_file)
+
+    def _data_entries(self, manifests: list[ManifestFile]) -> Iterator[ManifestEntry]:
+        may_match = self.file_filter(manifest.partition_spec_id for manifest in manifests)
 
         def read(manifest: ManifestFile) -> list[ManifestEntry]:
             entries = manifest.fetch_manifest_entry(self.io, discard_deleted=True)
-            if unfiltered:
-                return [entry for entry in entries if self._include_empty_files or entry.data_file.record_count]
-            may_match = in_partition[manifest.partition_spec_id]
-            return [entry for entry in entries if may_match(entry.data_file) and by_statistics(entry.data_file)]
+            return [entry for entry in entries if may_match(entry.data_file)]
 
-        for manifest in manifests:
-            in_partition[manifest.partition_spec_id]  # built here, so that the threads below only look it up
         for entries in ExecutorFactory.get_or_create().map(read, manifests):
             yield from entries
 

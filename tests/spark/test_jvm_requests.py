@@ -176,7 +176,7 @@ def test_what_java_writes_python_reads(requests: Callable[..., Any]) -> None:
 
         assert LocationRequest.decode(text) == LocationRequest(2**31 - 1, 2**63 - 1, UNIQUE, 7, partition)
         assert list(json.loads(text)) == [KIND, *REQUESTS["location"]]
-    for kind, arguments in {"key": ("r", "s3://a/ü.parquet"), "deletes": ("r", 3), "finish": (3, 2**40)}.items():
+    for kind, arguments in {"key": ("r", "s3://a/ü.parquet"), "deletes": ("r", 3), "portable": ("r", 3), "finish": (3, 2**40)}.items():
         text = requests(kind, *arguments)
         assert json.loads(text) == {KIND: kind, **dict(zip(REQUESTS[kind], arguments, strict=True))}
         assert requests("parse", text).size() == len(REQUESTS[kind]) + 1
@@ -221,7 +221,11 @@ def test_an_executor_that_sends_something_else_gets_no_location_and_no_key(spark
             assert "FormatError" in refusal("tablecrypt-write-attacked", REFUSED_BY_PYTHON[kind])
         assert ask("tablecrypt-write-attacked", REFUSED_BY_PYTHON["a request to finish"]) == b""
         assert ask("tablecrypt-write-attacked", json.dumps(FIELDS)).decode() == LOCATION
-        for request in ({KIND: "key", "read": "r", "path": "p"}, {KIND: "deletes", "read": "r", "file": -1}):
+        for request in (
+            {KIND: "key", "read": "r", "path": "p"},
+            {KIND: "deletes", "read": "r", "file": -1},
+            {KIND: "portable", "read": "r", "file": 0},
+        ):
             assert "the driver planned no file" in refusal(side.name, json.dumps(request))
         assert "malformed request" in refusal(side.name, json.dumps(FIELDS))
     assert refusal("tablecrypt-write-attacked", json.dumps(FIELDS | {"number": 1})), "a location was given after the write"

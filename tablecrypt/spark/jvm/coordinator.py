@@ -11,6 +11,7 @@ which of them it is:
 
     {"request": "key", "read": "5f…", "path": "s3://…"}        ─▶ the key of a file of this read (keys.py)
     {"request": "deletes", "read": "5f…", "file": 3}           ─▶ the positions that are deleted from the file of this number
+    {"request": "portable", "read": "5f…", "file": 3}          ─▶ what Python reads the file of this number with (sql/portable.py)
     {"request": "location", "task": 3, "attempt": 17,          ─▶ the location of this attempt's file of this number
      "unique": a UUID of the attempt, "number": 0,
      "partition": Base64 of partition values (written_files.py)}
@@ -51,6 +52,7 @@ KIND: Final = "request"
 REQUESTS: Final[Mapping[str, Mapping[str, type]]] = {
     "key": {"read": str, "path": str},
     "deletes": {"read": str, "file": int},
+    "portable": {"read": str, "file": int},
     "location": {"task": int, "attempt": int, "unique": str, "number": int, "partition": str},
     "finish": {"task": int, "attempt": int},
 }

@@ -3,9 +3,11 @@
 The files of one read travel from Python to the driver's JVM:
 
     content = number of files (4) | file | file | ...
-    file    = path | length of the file (8) | key | deletes      path, key, deletes: each its length in bytes (4), then the bytes
+    file    = path | length of the file (8) | key | deletes | task
+              path, key, deletes, task: each its length in bytes (4), then the bytes
     key     = length of the DEK (1) | DEK | AAD prefix
     deletes = a 32-bit Roaring bitmap of deleted positions, in its portable form; empty for a file without deletes
+    task    = what Python needs to read the file (sql/portable.py); empty for a file that Spark's own reader serves
 
 The content is encrypted for the driver's JVM alone, because Py4J writes what it sends to debug logs:
 
@@ -59,12 +61,14 @@ _LENGTH_SIZE: Final = 2
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """One data file: where it is, its length in bytes, its key, and the positions (from 0, below 2^31) that are deleted from it."""
+    """One data file: where it is, its length in bytes, its key, the positions (from 0, below 2^31) that are deleted from it, and the task
+    with which Python reads it, if Spark's own reader does not serve it."""
 
     location: str
     length: int
     key_metadata: StandardKeyMetadata
     deletes: DeletedPositions | None
+    task: bytes = b""
 
 
 def encode_planned_files(files: Sequence[PlannedFile]) -> bytes:
@@ -92,7 +96,7 @@ def _encoded_file(file: PlannedFile) -> bytes:
     dek = file.key_metadata.encryption_key.reveal()
     key = bytes([len(dek)]) + dek + file.key_metadata.aad_prefix
     deletes = b"" if file.deletes is None else BitMap(file.deletes).serialize()
-    return _sized(file.location.encode()) + _LONG.pack(file.length) + _sized(key) + _sized(deletes)
+    return _sized(file.location.encode()) + _LONG.pack(file.length) + _sized(key) + _sized(deletes) + _sized(file.task)
 
 
 def _sized(content: bytes) -> bytes:

@@ -58,7 +58,7 @@ from tablecrypt.table.table_files import key_metadata_of
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_OPTIONS: Final = {
+READ_OPTIONS: Final = {
     "parquet.crypto.factory.class": f"{PACKAGE}.ReadKeys",
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
@@ -68,6 +68,7 @@ _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
+"""What Spark's Parquet reader is told for every read."""
 _IN_THE_CLEAR: Final = "keys of data files travel to the executors in the clear: set spark.authenticate and spark.network.crypto.enabled"
 
 
@@ -159,7 +160,7 @@ def _relation(spark: SparkSession, side: JvmSide, files: Sequence[PlannedFile], 
     session: Any = spark._jsparkSession
     read = secrets.token_hex(16)
     encrypted_key, encrypted_files = encrypt_for_driver(encode_planned_files(files), read, side.public_key)
-    options = _OPTIONS | {"tablecrypt.endpoint": side.name, "tablecrypt.read": read}
+    options = READ_OPTIONS | {"tablecrypt.endpoint": side.name, "tablecrypt.read": read}
     has_deletes = files[0].deletes is not None
     try:
         parsed = session.parseDataType(schema)

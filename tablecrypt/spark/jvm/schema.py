@@ -29,6 +29,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -40,7 +41,11 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
     TimestamptzType,
+    UnknownType,
+    UUIDType,
 )
+
+from tablecrypt.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -57,6 +62,8 @@ _PRIMITIVES: Final[dict[type[IcebergType], str]] = {
     StringType: "string",
     BinaryType: "binary",
 }
+_TRANSLATED: Final[dict[type[IcebergType], str]] = {UUIDType: "string", FixedType: "binary", UnknownType: "void"}
+"""What Spark knows types as that its Parquet reader does not give so: Python reads and writes them."""
 _RESERVED: Final = {"_metadata", "_tmp_metadata_row_index"}
 """Spark's own columns: facts about a row's file, and the row's position in it."""
 
@@ -70,7 +77,7 @@ def unread_type(field: NestedField) -> str | None:
 
 
 def schema_json(fields: list[NestedField], names: Mapping[int, str]) -> str:
-    """Return Spark's JSON of a schema with these columns, under the names given by field id."""
+    """Return Spark's JSON of a schema with these columns, under the names given by field id. ConfigurationError for a type Spark lacks."""
     return json.dumps(_struct([(names[field.field_id], field) for field in fields]))
 
 
@@ -130,7 +137,10 @@ def _type(iceberg: IcebergType) -> Any:
         }
     if isinstance(iceberg, DecimalType):
         return f"decimal({iceberg.precision},{iceberg.scale})"
-    return _PRIMITIVES[type(iceberg)]
+    known = _PRIMITIVES | _TRANSLATED
+    if type(iceberg) not in known:
+        raise ConfigurationError(f"a column is of type {iceberg}, which Spark does not have")
+    return known[type(iceberg)]
 
 
 def stored_names(fields: Iterable[NestedField], history: Iterable[Schema], token: str) -> dict[int, str]:

@@ -24,7 +24,7 @@ A write is not supported where
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -137,7 +137,7 @@ def unsupported_files(read: PlannedRead, length_in_hadoop: Callable[[str], int |
         length_in_hadoop: the length of the file that Hadoop has at a location; None where it finds none.
     """
     for task in read.tasks:
-        if reason := _unsupported_task(task):
+        if reason := unsupported_task(task):
             return f"{task.file.file_path}: {reason}"
     for task in {urlsplit(task.file.file_path)[:2]: task for task in read.tasks}.values():
         if length_in_hadoop(task.file.file_path) != task.file.file_size_in_bytes:
@@ -154,22 +154,29 @@ def unsupported_columns(read: PlannedRead, wanted: Schema, bound: BooleanExpress
         bound: the filter, bound to the table's schema.
     """
     metadata = read.located.table.metadata
-    if metadata.name_mapping() is not None:
-        return "the table has a name mapping, for files without field ids"
     if not wanted.fields:
         return "no column is read"
     for field in wanted.fields:
         if field.field_id in LINEAGE_FIELD_IDS:
             return f"{field.name} is a column of row lineage"
+    return unsupported_projection(metadata, wanted) or _unsupported_absent_columns(read, metadata, wanted, bound)
+
+
+def unsupported_projection(metadata: TableMetadata, wanted: Schema) -> str | None:
+    """Return why these columns of the table are not supported, whatever file they are read from; None if they are."""
+    if metadata.name_mapping() is not None:
+        return "the table has a name mapping, for files without field ids"
+    for field in wanted.fields:
         if unread := unread_type(field):
             return f"{unread} is translated by Python"
     names = [name.lower() for name in _names(wanted)]
     if len(set(names)) != len(names):
         return "names of columns differ in case alone"
-    return _unsupported_absent_columns(read, metadata, wanted, bound)
+    return None
 
 
-def _unsupported_task(task: EncryptedFileScanTask) -> str | None:
+def unsupported_task(task: EncryptedFileScanTask) -> str | None:
+    """Return why a task's file is not supported; None if it is."""
     if task.file.file_format != FileFormat.PARQUET:
         return f"it is of format {task.file.file_format.value}"
     if reason := unsupported_location(task.file.file_path):
@@ -182,17 +189,27 @@ def _unsupported_task(task: EncryptedFileScanTask) -> str | None:
 
 
 def _unsupported_absent_columns(read: PlannedRead, metadata: TableMetadata, wanted: Schema, bound: BooleanExpression) -> str | None:
-    defaults = {field_id for field_id in wanted.field_ids if wanted.find_field(field_id).initial_default is not None}
     negated = extract_field_ids(bound) if asks_for_stored_columns(bound) else set()
-    identity = {
-        spec_id: {field.source_id for field in spec.fields if isinstance(field.transform, IdentityTransform)}
-        for spec_id, spec in metadata.specs().items()
-    }
     for task in read.tasks:
-        with_value = (defaults | negated | identity.get(task.file.spec_id, set())) & wanted.field_ids
-        for field_id in sorted(with_value - _stored_ids(task.file)):
-            return f"{task.file.file_path}: it may lack the column {wanted.find_column_name(field_id)}, which is not null then"
+        if lacking := value_it_may_lack(task.file, wanted, metadata, negated):
+            return f"{task.file.file_path}: it may lack the column {lacking}, which is not null then"
     return None
+
+
+def value_it_may_lack(file: DataFile, wanted: Schema, metadata: TableMetadata, others: Set[int] = frozenset()) -> str | None:
+    """Return the name of a column that the file may lack and that has a value all the same: a default, or that of its partition.
+
+    Args:
+        file: a data file.
+        wanted: the columns that are read.
+        metadata: the table's, for its partition specs.
+        others: field ids of more columns that the file has to have.
+    """
+    defaults = {field_id for field_id in wanted.field_ids if wanted.find_field(field_id).initial_default is not None}
+    spec = metadata.specs()[file.spec_id]
+    identity = {field.source_id for field in spec.fields if isinstance(field.transform, IdentityTransform)}
+    missing = ((defaults | others | identity) & wanted.field_ids) - _stored_ids(file)
+    return wanted.find_column_name(min(missing)) if missing else None
 
 
 def _stored_ids(file: DataFile) -> set[int]:

@@ -15,6 +15,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.schema import schema_json
 from tablecrypt.spark.network import keeps_messages_private
 from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.partition_values import PartitionStruct
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
 from tablecrypt_catalog import load_catalog
@@ -82,9 +83,17 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
         "snapshot": str(loaded.snapshot_id),
         "schema": _spark_json(loaded.schema),
         "stored": schema_json(list(loaded.schema.fields), {field.field_id: field.name for field in loaded.schema.fields}),
+        "partition_type": schema_json(struct := list(PartitionStruct(metadata).fields), {field.field_id: field.name for field in struct}),
+        "runtime_filters": _columns_that_prune(loaded),
         "partitioning": described_partitioning(metadata.spec(), metadata.schema()),
         "properties": _described_properties(loaded),
     }
+
+
+def _columns_that_prune(loaded: LoadedTable) -> list[str]:
+    """Return the columns by which rows are spread over files: a filter on one of them rules files out while a query runs."""
+    sources = {field.source_id for spec in loaded.located.table.metadata.partition_specs for field in spec.fields}
+    return [field.name for field in loaded.schema.fields if field.field_id in sources]
 
 
 def described_partitioning(spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:

@@ -35,6 +35,17 @@ class Request:
         """Return a field that must be an integer. FormatError where it is none."""
         return int(self._of_type(name, int))
 
+    def optional_number(self, name: str) -> int | None:
+        """Return a field that may be missing or null."""
+        return None if self.fields.get(name) is None else self.number(name)
+
+    def numbers(self, name: str) -> list[int]:
+        """Return a field that must be a list of integers. FormatError where it is none."""
+        values = self.items(name)
+        if not all(type(value) is int for value in values):
+            raise FormatError(f"the field {name!r} of a request is not a list of integers")
+        return values
+
     def flag(self, name: str) -> bool:
         """Return a field that must be true or false. FormatError where it is neither."""
         return bool(self._of_type(name, bool))

@@ -1,9 +1,9 @@
-"""What the planner holds between requests: open catalogs, and tables as they were loaded."""
+"""What the planner holds between requests: open catalogs, tables as they were loaded, plans of scans."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -11,8 +11,17 @@ from pyiceberg.schema import Schema
 from tablecrypt.spark.sql.messages import Handles
 from tablecrypt.spark.tables import LocatedTable
 
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyarrow import RecordBatch
+
+    from tablecrypt.spark.sql.plan import Plan
+
 _CATALOGS: Final = 10_000
 _TABLES: Final = 1_000
+_PLANS: Final = 1_000
+_READERS: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -57,3 +66,5 @@ class Planner:
 
     catalogs: Handles[OpenCatalog] = field(default_factory=lambda: Handles(_CATALOGS))
     tables: Handles[LoadedTable] = field(default_factory=lambda: Handles(_TABLES))
+    plans: Handles[Plan] = field(default_factory=lambda: Handles(_PLANS))
+    readers: Handles[Generator[RecordBatch]] = field(default_factory=lambda: Handles(_READERS))

@@ -20,7 +20,7 @@ from threading import Lock
 from typing import BinaryIO, Final, TypeAlias
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql import alterations, catalogs, definitions, namespaces, procedures
+from tablecrypt.spark.sql import alterations, catalogs, definitions, namespaces, plan, portable, procedures
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 
@@ -31,6 +31,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **definitions.OPERATIONS,
     **alterations.OPERATIONS,
     **procedures.OPERATIONS,
+    **plan.OPERATIONS,
+    **portable.OPERATIONS,
 }
 
 _HEAD: Final = struct.Struct(">II")

@@ -26,6 +26,10 @@ public class DriverClient {
     return request(endpoint, Requests.deletes(read, number));
   }
 
+  static byte[] portable(String endpoint, String read, int number) {
+    return request(endpoint, Requests.portable(read, number));
+  }
+
   /** Send a request to an endpoint of the driver, and return its response. */
   static byte[] request(String endpoint, String request) {
     RpcEndpointRef driver = RpcUtils.makeDriverRef(endpoint, SparkProcess.conf(), SparkProcess.rpcEnv());

@@ -28,7 +28,7 @@ public class LiveRows implements UDF2 {
     return deleted.get(Math.toIntExact(((Long) position).longValue())) ? Boolean.FALSE : Boolean.TRUE;
   }
 
-  private static BitSet bits(byte[] roaring) throws IOException {
+  static BitSet bits(byte[] roaring) throws IOException {
     RoaringBitmap bitmap = new RoaringBitmap();
     bitmap.deserialize(new DataInputStream(new ByteArrayInputStream(roaring)));
     BitSet bits = new BitSet();

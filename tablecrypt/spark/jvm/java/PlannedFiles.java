@@ -31,6 +31,7 @@ public class PlannedFiles implements FileIndex {
   private final Path[] paths;
   private final PartitionDirectory[] directories;
   private final byte[][] deletedPositions;
+  private final byte[][] tasks;
   private final Map keys = new HashMap();
   private long totalLength = 0;
 
@@ -41,6 +42,7 @@ public class PlannedFiles implements FileIndex {
     paths = new Path[count];
     directories = new PartitionDirectory[count];
     deletedPositions = new byte[count][];
+    tasks = new byte[count][];
     for (int number = 0; number < count; number++) {
       readFile(number, in);
     }
@@ -51,6 +53,7 @@ public class PlannedFiles implements FileIndex {
     long length = in.readLong();
     keys.put(path.toString(), readBytes(in));
     deletedPositions[number] = readBytes(in);
+    tasks[number] = readBytes(in);
     FileStatus status = new FileStatus(length, false, 1, BLOCK_SIZE, 0L, path);
     InternalRow values = new GenericInternalRow(new Object[] {Integer.valueOf(number)});
     paths[number] = path;
@@ -72,6 +75,11 @@ public class PlannedFiles implements FileIndex {
   /** A Roaring bitmap of the positions that are deleted from a file. Null for a number that no file has. */
   public byte[] deletedPositions(int number) {
     return number < 0 || number >= deletedPositions.length ? null : deletedPositions[number];
+  }
+
+  /** What Python reads a file with; empty for a file that Spark's own reader serves. Null for a number that no file has. */
+  byte[] task(int number) {
+    return number < 0 || number >= tasks.length ? null : tasks[number];
   }
 
   Path[] paths() {

@@ -12,6 +12,7 @@ public class Requests {
   public static final String KIND = "request";
   public static final String KEY = "key";
   public static final String DELETES = "deletes";
+  public static final String PORTABLE = "portable";
   public static final String LOCATION = "location";
   public static final String FINISH = "finish";
   public static final String READ = "read";
@@ -36,6 +37,10 @@ public class Requests {
 
   public static String deletes(String read, int file) {
     return request(DELETES).put(READ, read).put(FILE, file).toString();
+  }
+
+  public static String portable(String read, int file) {
+    return request(PORTABLE).put(READ, read).put(FILE, file).toString();
   }
 
   public static String location(int task, long attempt, String unique, int number, byte[] partition) {
@@ -72,7 +77,7 @@ public class Requests {
     if (isOf(request, KEY)) {
       return request.size() == 3 && request.get(READ) instanceof String && request.get(PATH) instanceof String;
     }
-    if (isOf(request, DELETES)) {
+    if (isOf(request, DELETES) || isOf(request, PORTABLE)) {
       return request.size() == 3 && request.get(READ) instanceof String && request.get(FILE) instanceof Integer;
     }
     Object attempt = request.get(ATTEMPT);

@@ -22,6 +22,11 @@ class SparkProcess {
     return (SparkConf) ofEnvironment("conf", SparkConf.class);
   }
 
+  /** Whether this is the driver's process, where tasks of local mode run too. */
+  static boolean isDriver() {
+    return "driver".equals(ofEnvironment("executorId", String.class));
+  }
+
   private static Object ofEnvironment(String method, Class type) {
     try {
       MethodHandles.Lookup lookup = MethodHandles.publicLookup();

@@ -49,14 +49,18 @@ class Planner extends Thread {
     start();
   }
 
-  /** The process with this interpreter, started when it is first needed and after it died. */
   static Planner of(CatalogSettings settings) {
+    return of(settings.python, settings.path);
+  }
+
+  /** The process with this interpreter, started when it is first needed and after it died. */
+  static Planner of(String python, List path) {
     synchronized (RUNNING) {
-      ArrayList key = new ArrayList(settings.path);
-      key.add(settings.python);
+      ArrayList key = new ArrayList(path);
+      key.add(python);
       Planner planner = (Planner) RUNNING.get(key);
       if (planner == null || !planner.process.isAlive()) {
-        planner = start(settings);
+        planner = start(python, path);
         RUNNING.put(key, planner);
       }
       return planner;
@@ -65,8 +69,12 @@ class Planner extends Thread {
 
   /** A process beside the others. */
   static Planner start(CatalogSettings settings) {
+    return start(settings.python, settings.path);
+  }
+
+  private static Planner start(String python, List path) {
     try {
-      return new Planner(settings.python, settings.path);
+      return new Planner(python, path);
     } catch (IOException error) {
       throw new IllegalStateException("Python for the catalog does not start: " + error.getMessage(), error);
     }

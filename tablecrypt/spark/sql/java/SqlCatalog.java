@@ -40,6 +40,11 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces, ProcedureCa
     return name;
   }
 
+  /** How tasks start a Python process. */
+  PythonCommand python() {
+    return new PythonCommand(settings.python, settings.path);
+  }
+
   /** The process, in which this catalog is open. */
   synchronized Planner planner() {
     Planner running = Planner.of(settings);

@@ -6,15 +6,36 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
-import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** One table at one snapshot, as Python told of it when it was loaded. */
-public class SqlTable implements Table {
+public class SqlTable implements SupportsRead, SupportsMetadataColumns {
+  private static final String PLAIN = "{}";
+  static final MetadataField FILE = new MetadataField("_file", DataTypes.StringType, false, PLAIN);
+  static final MetadataField POSITION = new MetadataField("_pos", DataTypes.LongType, false, PLAIN);
+  static final MetadataField SPEC_ID = new MetadataField("_spec_id", DataTypes.IntegerType, false, PLAIN);
+  static final MetadataField DELETED = new MetadataField("_deleted", DataTypes.BooleanType, false, PLAIN);
+  // A row that is updated keeps its id, and gets the sequence number of the snapshot that updates it.
+  static final MetadataField ROW_ID =
+      new MetadataField("_row_id", DataTypes.LongType, true, "{\"__preserve_on_delete\": false, \"__preserve_on_reinsert\": true}");
+  static final MetadataField LAST_UPDATED =
+      new MetadataField(
+          "_last_updated_sequence_number",
+          DataTypes.LongType,
+          true,
+          "{\"__preserve_on_delete\": false, \"__preserve_on_update\": false, \"__preserve_on_reinsert\": false}");
+
   final SqlCatalog catalog;
   final Planner planner;
   final JsonNode told;
@@ -83,6 +104,18 @@ public class SqlTable implements Table {
   }
 
   public Set capabilities() {
-    return new HashSet();
+    HashSet known = new HashSet();
+    known.add(TableCapability.BATCH_READ);
+    return known;
+  }
+
+  public MetadataColumn[] metadataColumns() {
+    DataType struct = DataType.fromJson(told.required("partition_type").asText());
+    MetadataField partition = new MetadataField("_partition", struct, true, PLAIN);
+    return new MetadataColumn[] {FILE, POSITION, SPEC_ID, partition, DELETED, ROW_ID, LAST_UPDATED};
+  }
+
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new SqlScanBuilder(this);
   }
 }

@@ -1,0 +1,88 @@
+package tablecrypt.jvm;
+
+import java.io.Closeable;
+import java.io.IOException;
+import java.util.BitSet;
+import java.util.Collections;
+import java.util.Iterator;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** The rows of one task, as batches or one by one, in the scan's columns and without deleted ones. */
+class SqlReader implements PartitionReader {
+  private final SqlReaderFactory factory;
+  private final ScanFile[] files;
+  private int next = 0;
+  /** What the open file's reader gives: batches; or rows, where Spark's own reader gives these. */
+  private Iterator stored = Collections.emptyIterator();
+  /** Rows of the last batch, where a batch came and rows are wanted. */
+  private Iterator rows = Collections.emptyIterator();
+  private Closeable opened;
+  private FileRows shaped;
+  private Object current;
+
+  SqlReader(SqlReaderFactory factory, ScanPart part) {
+    this.factory = factory;
+    this.files = part.files;
+  }
+
+  public boolean next() throws IOException {
+    current = null;
+    while (current == null) {
+      if (rows.hasNext()) {
+        current = rows.next();
+      } else if (stored.hasNext()) {
+        take(stored.next());
+      } else if (next < files.length) {
+        open(files[next++]);
+      } else {
+        close();
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private void take(Object given) {
+    if (given instanceof InternalRow) {
+      current = shaped.row((InternalRow) given);
+      return;
+    }
+    ColumnarBatch batch = shaped.batch((ColumnarBatch) given);
+    if (factory.batches) {
+      current = batch;
+    } else if (batch != null) {
+      rows = batch.rowIterator();
+    }
+  }
+
+  private void open(ScanFile file) throws IOException {
+    close();
+    BitSet deleted = file.hasDeletes ? LiveRows.bits(DriverClient.deletedPositions(factory.endpoint, factory.read, file.number)) : null;
+    shaped = new FileRows(factory.layout, file, deleted);
+    if (file.portable != null) {
+      PythonRows python = new PythonRows(factory, file);
+      opened = python;
+      stored = python;
+      return;
+    }
+    scala.collection.Iterator theirs = (scala.collection.Iterator) factory.open.apply(file.part);
+    opened = theirs instanceof Closeable ? (Closeable) theirs : null;
+    stored = CollectionConverters.asJava(theirs);
+  }
+
+  public Object get() {
+    return current;
+  }
+
+  public void close() throws IOException {
+    if (opened != null) {
+      opened.close();
+    }
+    opened = null;
+    rows = Collections.emptyIterator();
+    stored = Collections.emptyIterator();
+  }
+}

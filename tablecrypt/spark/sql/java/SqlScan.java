@@ -1,0 +1,252 @@
+package tablecrypt.jvm;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.UUID;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.internal.connector.PredicateUtils;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import scala.Function1;
+import scala.Option;
+import scala.collection.immutable.ArraySeq$;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * A scan of one snapshot. Python plans it when Spark first asks how large it is; keys and deletes of the files are fetched when tasks are made.
+ * Spark's own Parquet format reads the files (ReadFormat), and Python those that it does not serve.
+ */
+class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering {
+  private static final String BATCHES = "returning_batch";
+
+  private final SqlTable table;
+  private final StructType columns;
+  private final Predicate[] filters;
+  private final Integer limit;
+  private final boolean ofWholeFiles;
+  private final String read = UUID.randomUUID().toString();
+  private JsonNode plan;
+  private ScanColumns layout;
+  private boolean[] left;
+  private String[] portable;
+  private PlannedFiles files;
+
+  /**
+   * @param limit so many rows are enough; null for all
+   * @param ofWholeFiles whether Spark will name the files in which rows change
+   */
+  SqlScan(SqlTable table, StructType columns, Predicate[] filters, Integer limit, boolean ofWholeFiles) {
+    this.table = table;
+    this.columns = columns;
+    this.filters = filters;
+    this.limit = limit;
+    this.ofWholeFiles = ofWholeFiles;
+  }
+
+  public StructType readSchema() {
+    return columns;
+  }
+
+  public String description() {
+    return table.name() + " " + Arrays.toString(filters);
+  }
+
+  public Batch toBatch() {
+    return this;
+  }
+
+  /** Scans of the same rows are read once, where Spark can use an exchange again. */
+  public boolean equals(Object other) {
+    return other instanceof SqlScan && !ofWholeFiles && sameness().equals(((SqlScan) other).sameness());
+  }
+
+  public int hashCode() {
+    return sameness().hashCode();
+  }
+
+  private String sameness() {
+    return ofWholeFiles + " " + table.name() + " " + table.id() + " " + table.version() + " " + columns.json() + " " + limit + " "
+        + Arrays.toString(filters);
+  }
+
+  // Planning
+
+  /** The plan's handle in Python; null where Spark never looked at the scan. */
+  synchronized String planned() {
+    return plan == null ? null : plan.required("plan").asText();
+  }
+
+  /** The numbers of the files that runtime filters left. */
+  synchronized ArrayNode filesLeft() {
+    ArrayNode numbers = Planner.JSON.createArrayNode();
+    for (int number = 0; left != null && number < left.length; number++) {
+      if (left[number]) {
+        numbers.add(number);
+      }
+    }
+    return numbers;
+  }
+
+  private synchronized JsonNode plan() {
+    if (plan == null) {
+      ObjectNode request = table.request("plan").put("columns", columns.json()).put("limit", limit);
+      request.set("filter", SqlFilter.json(filters));
+      plan = table.planner.ask(request).json;
+      left = new boolean[plan.required("lengths").size()];
+      Arrays.fill(left, true);
+      layout = new ScanColumns(columns, table.schema(), (StructType) DataType.fromJson(plan.required("stored").asText()), hasDeletes());
+    }
+    return plan;
+  }
+
+  private boolean hasDeletes() {
+    JsonNode deletes = plan.required("deletes");
+    for (int number = 0; number < deletes.size(); number++) {
+      if (deletes.required(number).asBoolean()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  public Statistics estimateStatistics() {
+    return new SqlStatistics(plan(), columns, table.schema());
+  }
+
+  // Filters that Spark knows only while the query runs
+
+  public NamedReference[] filterAttributes() {
+    ArrayList names = new ArrayList();
+    if (ofWholeFiles) {
+      names.add(Expressions.column("_file"));
+    }
+    JsonNode pruning = table.told.required("runtime_filters");
+    for (int index = 0; !ofWholeFiles && limit == null && index < pruning.size(); index++) {
+      // Spark takes names of the scan's own columns alone.
+      if (columns.getFieldIndex(pruning.required(index).asText()).isDefined()) {
+        names.add(Expressions.column(pruning.required(index).asText()));
+      }
+    }
+    return (NamedReference[]) names.toArray(new NamedReference[0]);
+  }
+
+  public void filter(Predicate[] predicates) {
+    ObjectNode request = Planner.request("prune").put("plan", plan().required("plan").asText());
+    request.set("filter", SqlFilter.json(predicates));
+    JsonNode kept = table.planner.ask(request).json.required("files");
+    synchronized (this) {
+      Arrays.fill(left, false);
+      for (int index = 0; index < kept.size(); index++) {
+        left[kept.required(index).asInt()] = true;
+      }
+    }
+  }
+
+  // Tasks
+
+  public InputPartition[] planInputPartitions() {
+    open();
+    JsonNode lengths = plan.required("lengths");
+    SparkSession spark = session();
+    long cost = spark.sessionState().conf().filesOpenCostInBytes();
+    long total = 0;
+    for (int number = 0; number < left.length; number++) {
+      total += left[number] ? lengths.required(number).asLong() + cost : 0;
+    }
+    long share = total / Math.max(1, spark.sparkContext().defaultParallelism());
+    long most = Math.min(spark.sessionState().conf().filesMaxPartitionBytes(), Math.max(cost, share));
+    ScanParts parts = new ScanParts(plan, portable, files, layout.partitionType(), most, cost);
+    for (int number = 0; number < left.length; number++) {
+      if (left[number]) {
+        parts.add(number);
+      }
+    }
+    return parts.toArray();
+  }
+
+  /** Fetch the files' keys and deletes. The endpoint hands them to executors for as long as this scan is held. */
+  private synchronized void open() {
+    if (files != null) {
+      return;
+    }
+    portable = HadoopFiles.portable(plan(), session().sessionState().newHadoopConf());
+    ObjectNode request = Planner.request("open_files").put("plan", plan.required("plan").asText());
+    request.put("marked", layout.has(ScanColumns.DELETED));
+    ArrayNode numbers = request.putArray("portable");
+    for (int number = 0; number < portable.length; number++) {
+      if (portable[number] != null) {
+        numbers.add(number);
+      }
+    }
+    try {
+      PlannedFiles opened = new PlannedFiles("number", table.planner.ask(request).bytes);
+      endpoint().hold(read, opened);
+      files = opened;
+    } catch (IOException error) {
+      throw new IllegalStateException("Python told of files in another form", error);
+    }
+  }
+
+  public PartitionReaderFactory createReaderFactory() {
+    open();
+    SparkSession spark = session();
+    StructType none = new StructType();
+    ReadFormat format = new ReadFormat(files, layout.read);
+    boolean batches = format.supportBatch(spark, layout.read);
+    HashMap options = (HashMap) Planner.JSON.convertValue(plan.required("options"), HashMap.class);
+    options.put(ReadKeys.ENDPOINT, endpoint().name());
+    options.put(ReadKeys.READ, read);
+    options.put(BATCHES, String.valueOf(batches));
+    scala.collection.immutable.Map given = scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
+    Configuration conf = spark.sessionState().newHadoopConfWithOptions(given);
+    scala.collection.immutable.Seq pushed = ArraySeq$.MODULE$.unsafeWrapArray(pushed());
+    Function1 rows = format.buildReaderWithPartitionValues(spark, layout.read, none, layout.read, pushed, given, conf);
+    return new SqlReaderFactory(rows, batches, endpoint().name(), read, layout, table.catalog.python());
+  }
+
+  /** Filters for Parquet's row groups: on columns that no file of the table ever had under another name or type. */
+  private Filter[] pushed() {
+    ArrayList known = new ArrayList();
+    for (int index = 0; index < filters.length; index++) {
+      Option filter = PredicateUtils.toV1(filters[index]);
+      if (filter.isDefined() && isSteady(((Filter) filter.get()).references())) {
+        known.add(filter.get());
+      }
+    }
+    return (Filter[]) known.toArray(new Filter[0]);
+  }
+
+  private boolean isSteady(String[] names) {
+    ArrayList steady = (ArrayList) Planner.JSON.convertValue(plan.required("steady"), ArrayList.class);
+    return steady.containsAll(Arrays.asList(names));
+  }
+
+  private static SparkSession session() {
+    return (SparkSession) org.apache.spark.sql.SparkSession.active();
+  }
+
+  private static DriverEndpoint endpoint() {
+    try {
+      return DriverEndpoint.current();
+    } catch (Exception error) {
+      throw new IllegalStateException("the driver's endpoint for keys does not start", error);
+    }
+  }
+}

@@ -1,0 +1,251 @@
+"""Planning a scan: which files a query reads, with what keys, and what is known of them beforehand.
+
+    plan ──▶ files that may match, with sizes and row counts           when Spark optimizes the query
+    prune ─▶ those of them that are left                               when a join's other side is known (runtime filters)
+    open_files ──▶ keys and deletes of the files left                  when its tasks are made
+
+plan        {table, columns: Spark's JSON of the columns wanted, filter: [predicate], limit}   see filters.py
+response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see jvm/schema.py),
+             steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows, bytes,
+             distinct: [{column, count}], and of each file by number:
+             locations, lengths, records, first_row_ids, sequences, specs, partitions (partition_values.py, where asked for),
+             deletes: whether some of its rows are deleted, portable: why Python reads it, else null}
+
+prune       {plan, filter}
+response    {files: [number]}
+
+open_files  {plan, portable: [number], marked: whether deleted rows are wanted too}
+response    {} and the files' content (jvm/keys.py), which holds keys
+
+A file that Spark's own Parquet reader would not give the same rows of is portable: `portable.py` reads it, in a Python process of the
+executor. Spark refuses nothing here, and no file is ever read as if a column that it lacks were null.
+
+A limit comes alone: Spark takes it back where rows are filtered afterwards. Files are planned until the rows of those without deletes
+suffice.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from tablecrypt.errors import FormatError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files
+from tablecrypt.spark.jvm.reader import READ_OPTIONS
+from tablecrypt.spark.jvm.schema import schema_json, stored_names
+from tablecrypt.spark.jvm.support import unsupported_projection, unsupported_task, value_it_may_lack
+from tablecrypt.spark.sql.filters import Predicate, pruning_filter
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.partition_values import PartitionStruct
+from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.portable import portable_tasks
+from tablecrypt.table.deletes import DeleteReader
+from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
+from tablecrypt.table.restrictions.read_restrictions import restrictions_of
+from tablecrypt.table.table_files import key_metadata_of
+
+FILE_COLUMN: Final = "_file"
+PARTITION_COLUMN: Final = "_partition"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The files of one scan, by number.
+
+    `row_filter` is what of the query's condition ruled out others, bound to the table's current schema; `projected` holds the table's
+    columns that are read, in the order in which they were asked for.
+    """
+
+    loaded: LoadedTable
+    row_filter: BooleanExpression
+    projected: Schema
+    tasks: Sequence[EncryptedFileScanTask]
+
+    def named(self, predicates: Iterable[Predicate]) -> set[int]:
+        """Return the numbers of the files that a filter which Spark found while the query ran may match."""
+        metadata = self.loaded.located.table.metadata
+        kept = set(range(len(self.tasks)))
+        by_values: list[Predicate] = []
+        for predicate in predicates:
+            locations = _locations(predicate)
+            if locations is None:
+                by_values.append(predicate)
+            else:
+                kept = {number for number in kept if self.tasks[number].file.file_path in locations}
+        row_filter = pruning_filter(by_values, self.loaded.schema, metadata.schema())
+        may_match = ScanPlanner(metadata, self.loaded.located.table.io, row_filter).file_filter(task.file.spec_id for task in self.tasks)
+        return {number for number in kept if may_match(self.tasks[number].file)}
+
+
+def plan(planner: Planner, request: Request) -> Response:
+    """Plan a scan."""
+    loaded = planner.tables[request.text("table")]
+    wanted = _json(request.text("columns"))
+    schema = loaded.schema
+    metadata = loaded.located.table.metadata
+    row_filter = pruning_filter(request.items("filter"), schema, metadata.schema())
+    projected = _projected(schema, wanted)
+    tasks = _limited(_tasks(loaded, row_filter), request.optional_number("limit"))
+    made = Plan(loaded, row_filter, projected, tasks)
+    names = stored_names(projected.fields, metadata.schemas, f"tc{secrets.token_hex(6)}")
+    reason = _unsupported(loaded, projected)
+    partitions = PartitionStruct(metadata)
+    return Response(
+        {
+            "plan": planner.plans.add(made),
+            "stored": schema_json(list(projected.fields), names),
+            "steady": [field.name for field in projected.fields if names[field.field_id] == field.name],
+            "rows": sum(task.file.record_count for task in tasks),
+            "bytes": sum(task.file.file_size_in_bytes for task in tasks),
+            "options": READ_OPTIONS,
+            "distinct": _distinct_counts(loaded, projected),
+            **_columns_of(tasks),
+            "partitions": [partitions.values(task.file) for task in tasks] if PARTITION_COLUMN in _names(wanted) else None,
+            "portable": [reason or _unsupported_file(task, projected, metadata) for task in tasks],
+        }
+    )
+
+
+def prune(planner: Planner, request: Request) -> Response:
+    """Return the files that a filter which Spark found while the query ran leaves."""
+    known = planner.plans[request.text("plan")]
+    return Response({"files": sorted(known.named(request.items("filter")))})
+
+
+def open_files(planner: Planner, request: Request) -> Response:
+    """Return the files' keys and deletes, and for those that Python reads the whole task."""
+    known = planner.plans[request.text("plan")]
+    table = known.loaded.located.table
+    portable = set(request.numbers("portable"))
+    marked = request.flag("marked")
+    tasks = portable_tasks(known.loaded, known.projected, {number: known.tasks[number] for number in portable}, marked=marked)
+    deletes = DeleteReader(cast("EncryptingFileIO", table.io), table.metadata)
+
+    def opened(number: int) -> PlannedFile:
+        task = known.tasks[number]
+        positions = deletes.deletes_of(task).positions if marked or number not in portable else None
+        live = positions if positions is not None and len(positions) else None
+        return PlannedFile(task.file.file_path, task.file.file_size_in_bytes, key_metadata_of(task.file), live, tasks.get(number, b""))
+
+    files = list(ExecutorFactory.get_or_create().map(opened, range(len(known.tasks))))
+    return Response({}, encode_planned_files(files))
+
+
+def _tasks(loaded: LoadedTable, row_filter: BooleanExpression) -> list[EncryptedFileScanTask]:
+    if loaded.snapshot_id is None:
+        return []
+    scan = loaded.located.table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
+    return cast("list[EncryptedFileScanTask]", list(scan.tasks()))
+
+
+def _limited(tasks: list[EncryptedFileScanTask], limit: int | None) -> list[EncryptedFileScanTask]:
+    """Return as many files as hold the rows of a limit, those without deletes first."""
+    if limit is None:
+        return tasks
+    taken: list[EncryptedFileScanTask] = []
+    rows = 0
+    for task in (each for each in tasks if not each.delete_files):
+        if rows >= limit:
+            return taken
+        taken.append(task)
+        rows += task.file.record_count
+    return taken if rows >= limit else tasks
+
+
+def _columns_of(tasks: Sequence[EncryptedFileScanTask]) -> dict[str, list[Any]]:
+    return {
+        "locations": [task.file.file_path for task in tasks],
+        "lengths": [task.file.file_size_in_bytes for task in tasks],
+        "records": [task.file.record_count for task in tasks],
+        "first_row_ids": [EncryptedDataFile.of(task.file).first_row_id for task in tasks],
+        "sequences": [task.data_sequence_number for task in tasks],
+        "specs": [task.file.spec_id for task in tasks],
+        "deletes": [bool(task.delete_files) for task in tasks],
+    }
+
+
+def _distinct_counts(loaded: LoadedTable, projected: Schema) -> list[dict[str, Any]]:
+    """Return how many values of a column differ, as far as the snapshot's statistics say."""
+    names = {field.field_id: field.name for field in projected.fields}
+    blobs = [
+        blob
+        for statistics in loaded.located.table.metadata.statistics
+        if statistics.snapshot_id == loaded.snapshot_id
+        for blob in statistics.blob_metadata
+    ]
+    counts = {blob.fields[0]: (blob.properties or {}).get("ndv", "") for blob in blobs if len(blob.fields) == 1}
+    return [{"column": names[each], "count": int(count)} for each, count in counts.items() if each in names and count.isdecimal()]
+
+
+def _names(wanted: Mapping[str, Any]) -> set[str]:
+    return {str(field["name"]) for field in wanted["fields"]}
+
+
+def _unsupported(loaded: LoadedTable, projected: Schema) -> str | None:
+    """Return why Spark's Parquet reader serves none of the files; None if it may."""
+    if restrictions_of(loaded.located.table.io) is not None:
+        return "the catalog's server restricts which rows and values may be read, which Python applies"
+    return unsupported_projection(loaded.located.table.metadata, projected)
+
+
+def _unsupported_file(task: EncryptedFileScanTask, projected: Schema, metadata: TableMetadata) -> str | None:
+    if reason := unsupported_task(task):
+        return reason
+    lacking = value_it_may_lack(task.file, projected, metadata)
+    return None if lacking is None else f"it may lack the column {lacking}, which is not null then"
+
+
+def _locations(predicate: Predicate) -> set[str] | None:
+    """Return the locations of files that a predicate names; None for one on other columns."""
+    arguments = predicate.get("args", ())
+    if predicate.get("op") not in ("IN", "=") or not arguments or arguments[0].get("column") != [FILE_COLUMN]:
+        return None
+    return {str(each["value"]) for each in arguments[1:] if each.get("value") is not None}
+
+
+def _json(text: str) -> Mapping[str, Any]:
+    try:
+        return cast("Mapping[str, Any]", json.loads(text))
+    except ValueError as error:
+        raise FormatError("the columns of a scan are not JSON") from error
+
+
+def _projected(schema: Schema, wanted: Mapping[str, Any]) -> Schema:
+    """Return the part of a schema that Spark wants, in its order; metadata columns are no part of it."""
+    return Schema(*_fields(schema.fields, wanted))
+
+
+def _fields(fields: Sequence[NestedField], wanted: Mapping[str, Any]) -> Iterator[NestedField]:
+    by_name = {field.name: field for field in fields}
+    for each in wanted["fields"]:
+        field = by_name.get(each["name"])
+        if field is not None:
+            yield field.model_copy(update={"field_type": _part(field.field_type, each["type"])})
+
+
+def _part(iceberg: IcebergType, wanted: Any) -> IcebergType:
+    """Return the part of a type that Spark wants: it leaves out fields of structs that the query does not look at."""
+    if isinstance(iceberg, StructType):
+        return StructType(*_fields(iceberg.fields, wanted))
+    if isinstance(iceberg, ListType):
+        element = _part(iceberg.element_type, wanted["elementType"])
+        return ListType(iceberg.element_id, element, element_required=iceberg.element_required)
+    if isinstance(iceberg, MapType):
+        value = _part(iceberg.value_type, wanted["valueType"])
+        key = _part(iceberg.key_type, wanted["keyType"])
+        return MapType(iceberg.key_id, key, iceberg.value_id, value, value_required=iceberg.value_required)
+    return iceberg
+
+
+OPERATIONS: Final = {"plan": plan, "prune": prune, "open_files": open_files}

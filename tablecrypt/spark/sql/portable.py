@@ -1,0 +1,142 @@
+"""Files that Spark's own Parquet reader does not serve, read by Python in the process where the task runs.
+
+    driver     the task, with the file's key and the table's schemas ──▶ Spark's message to the executor that asks for it
+    executor   start_reading ──▶ a handle     next_rows ──▶ an Arrow stream of one batch, until there are no more     stop_reading
+
+The executor's JVM speaks to a Python process of its own as the driver's does to the planner (process.py): over a pipe. Rows are those of
+every other Python read: deletes, schema evolution, defaults, partition values, restrictions of the catalog's server. They come in the
+columns that are wanted, then `_row_id` and `_last_updated_sequence_number`, then the row's position in its file, where asked for.
+
+The content of a task, all numbers big endian:
+
+    task = length of what follows (4) | what the table's tasks share (pickled) | the file's entry (table/file_entries.py)
+
+It holds the file's DEK and the credentials of its store, and goes to executors in Spark's private messages alone, as keys do.
+
+Raises FormatError for content that is no task, and whatever reading raises, which the JVM tells with the file's name.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.schema import Schema
+from pyiceberg.table import ALWAYS_TRUE
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
+from tablecrypt.spark.executor_job import READ_AHEAD
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.tables import TableAccess
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.scan import prefetched
+
+POSITION: Final = "_pos"
+_LENGTH: Final = struct.Struct(">I")
+_QUEUE_LENGTH: Final = 2
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What all tasks of a scan need: the table, and the columns of its schema that are read."""
+
+    access: TableAccess
+    projected: Schema
+
+
+def portable_tasks(loaded: LoadedTable, projected: Schema, tasks: Mapping[int, EncryptedFileScanTask], *, marked: bool) -> dict[int, bytes]:
+    """Return the content of tasks, by number of the file.
+
+    Args:
+        loaded: their table.
+        projected: the columns to read.
+        tasks: the files by number.
+        marked: rows that are deleted by position are read too.
+
+    Raises:
+        ConfigurationError: `marked`, and rows of a file are deleted by equality.
+    """
+    if not tasks:
+        return {}
+    table = loaded.located.table
+    shared = pickle.dumps(_Shared(TableAccess.of(table), projected))
+    codec = FileEntryCodec(table.metadata)
+    given = {number: _with_deleted_rows(task) if marked else task for number, task in tasks.items()}
+    return {number: _LENGTH.pack(len(shared)) + shared + codec.encode_tasks([task]) for number, task in given.items()}
+
+
+def _with_deleted_rows(task: EncryptedFileScanTask) -> EncryptedFileScanTask:
+    if any(file.content == DataFileContent.EQUALITY_DELETES for file in task.delete_files):
+        raise ConfigurationError(
+            f"{task.file.file_path}: rows of it are deleted by equality, for which _deleted is not known: "
+            "compact the table, or do not ask for _deleted"
+        )
+    return EncryptedFileScanTask(task.file, set(), task.residual, task.data_sequence_number, task.part)
+
+
+def start_reading(planner: Planner, request: Request) -> Response:
+    """Open a task. Its rows come from a thread that reads ahead."""
+    rows = _rows(
+        request.content, row_ids=request.flag("row_ids"), last_updated=request.flag("last_updated"), positions=request.flag("positions")
+    )
+    return Response({"reader": planner.readers.add(_prefetched(rows))})
+
+
+def _prefetched(rows: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
+    # A generator, which a reader that stops early can close.
+    yield from prefetched([lambda: rows], 1, _QUEUE_LENGTH)
+
+
+def next_rows(planner: Planner, request: Request) -> Response:
+    """Return the next rows of a task as an Arrow stream; none at the end."""
+    rows = next(planner.readers[request.text("reader")], None)
+    if rows is None:
+        return Response({"end": True})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    return Response({"end": False}, sink.getvalue().to_pybytes())
+
+
+def stop_reading(planner: Planner, request: Request) -> Response:
+    """Forget a task, whether its rows were all taken or not."""
+    planner.readers.pop(request.text("reader")).close()
+    return Response({})
+
+
+def _rows(content: bytes, *, row_ids: bool, last_updated: bool, positions: bool) -> Iterator[pa.RecordBatch]:
+    shared, task = _decoded(content)
+    lineage = ([ROW_ID] if row_ids or positions else []) + ([LAST_UPDATED] if last_updated else [])
+    projected = with_lineage(shared.projected, tuple(lineage)) if lineage else shared.projected
+    reader = TaskReader(shared.access.metadata(), shared.access.io(), projected, ALWAYS_TRUE, read_ahead=READ_AHEAD)
+    schema = schema_for_spark(projected)
+    if not positions:
+        for rows in reader.batches(task):
+            yield batch_for_spark(rows, schema) if len(schema) else rows
+        return
+    for at, rows in reader.positioned_batches(task):
+        batch = batch_for_spark(rows, schema).append_column(POSITION, at)
+        yield batch if row_ids else batch.drop_columns([ROW_ID.name])
+
+
+def _decoded(content: bytes) -> tuple[_Shared, EncryptedFileScanTask]:
+    try:
+        (length,) = _LENGTH.unpack_from(content)
+        shared = pickle.loads(content[_LENGTH.size : _LENGTH.size + length])
+    except (struct.error, pickle.UnpicklingError, EOFError) as error:
+        raise FormatError("a task that Python is to read is not complete") from error
+    [task] = FileEntryCodec(shared.access.metadata()).decode_tasks(content[_LENGTH.size + length :])
+    return shared, task
+
+
+OPERATIONS: Final = {"start_reading": start_reading, "next_rows": next_rows, "stop_reading": stop_reading}
