@@ -45,7 +45,7 @@ from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, MissingExtraError
 from tablecrypt.table._pyiceberg.producers import ExpireSnapshotsAdapter
-from tablecrypt.table._pyiceberg.scans import EntriesTable
+from tablecrypt.table._pyiceberg.scans import EntriesTable, InspectAdapter
 from tablecrypt.table._pyiceberg.transactions import TableAdapter
 from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -238,7 +238,7 @@ def is_encrypted(table: Table) -> bool:
     return isinstance(table, EncryptedTable)
 
 
-class RedactedInspectTable(InspectTable):
+class RedactedInspectTable(InspectAdapter):
     """InspectTable whose key_metadata columns are null."""
 
     def partitions(

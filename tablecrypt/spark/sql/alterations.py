@@ -18,8 +18,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql.catalogs import catalog_of, load_table
+from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.definitions import check_settable
+from tablecrypt.spark.sql.loading import load_table
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.spark_types import iceberg_type

@@ -1,4 +1,4 @@
-"""Opening catalogs, and finding namespaces and tables in them."""
+"""Opening catalogs, listing what is in them, and describing tables to Java."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.transforms import VoidTransform
 
 from tablecrypt.errors import ConfigurationError
@@ -17,7 +16,6 @@ from tablecrypt.spark.network import keeps_messages_private
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.partition_values import PartitionStruct
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
-from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
 from tablecrypt_catalog import load_catalog
 
 SPARK_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -62,15 +60,6 @@ def list_tables(planner: Planner, request: Request) -> Response:
     """List the tables of a namespace."""
     found = catalog_of(planner, request).catalog.list_tables(tuple(request.texts("namespace")))
     return Response({"tables": [name[-1] for name in found]})
-
-
-def load_table(planner: Planner, request: Request) -> Response:
-    """Load a table. NoSuchTableError where there is none; ConfigurationError where it is not encrypted."""
-    opened = catalog_of(planner, request)
-    name = ".".join(request.identifier)
-    located = LocatedTable(opened.catalog, name, load_encrypted_table(opened.catalog, name))
-    loaded = LoadedTable(located, opened.name, MAIN_BRANCH, located.table.metadata.current_snapshot_id, is_writable=True)
-    return Response(described(planner, loaded))
 
 
 def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
@@ -146,5 +135,4 @@ OPERATIONS: Final = {
     "list_namespaces": list_namespaces,
     "load_namespace": load_namespace,
     "list_tables": list_tables,
-    "load_table": load_table,
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,10 +25,11 @@ from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql.catalogs import catalog_of, load_table
+from tablecrypt.spark.sql.catalogs import catalog_of
+from tablecrypt.spark.sql.loading import find_table, load_table
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.partition_fields import SparkTransform, partition_spec
-from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.planner import OpenCatalog, Planner
 from tablecrypt.spark.sql.spark_types import iceberg_schema
 
 _PROVIDERS: Final = ("iceberg", "parquet", "tablecrypt")
@@ -124,17 +126,26 @@ def drop_table(planner: Planner, request: Request) -> Response:
     """Drop a table; with `purge` its files go too, else they stay where they are.
 
     Raises:
+        ConfigurationError: the name is that of a branch, a tag or a metadata table.
         PurgeIncompleteError: files could not be deleted; purging again continues.
     """
-    catalog = catalog_of(planner, request).catalog
+    opened = catalog_of(planner, request)
     try:
         if request.flag("purge"):
-            catalog.purge_table(request.identifier)
+            opened.catalog.purge_table(request.identifier)
         else:
-            catalog.drop_table(request.identifier)
+            opened.catalog.drop_table(request.identifier)
     except NoSuchTableError:
+        _refuse_part(opened, request.identifier)
         return Response({"dropped": False})
     return Response({"dropped": True})
+
+
+def _refuse_part(opened: OpenCatalog, identifier: Identifier) -> None:
+    with suppress(NoSuchTableError):
+        located, part = find_table(opened, identifier)
+        if part is not None:
+            raise ConfigurationError(f"{part} is no table of its own but a view of {located.name}: it cannot be dropped as a table")
 
 
 def rename_table(planner: Planner, request: Request) -> Response:

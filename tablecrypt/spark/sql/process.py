@@ -20,13 +20,14 @@ from threading import Lock
 from typing import BinaryIO, Final, TypeAlias
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql import alterations, catalogs, definitions, namespaces, plan, portable, procedures
+from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, plan, portable, procedures
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 
 Operation: TypeAlias = Callable[[Planner, Request], Response]
 OPERATIONS: Final[Mapping[str, Operation]] = {
     **catalogs.OPERATIONS,
+    **loading.OPERATIONS,
     **namespaces.OPERATIONS,
     **definitions.OPERATIONS,
     **alterations.OPERATIONS,

@@ -1,6 +1,7 @@
 """Scans and metadata tables of PyIceberg: they work out which snapshots and entries are meant, files are planned and read here.
 
 IncrementalAppendScan: _validate_and_resolve_snapshots     which appends lie between two snapshots
+InspectTable: _get_snapshot                                which snapshot a metadata table is about
 
 InspectTable.entries takes the sizes of columns for granted, which deletion vectors do not have, nor files of writers without statistics.
 Such an entry is shown with no sizes, as PyIceberg shows the other statistics that are not there.
@@ -34,15 +35,31 @@ class IncrementalAppendScanAdapter(IncrementalAppendScan):
         return self._validate_and_resolve_snapshots()
 
 
-class EntriesTable(InspectTable):
+class InspectAdapter(InspectTable):
+    """InspectTable that shows no rows of a table without snapshots, where PyIceberg raises an error."""
+
+    def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
+        if snapshot_id is None and self.tbl.metadata.current_snapshot() is None:
+            return _NoSnapshot()
+        return super()._get_snapshot(snapshot_id)
+
+
+class EntriesTable(InspectAdapter):
     """InspectTable for `entries` alone."""
 
     def _get_snapshot(self, snapshot_id: int | None = None) -> Any:
         return _Snapshot(super()._get_snapshot(snapshot_id))
 
 
+class _NoSnapshot:
+    snapshot_id = None
+
+    def manifests(self, io: FileIO) -> list[ManifestFile]:
+        return []
+
+
 class _Snapshot:
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot | _NoSnapshot) -> None:
         self._snapshot = snapshot
 
     def manifests(self, io: FileIO) -> list[_Manifest]:

@@ -164,9 +164,23 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces, ProcedureCa
     return load(table, request("load_table", table));
   }
 
+  /** VERSION AS OF: the id of a snapshot, or the name of a branch or tag. */
+  public Table loadTable(Identifier table, String version) throws NoSuchTableException {
+    return load(table, request("load_table", table).put("version", version));
+  }
+
+  /** TIMESTAMP AS OF, in microseconds since 1970. */
+  public Table loadTable(Identifier table, long timestamp) throws NoSuchTableException {
+    return load(table, request("load_table", table).put("timestamp", timestamp));
+  }
+
   private Table load(Identifier table, ObjectNode request) throws NoSuchTableException {
     try {
-      return new SqlTable(this, planner(), planner().ask(request).json);
+      PlannerResponse response = planner().ask(request);
+      if (response.json.has("rows")) {
+        return new LocalTable(response.json.required("rows").asText(), response.bytes);
+      }
+      return new SqlTable(this, planner(), response.json);
     } catch (PlannerError error) {
       if (error.is("NoSuchTableError")) {
         throw new NoSuchTableException(table);

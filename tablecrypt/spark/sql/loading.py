@@ -1,0 +1,172 @@
+"""Loading what a name in SQL means: a table, a table at a branch, tag or snapshot, or one of its metadata tables.
+
+    db.orders                             the table
+    db.orders.branch_x, .tag_x            the table at a branch, which can be written to, or at a tag
+    db.orders.snapshot_id_123             the table at a snapshot
+    db.orders.at_timestamp_1600000000000  the table as it was then, in milliseconds since 1970
+    db.orders.files                       a metadata table
+
+A table that has such a name of its own comes first. VERSION AS OF takes a snapshot id, or the name of a branch or tag; TIMESTAMP
+AS OF takes the snapshot that was current then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.typedef import Identifier
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.catalogs import catalog_of, described
+from tablecrypt.spark.sql.local_rows import local_rows
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.metadata_tables import NAMES, metadata_table
+from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
+from tablecrypt.table.table import EncryptedTable
+
+_SELECTOR: Final = re.compile("(branch|tag|snapshot_id|at_timestamp)_(.+)", re.DOTALL)
+_NUMBER: Final = re.compile("-?[0-9]{1,19}")
+_MICROSECONDS: Final = 1000
+"""In a millisecond."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """Which rows of a table are meant, and where writes go.
+
+    Attributes:
+        snapshot_id: the snapshot that is read; None for a table without snapshots.
+        branch: where writes go.
+        is_writable: False for a snapshot or tag.
+    """
+
+    snapshot_id: int | None
+    branch: str = MAIN_BRANCH
+    is_writable: bool = False
+
+
+def load_table(planner: Planner, request: Request) -> Response:
+    """Load a table, or the rows of a metadata table.
+
+    Raises:
+        NoSuchTableError: there is none, or it has no such branch, tag or metadata table.
+        ConfigurationError: it is not encrypted, or has no such snapshot.
+    """
+    opened = catalog_of(planner, request)
+    located, selector = find_table(opened, request.identifier)
+    table, wanted = located.table, _as_of(located.table, request)
+    if selector is None:
+        return loaded_table(planner, opened, located, wanted or _current(table))
+    if selector in NAMES:
+        rows = metadata_table(table, selector, wanted.snapshot_id if wanted else None)
+        return local_rows(f"{opened.name}.{located.name}.{selector}", rows)
+    if wanted is not None:
+        raise ConfigurationError(f"{'.'.join(request.identifier)} names a version already: leave out VERSION or TIMESTAMP AS OF")
+    return loaded_table(planner, opened, located, _selected(table, selector))
+
+
+def loaded_table(planner: Planner, opened: OpenCatalog, located: LocatedTable, version: Version) -> Response:
+    """Return the response of which Java makes a SqlTable."""
+    loaded = LoadedTable(located, opened.name, version.branch, version.snapshot_id, version.is_writable)
+    return Response(described(planner, loaded))
+
+
+def find_table(opened: OpenCatalog, identifier: Identifier) -> tuple[LocatedTable, str | None]:
+    """Return the table that a name means, and what the name says behind that of the table.
+
+    Raises:
+        NoSuchTableError: there is none.
+        ConfigurationError: it is not encrypted.
+    """
+    name = ".".join(identifier)
+    if any("." in part for part in identifier):
+        raise NoSuchTableError(f"Table does not exist: {name}; no part of a name has a dot in it")
+    try:
+        return _located(opened, identifier), None
+    except NoSuchTableError:
+        selector = identifier[-1]
+        if len(identifier) == 1 or (selector not in NAMES and not _SELECTOR.fullmatch(selector)):
+            raise
+    return _located(opened, identifier[:-1]), selector
+
+
+def _located(opened: OpenCatalog, identifier: Identifier) -> LocatedTable:
+    if len(identifier) == 1:
+        raise NoSuchTableError(f"Table does not exist: {identifier[0]}; tables lie in a namespace")
+    name = ".".join(identifier)
+    return LocatedTable(opened.catalog, name, load_encrypted_table(opened.catalog, name))
+
+
+def _current(table: EncryptedTable) -> Version:
+    return Version(table.metadata.current_snapshot_id, is_writable=True)
+
+
+def _as_of(table: EncryptedTable, request: Request) -> Version | None:
+    """Return what VERSION or TIMESTAMP AS OF asks for."""
+    version = request.optional_text("version")
+    if version is not None:
+        return _snapshot(table, version) if _NUMBER.fullmatch(version) else _named(table, version)
+    if "timestamp" in request.fields:
+        return _moment(table, request.number("timestamp") // _MICROSECONDS)
+    return None
+
+
+def _named(table: EncryptedTable, name: str) -> Version:
+    ref = table.metadata.refs.get(name)
+    if ref is None:
+        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot, branch or tag {name!r}")
+    is_branch = ref.snapshot_ref_type == SnapshotRefType.BRANCH
+    return Version(ref.snapshot_id, name if is_branch else MAIN_BRANCH, is_writable=is_branch)
+
+
+def _snapshot(table: EncryptedTable, snapshot_id: str) -> Version:
+    if table.metadata.snapshot_by_id(int(snapshot_id)) is None:
+        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot {snapshot_id}; it may have been expired")
+    return Version(int(snapshot_id))
+
+
+def _moment(table: EncryptedTable, milliseconds: int) -> Version:
+    snapshot = table.snapshot_as_of_timestamp(milliseconds)
+    if snapshot is None:
+        raise ConfigurationError(f"{'.'.join(table.name())} had no snapshot yet at that time ({milliseconds} ms since 1970)")
+    return _snapshot(table, str(snapshot.snapshot_id))
+
+
+def _branch(table: EncryptedTable, name: str) -> Version:
+    if name == MAIN_BRANCH:
+        return _current(table)
+    return _ref(table, name, SnapshotRefType.BRANCH)
+
+
+def _tag(table: EncryptedTable, name: str) -> Version:
+    return _ref(table, name, SnapshotRefType.TAG)
+
+
+def _ref(table: EncryptedTable, name: str, kind: SnapshotRefType) -> Version:
+    ref = table.metadata.refs.get(name)
+    if ref is None or ref.snapshot_ref_type != kind:
+        raise NoSuchTableError(f"{'.'.join(table.name())} has no {kind.value} {name!r}")
+    return _named(table, name)
+
+
+def _selected(table: EncryptedTable, selector: str) -> Version:
+    match = _SELECTOR.fullmatch(selector)
+    if match is None or (match[1] in _NUMBERED and not _NUMBER.fullmatch(match[2])):
+        raise NoSuchTableError(f"{'.'.join(table.name())} has no {selector}")
+    return _SELECTORS[match[1]](table, match[2])
+
+
+_SELECTORS: Final[Mapping[str, Callable[[EncryptedTable, str], Version]]] = {
+    "branch": _branch,
+    "tag": _tag,
+    "snapshot_id": _snapshot,
+    "at_timestamp": lambda table, milliseconds: _moment(table, int(milliseconds)),
+}
+_NUMBERED: Final = ("snapshot_id", "at_timestamp")
+OPERATIONS: Final = {"load_table": load_table}

@@ -1,0 +1,55 @@
+"""Rows that Spark gets from the planner as a whole, as an Arrow stream: those of metadata tables, and what procedures return.
+
+Arrow types that Spark has not become some that it has, at the top and in structs:
+
+    timestamp in ms, without a zone     timestamp: moments of commits, which PyIceberg gives in UTC
+    uuid, time, timestamp in ns         string
+    fixed, large binary                 binary
+    dictionary, large string            string
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tablecrypt.spark.sql.messages import Response
+
+
+def local_rows(name: str, rows: pa.Table) -> Response:
+    """Return the response of which Java makes a LocalTable."""
+    arrays = [_for_spark(column.combine_chunks()) for column in rows.columns]
+    schema = pa.schema([_field(field, array) for field, array in zip(rows.schema, arrays, strict=True)])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        stream.write_table(pa.Table.from_arrays(arrays, schema=schema))
+    return Response({"rows": name}, sink.getvalue().to_pybytes())
+
+
+def _for_spark(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        children = [_for_spark(child) for child in array.flatten()]
+        fields = [_field(field, child) for field, child in zip(kind, children, strict=True)]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+    if kind == pa.uuid():
+        return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string())
+    wanted = _leaf(kind)
+    return array if wanted == kind else array.cast(wanted)
+
+
+def _leaf(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
+        return pa.timestamp("us", "UTC")
+    if pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz is not None:
+        return pa.timestamp("us", "UTC")
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind) or pa.types.is_time(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns"):
+        return pa.string()
+    if pa.types.is_dictionary(kind):
+        return _leaf(kind.value_type)
+    return kind
+
+
+def _field(field: pa.Field, array: pa.Array) -> pa.Field:
+    return pa.field(field.name, array.type, field.nullable)

@@ -1,0 +1,130 @@
+"""Metadata tables: prod.db.orders.snapshots, .files, .keys, … as Iceberg names them, and two of ours. None of them shows a key.
+
+.history .snapshots .refs .metadata_log_entries            what the table's metadata says
+.manifests .entries .files .data_files .delete_files .partitions      of the current snapshot, or of VERSION or TIMESTAMP AS OF
+.all_manifests .all_files .all_data_files .all_delete_files           of every snapshot
+.keys     the entries of encryption-keys: which key wraps which, how old it is and which snapshots need it
+.audit    what an audit of the table finds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from operator import methodcaller
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt import maintenance
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table import EncryptedTable
+
+_MOMENT: Final = pa.timestamp("ms")
+_KEYS: Final = pa.schema(
+    [
+        pa.field("key_id", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("wrapped_by", pa.string()),
+        pa.field("created_at", _MOMENT),
+        pa.field("snapshot_ids", pa.list_(pa.field("element", pa.int64(), nullable=False)), nullable=False),
+    ]
+)
+_FINDINGS: Final = pa.schema(
+    [pa.field(name, pa.string(), nullable=False) for name in ("severity", "code", "title", "location", "message", "advice")]
+)
+
+
+def metadata_table(table: EncryptedTable, name: str, snapshot_id: int | None) -> pa.Table:
+    """Return the rows of a metadata table.
+
+    Args:
+        table: whose.
+        name: one of `NAMES`.
+        snapshot_id: the snapshot that VERSION or TIMESTAMP AS OF asks for; None where nothing does.
+
+    Raises:
+        ConfigurationError: the rows do not depend on a snapshot, but one is asked for.
+        ReadRestrictionError: the catalog's server restricts what may be read of the table, and the rows would show more.
+        TamperedFileError, KeyNotFoundError: as reading the table.
+    """
+    if name in _OF_A_SNAPSHOT:
+        return _OF_A_SNAPSHOT[name](_at(table, snapshot_id if snapshot_id is not None else table.metadata.current_snapshot_id))
+    if snapshot_id is not None:
+        raise ConfigurationError(f"{name} is about the whole table: it has no VERSION or TIMESTAMP AS OF")
+    return _OF_THE_TABLE[name](table)
+
+
+def _at(table: EncryptedTable, snapshot_id: int | None) -> EncryptedTable:
+    """Return the table as if a snapshot were the current one; one without files counts as none, of which PyIceberg shows no rows."""
+    snapshot = table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
+    current = snapshot_id if snapshot is not None and snapshot.manifests(table.io) else None
+    return _with(table, current_snapshot_id=current)
+
+
+def _with(table: EncryptedTable, **changes: Any) -> EncryptedTable:
+    changed = copy(table)
+    changed.metadata = cast("TableMetadata", cast("EncryptedTableMetadata", table.metadata).model_copy(update=changes))
+    return changed
+
+
+def _of_all_snapshots(name: str) -> Callable[[EncryptedTable], pa.Table]:
+    def rows(table: EncryptedTable) -> pa.Table:
+        with_files = [snapshot for snapshot in table.metadata.snapshots if snapshot.manifests(table.io)]
+        return methodcaller(name)(_with(table, snapshots=with_files).inspect)
+
+    return rows
+
+
+def _inspected(name: str) -> Callable[[EncryptedTable], pa.Table]:
+    return lambda table: methodcaller(name)(table.inspect)
+
+
+def _keys(table: EncryptedTable) -> pa.Table:
+    metadata = cast("EncryptedTableMetadata", table.metadata)
+    rows = [
+        {
+            "key_id": key.key_id,
+            "kind": "KEK" if key.is_kek else "manifest-list key",
+            "wrapped_by": key.encrypted_by_id,
+            "created_at": key.created_at_ms if key.is_kek else None,
+            "snapshot_ids": [
+                snapshot.snapshot_id
+                for snapshot in metadata.snapshots
+                if snapshot.key_id is not None and key.key_id in metadata.key_ring.needed_by([snapshot.key_id])
+            ],
+        }
+        for key in metadata.encryption_keys
+    ]
+    return pa.Table.from_pylist(rows, schema=_KEYS)
+
+
+def _audit(table: EncryptedTable) -> pa.Table:
+    rows = [
+        {
+            "severity": finding.severity.label,
+            "code": finding.kind.code,
+            "title": finding.kind.title,
+            "location": finding.where,
+            "message": finding.message,
+            "advice": finding.kind.advice,
+        }
+        for audited in maintenance.audit(table).tables
+        for finding in audited.findings
+    ]
+    return pa.Table.from_pylist(rows, schema=_FINDINGS)
+
+
+_OF_A_SNAPSHOT: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {
+    name: _inspected(name) for name in ("manifests", "entries", "files", "data_files", "delete_files", "partitions")
+}
+_OF_THE_TABLE: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {
+    **{name: _inspected(name) for name in ("history", "snapshots", "refs", "metadata_log_entries")},
+    **{name: _of_all_snapshots(name) for name in ("all_manifests", "all_files", "all_data_files", "all_delete_files")},
+    "keys": _keys,
+    "audit": _audit,
+}
+NAMES: Final = frozenset(_OF_A_SNAPSHOT) | frozenset(_OF_THE_TABLE)
+"""The names of all metadata tables."""

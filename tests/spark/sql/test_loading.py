@@ -1,0 +1,135 @@
+"""What a name means: a table, one of its versions or metadata tables; and what VERSION and TIMESTAMP AS OF find."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.types import LongType
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.reachable import reachable_files
+from tablecrypt.spark.sql.loading import load_table
+from tablecrypt.spark.sql.messages import Request
+from tablecrypt.spark.sql.metadata_tables import NAMES
+from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tests.spark.conftest import Lake
+from tests.support.aws import AwsServer
+from tests.support.catalogs import encrypted_sql_catalog
+from tests.support.maintained_table import maintained_table
+from tests.support.plaintext_scan import unwatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Two appends and a delete; the tag `start` at the first snapshot, the branch `audit` at the second, and a column that came last."""
+    folder = tmp_path_factory.mktemp("loaded")
+    unwatch(folder)
+    table = maintained_table(encrypted_sql_catalog(folder, aws))
+    first, second, *_ = (snapshot.snapshot_id for snapshot in table.snapshots())
+    table.manage_snapshots().create_tag(first, "start").create_branch(second, "audit").create_branch(second, str(first)).commit()
+    with table.update_schema() as update:
+        update.add_column("later", LongType())
+    return table
+
+
+def load(table: Table, *suffix: str, **fields: Any) -> LoadedTable:
+    """Load the table by its name with a suffix, as Java asks for it."""
+    planner = Planner()
+    handle = planner.catalogs.add(OpenCatalog("prod", table.catalog))
+    *namespace, name = (*table.name(), *suffix)
+    response = load_table(planner, Request({"catalog": handle, "namespace": namespace, "name": name, **fields}))
+    return planner.tables[response.fields["table"]]
+
+
+def test_each_way_to_name_a_version_finds_its_snapshot(table: Table) -> None:
+    first, second, third = table.snapshots()[:3]
+
+    def found(*suffix: str, **fields: Any) -> tuple[int | None, str, bool]:
+        loaded = load(table, *suffix, **fields)
+        return loaded.snapshot_id, loaded.branch, loaded.is_writable
+
+    assert found() == (table.metadata.current_snapshot_id, "main", True)
+    assert found("branch_main") == found()
+    assert found("branch_audit") == found(version="audit") == (second.snapshot_id, "audit", True)
+    assert found("tag_start") == found(version="start") == (first.snapshot_id, "main", False)
+    assert found(f"snapshot_id_{third.snapshot_id}") == found(version=str(third.snapshot_id)) == (third.snapshot_id, "main", False)
+    # A branch has the id of the first snapshot as its name: the id comes first.
+    assert found(version=str(first.snapshot_id)) == (first.snapshot_id, "main", False)
+    micros = second.timestamp_ms * 1000 + 999
+    assert found(f"at_timestamp_{second.timestamp_ms}") == found(timestamp=micros) == (second.snapshot_id, "main", False)
+
+
+def test_a_snapshot_has_its_own_columns_and_a_branch_those_of_the_table(table: Table) -> None:
+    assert "later" in load(table).schema.column_names and "later" in load(table, "branch_audit").schema.column_names
+    assert "later" not in load(table, "tag_start").schema.column_names
+
+
+@pytest.mark.parametrize(
+    "suffix", ["branch_absent", "branch_start", "tag_audit", "tag_absent", "snapshot_id_x", "absent", "fil\nes", "a.b"]
+)
+def test_a_part_that_a_table_has_not_is_no_table(table: Table, suffix: str) -> None:
+    with pytest.raises(NoSuchTableError):
+        load(table, suffix)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "fields", "reason"),
+    [
+        ((), {"version": "absent"}, "no snapshot, branch or tag 'absent'"),
+        ((), {"version": "17"}, "no snapshot 17"),
+        ((), {"timestamp": 5_000}, "no snapshot yet"),
+        (("snapshot_id_17",), {}, "no snapshot 17"),
+        (("tag_start",), {"version": "audit"}, "names a version already"),
+        (("snapshots",), {"version": "audit"}, "about the whole table"),
+    ],
+)
+def test_a_version_that_is_not_there_is_named(table: Table, suffix: tuple[str, ...], fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        load(table, *suffix, **fields)
+
+
+@pytest.mark.java
+class TestMetadataTables:
+    def test_every_one_is_a_table_in_sql_and_shows_no_key(self, spark: SparkSession, prod: Lake) -> None:
+        prod.catalog.create_namespace_if_not_exists("seen")
+        table = maintained_table(prod.catalog)
+        name = f"prod.{'.'.join(table.name())}"
+        keys = [
+            repr(file.key.encryption_key.reveal())[2:-1] for file in reachable_files(table.metadata, table.io).files.values() if file.key
+        ]
+
+        for each in sorted(NAMES):
+            rows = spark.sql(f"SELECT * FROM {name}.{each}").collect()
+            assert rows or each == "audit", each
+            assert not any(key in repr(rows) for key in keys), each
+        files = spark.sql(f"SELECT file_path, record_count FROM {name}.files WHERE content = 0").collect()
+        expected = table.inspect.data_files().select(["file_path", "record_count"]).to_pylist()
+        assert sorted((row[0], row[1]) for row in files) == sorted((row["file_path"], row["record_count"]) for row in expected)
+        first = table.snapshots()[0]
+        then = spark.sql(f"SELECT sum(record_count) FROM {name}.files VERSION AS OF {first.snapshot_id}").collect()
+        assert then[0][0] == table.scan(snapshot_id=first.snapshot_id).count()
+        committed = spark.sql(f"SELECT unix_millis(committed_at) FROM {name}.snapshots ORDER BY committed_at").collect()
+        assert [row[0] for row in committed] == [snapshot.timestamp_ms for snapshot in table.snapshots()]
+        kinds = spark.sql(f"SELECT kind, count(*), sum(size(snapshot_ids)) FROM {name}.keys GROUP BY kind ORDER BY kind").collect()
+        assert [tuple(row) for row in kinds] == [("KEK", 1, len(table.snapshots())), ("manifest-list key", *[len(table.snapshots())] * 2)]
+
+    def test_a_table_without_snapshots_has_metadata_tables_without_rows(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
+        prod.catalog.create_table(new_name, pa.schema([("id", pa.int64())]), properties={"encryption.key-id": "alias/orders"})
+
+        for each in sorted(NAMES - {"metadata_log_entries", "audit"}):
+            assert spark.sql(f"SELECT * FROM prod.{new_name}.{each}").collect() == [], each
+
+    def test_none_is_dropped_or_altered(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
+        prod.catalog.create_table(new_name, pa.schema([("id", pa.int64())]), properties={"encryption.key-id": "alias/orders"})
+
+        for statement in ("DROP TABLE prod.{}.files", "DROP TABLE prod.{}.files PURGE", "ALTER TABLE prod.{}.files ADD COLUMN x INT"):
+            with pytest.raises(Exception, match=r"cannot be dropped|TABLE_OR_VIEW_NOT_FOUND"):
+                spark.sql(statement.format(new_name))
+        assert prod.catalog.table_exists(new_name)
