@@ -96,6 +96,29 @@ def test_a_version_that_is_not_there_is_named(table: Table, suffix: tuple[str, .
 
 
 @pytest.mark.java
+def test_sql_reads_the_rows_of_each_version(spark: SparkSession, prod: Lake) -> None:
+    table = maintained_table(prod.catalog, "db.versions")
+    first, second = table.snapshots()[:2]
+    table.manage_snapshots().create_tag(first.snapshot_id, "start").create_branch(second.snapshot_id, "audit").commit()
+    name, of_first, of_second = "prod.db.versions", (20, 0, 19), (40, 0, 119)
+
+    for versioned, expected in {
+        f"{name} VERSION AS OF {first.snapshot_id}": of_first,
+        f"{name} VERSION AS OF 'start'": of_first,
+        f"{name} FOR SYSTEM_VERSION AS OF 'audit'": of_second,
+        f"{name} TIMESTAMP AS OF timestamp_millis({first.timestamp_ms})": of_first,
+        f"{name} FOR SYSTEM_TIME AS OF timestamp_millis({second.timestamp_ms})": of_second,
+        f"{name}.tag_start": of_first,
+        f"{name}.branch_audit": of_second,
+        f"{name}.snapshot_id_{first.snapshot_id}": of_first,
+        f"{name}.at_timestamp_{second.timestamp_ms}": of_second,
+        name: (39, 0, 119),
+    }.items():
+        assert tuple(spark.sql(f"SELECT count(*), min(id), max(id) FROM {versioned}").collect()[0]) == expected, versioned
+    assert spark.read.option("versionAsOf", first.snapshot_id).table(name).count() == 20
+
+
+@pytest.mark.java
 class TestMetadataTables:
     def test_every_one_is_a_table_in_sql_and_shows_no_key(self, spark: SparkSession, prod: Lake) -> None:
         prod.catalog.create_namespace_if_not_exists("seen")
