@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
+from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures, table_statements
 from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, arrow_stream, name_parts
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.job_session import runner_of
@@ -22,7 +22,14 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 
 PROCEDURES: Final[Mapping[str, Procedure]] = dict(
-    sorted({**snapshot_procedures.PROCEDURES, **file_procedures.PROCEDURES, **key_procedures.PROCEDURES}.items())
+    sorted(
+        {
+            **snapshot_procedures.PROCEDURES,
+            **file_procedures.PROCEDURES,
+            **key_procedures.PROCEDURES,
+            **table_statements.PROCEDURES,
+        }.items()
+    )
 )
 REFUSED: Final[Mapping[str, str]] = {
     "add_files": "an encrypted table takes no plaintext files: INSERT INTO … SELECT * FROM parquet.`…` encrypts their rows",

@@ -44,3 +44,4 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
     settings = {"python": sys.executable, "path": [folder for folder in sys.path if folder], "properties": dict(catalog_properties or {})}
     side.endpoint.giveCatalog(name, *encrypt_for_driver(json.dumps(settings).encode(), name, side.public_key))
     spark.conf.set(setting, CATALOG_CLASS)
+    side.endpoint.addStatements(spark._jsparkSession)

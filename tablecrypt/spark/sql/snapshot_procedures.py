@@ -36,8 +36,8 @@ _SOURCE_SNAPSHOT: Final = "source-snapshot-id"
 
 def _rollback_to_snapshot(call: Call) -> Iterator[Row]:
     table, snapshot_id = call.encrypted_table(), call.number("snapshot_id")
-    _snapshot_of(table, snapshot_id)
-    if all(each.snapshot_id != snapshot_id for each in _ancestors(table, _head(table))):
+    snapshot_of(table, snapshot_id)
+    if all(each.snapshot_id != snapshot_id for each in _ancestors(table, head_of(table))):
         raise ConfigurationError(f"snapshot {snapshot_id} was never current: set_current_snapshot takes any snapshot")
     yield _moved_to(table, snapshot_id)
 
@@ -47,7 +47,7 @@ def _rollback_to_timestamp(call: Call) -> Iterator[Row]:
     if moment is None:
         raise ConfigurationError("the argument timestamp is missing")
     milliseconds = int(moment.timestamp() * 1000)
-    earlier = [each for each in _ancestors(table, _head(table)) if each.timestamp_ms < milliseconds]
+    earlier = [each for each in _ancestors(table, head_of(table)) if each.timestamp_ms < milliseconds]
     if not earlier:
         raise ConfigurationError(f"no snapshot of the main branch is older than {moment.isoformat()}")
     yield _moved_to(table, earlier[0].snapshot_id)
@@ -57,7 +57,7 @@ def _set_current_snapshot(call: Call) -> Iterator[Row]:
     table, snapshot_id, ref = call.encrypted_table(), call.optional_number("snapshot_id"), call.optional_text("ref")
     if (snapshot_id is None) == (ref is None):
         raise ConfigurationError("give either snapshot_id or ref")
-    target = _snapshot_of(table, snapshot_id).snapshot_id if snapshot_id is not None else _ref(table, str(ref)).snapshot_id
+    target = snapshot_of(table, snapshot_id).snapshot_id if snapshot_id is not None else _ref(table, str(ref)).snapshot_id
     yield _moved_to(table, target)
 
 
@@ -76,7 +76,7 @@ def _fast_forward(call: Call) -> Iterator[Row]:
 
 def _cherrypick_snapshot(call: Call) -> Iterator[Row]:
     table = call.encrypted_table()
-    source = _snapshot_of(table, call.number("snapshot_id"))
+    source = snapshot_of(table, call.number("snapshot_id"))
     yield {"source_snapshot_id": source.snapshot_id, "current_snapshot_id": _picked(table, source)}
 
 
@@ -90,7 +90,7 @@ def _publish_changes(call: Call) -> Iterator[Row]:
 
 def _ancestors_of(call: Call) -> Iterator[Row]:
     table, snapshot_id = call.encrypted_table(), call.optional_number("snapshot_id")
-    start = _head(table) if snapshot_id is None else _snapshot_of(table, snapshot_id).snapshot_id
+    start = head_of(table) if snapshot_id is None else snapshot_of(table, snapshot_id).snapshot_id
     for each in _ancestors(table, start):
         yield {"snapshot_id": each.snapshot_id, "timestamp": each.timestamp_ms}
 
@@ -116,7 +116,7 @@ def _created(call: Call, kind: str, ref_type: SnapshotRefType) -> Row:
     if name in table.metadata.refs:
         raise ConfigurationError(f"{'.'.join(table.name())} has a branch or tag {name} already")
     asked = call.optional_number("snapshot_id")
-    snapshot_id = _head(table) if asked is None else _snapshot_of(table, asked).snapshot_id
+    snapshot_id = head_of(table) if asked is None else snapshot_of(table, asked).snapshot_id
     if snapshot_id is None:
         raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot yet that {name} could point to")
     management = table.manage_snapshots()
@@ -142,7 +142,7 @@ def _dropped(call: Call, kind: str, ref_type: SnapshotRefType) -> Row:
 
 def _picked(table: EncryptedTable, source: Snapshot) -> int:
     """Bring what a snapshot appended to the main branch, and return the snapshot that is current then."""
-    head = _head(table)
+    head = head_of(table)
     if any(each.snapshot_id == source.snapshot_id for each in _ancestors(table, head)):
         raise ConfigurationError(f"snapshot {source.snapshot_id} is one of the main branch already")
     if source.parent_snapshot_id == head:
@@ -166,7 +166,7 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
 
 
 def _check_was_not_picked(table: EncryptedTable, published: dict[str, str]) -> None:
-    for each in _ancestors(table, _head(table)):
+    for each in _ancestors(table, head_of(table)):
         same = [name for name, value in published.items() if each.summary is not None and each.summary[name] == value]
         if same:
             raise ConfigurationError(f"snapshot {each.snapshot_id} of the main branch has these changes already: its {same[0]} is the same")
@@ -185,7 +185,7 @@ def _appended_by(table: EncryptedTable, source: Snapshot) -> Iterator[EncryptedD
 
 
 def _moved_to(table: EncryptedTable, snapshot_id: int) -> Row:
-    previous = _head(table)
+    previous = head_of(table)
     if previous != snapshot_id:
         table.manage_snapshots().set_current_snapshot(snapshot_id=snapshot_id).commit()
     return {"previous_snapshot_id": previous, "current_snapshot_id": snapshot_id}
@@ -197,7 +197,8 @@ def _point(table: EncryptedTable, branch: str, snapshot_id: int, current: Snapsh
     table.manage_snapshots().create_branch(snapshot_id, branch, **limits).commit()
 
 
-def _head(table: EncryptedTable) -> int | None:
+def head_of(table: EncryptedTable) -> int | None:
+    """Return the snapshot that is current; None before the first."""
     return table.metadata.current_snapshot_id
 
 
@@ -206,7 +207,8 @@ def _ancestors(table: EncryptedTable, snapshot_id: int | None) -> list[Snapshot]
     return list(ancestors_of(start, table.metadata))
 
 
-def _snapshot_of(table: EncryptedTable, snapshot_id: int) -> Snapshot:
+def snapshot_of(table: EncryptedTable, snapshot_id: int) -> Snapshot:
+    """Return a snapshot by its id. ConfigurationError where the table has none."""
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     if snapshot is None:
         raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot {snapshot_id}")

@@ -172,6 +172,11 @@ public class DriverEndpoint implements RpcEndpoint {
     CatalogSettings.give(catalog, new ObjectMapper().readTree(decrypt(catalog, encryptedKey, encryptedSettings)));
   }
 
+  /** Let a session understand Iceberg's own ALTER TABLE statements. */
+  public void addStatements(SparkSession session) throws Exception {
+    TableStatements.install(session);
+  }
+
   private byte[] decrypt(String aad, byte[] encryptedKey, byte[] encryptedFiles) throws Exception {
     Cipher rsa = Cipher.getInstance("RSA/ECB/OAEPPadding");
     rsa.init(

@@ -34,6 +34,7 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces, ProcedureCa
     this.settings = CatalogSettings.of(name, options);
     // Python's imports take a second or more, and Spark has other things to do meanwhile.
     Planner.of(settings);
+    TableStatements.installInActiveSession();
   }
 
   public String name() {

@@ -1,0 +1,122 @@
+package tablecrypt.jvm;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.classic.SparkSession;
+import scala.runtime.AbstractFunction2;
+
+/**
+ * Iceberg's own ALTER TABLE statements, which Spark's parser does not know: partition fields, the order and distribution of writes, identifier
+ * fields, branches and tags.
+ *
+ * It stands before a session's parser and hands such a statement on a table of one of our catalogs to it as the call that does the same:
+ * ALTER TABLE prod.db.t WRITE UNORDERED is CALL prod.system.alter_table(table => 'db.t', change => 'WRITE UNORDERED'). All else passes.
+ */
+public class TableStatements implements InvocationHandler {
+  private static final String PART = "(?:`(?:[^`]|``)+`|[\\p{L}\\p{N}_]+)";
+  private static final String CHANGE =
+      "(?:ADD|DROP|REPLACE)\\s+PARTITION\\s+FIELD\\b|WRITE\\s+(?:LOCALLY|ORDERED|UNORDERED|DISTRIBUTED)\\b"
+          + "|(?:SET|DROP)\\s+IDENTIFIER\\s+FIELDS\\b|(?:CREATE|REPLACE|DROP|CREATE\\s+OR\\s+REPLACE)\\s+(?:BRANCH|TAG)\\b";
+  private static final Pattern STATEMENT =
+      Pattern.compile(
+          "(?:\\s|--[^\\n]*\\n)*ALTER\\s+TABLE\\s+(" + PART + ")((?:\\s*\\.\\s*" + PART + ")*)\\s+((?:" + CHANGE + ").*)",
+          Pattern.CASE_INSENSITIVE | Pattern.DOTALL | Pattern.UNICODE_CASE);
+
+  private final SparkSession session;
+  private final Object parser;
+
+  private TableStatements(SparkSession session, Object parser) {
+    this.session = session;
+    this.parser = parser;
+  }
+
+  /** Put it before the parser of a session and of those that are made from this one. Once is enough, more does nothing. */
+  public static synchronized void install(SparkSession session) throws Exception {
+    Field field = session.sessionState().getClass().getDeclaredField("sqlParser");
+    field.setAccessible(true);
+    Object parser = field.get(session.sessionState());
+    if (isInstalled(parser)) {
+      return;
+    }
+    field.set(session.sessionState(), before(session, parser));
+    session.extensions().injectParser(new Injected());
+  }
+
+  /** The same for the session that a catalog is loaded in: where a jar brings the catalog, nobody else does it. */
+  static void installInActiveSession() {
+    org.apache.spark.sql.SparkSession active = org.apache.spark.sql.SparkSession.active();
+    try {
+      if (active instanceof SparkSession) {
+        install((SparkSession) active);
+      }
+    } catch (Exception refused) {
+      throw new IllegalStateException("this Spark has no parser that can be extended", refused);
+    }
+  }
+
+  /** A parser that knows the statements. */
+  static Object before(SparkSession session, Object parser) {
+    if (isInstalled(parser)) {
+      return parser;
+    }
+    Class[] kinds = {ParserInterface.class};
+    return Proxy.newProxyInstance(TableStatements.class.getClassLoader(), kinds, new TableStatements(session, parser));
+  }
+
+  private static boolean isInstalled(Object parser) {
+    return Proxy.isProxyClass(parser.getClass()) && Proxy.getInvocationHandler(parser) instanceof TableStatements;
+  }
+
+  public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+    if (method.getName().startsWith("parsePlan")) {
+      arguments[0] = understood((String) arguments[0]);
+    }
+    try {
+      return method.invoke(parser, arguments);
+    } catch (InvocationTargetException refused) {
+      throw refused.getCause();
+    }
+  }
+
+  private String understood(String statement) {
+    Matcher found = STATEMENT.matcher(statement);
+    if (!found.matches()) {
+      return statement;
+    }
+    String first = found.group(1);
+    String rest = found.group(2).trim();
+    boolean namesCatalog = rest.length() > 0 && isOurs(bare(first));
+    String catalog = namesCatalog ? first : session.sessionState().catalogManager().currentCatalog().name();
+    if (!namesCatalog && !isOurs(catalog)) {
+      return statement;
+    }
+    String table = namesCatalog ? rest.substring(1).trim() : first + rest;
+    String call = (namesCatalog ? catalog : "`" + catalog.replace("`", "``") + "`") + ".system.alter_table";
+    return "CALL " + call + "(table => " + literal(table) + ", change => " + literal(found.group(3)) + ")";
+  }
+
+  private boolean isOurs(String catalog) {
+    return SqlCatalog.class.getName().equals(session.sessionState().conf().getConfString("spark.sql.catalog." + catalog, ""));
+  }
+
+  private static String bare(String name) {
+    return name.startsWith("`") ? name.substring(1, name.length() - 1).replace("``", "`") : name;
+  }
+
+  private static String literal(String text) {
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'";
+  }
+
+  /** What a new session's parser is built with. */
+  private static class Injected extends AbstractFunction2 {
+    public Object apply(Object session, Object parser) {
+      return before((SparkSession) session, parser);
+    }
+  }
+}

@@ -1,0 +1,125 @@
+"""Iceberg's own ALTER TABLE statements: what they do to a table, what is refused, and that Spark's parser keeps everything else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+import pytest
+
+import tablecrypt.spark as tcs
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.table_statements import Tokens, alter
+from tablecrypt.table.table import EncryptedTable
+from tests.spark.conftest import Lake
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.java
+class TestInSpark:
+    def test_partition_fields_are_added_replaced_and_dropped(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
+        _create(spark, new_name)
+
+        spark.sql(f"ALTER TABLE prod.{new_name} ADD PARTITION FIELD bucket(16, id) AS shard -- by hash")
+        spark.sql(f"alter table `prod`.{new_name}\nadd partition field days(at);")
+        spark.sql(f"ALTER TABLE prod.{new_name} REPLACE PARTITION FIELD at_day WITH hours(at) AS `an hour`")
+        spark.sql(f"ALTER TABLE prod.{new_name} ADD PARTITION FIELD `my region`")
+        spark.sql(f"ALTER TABLE prod.{new_name} DROP PARTITION FIELD bucket(16, id)")
+
+        fields = prod.catalog.load_table(new_name).spec().fields
+        assert [(field.name, str(field.transform)) for field in fields] == [("an hour", "hour"), ("my region", "identity")]
+
+    def test_an_order_of_writes_is_the_tables_sort_order_and_distribution(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
+        _create(spark, new_name)
+
+        spark.sql(f"ALTER TABLE prod.{new_name} WRITE ORDERED BY `my region` DESC, bucket(4, id) ASC NULLS LAST")
+        ordered = prod.catalog.load_table(new_name)
+        spark.sql(f"ALTER TABLE prod.{new_name} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY id")
+        local = prod.catalog.load_table(new_name)
+        spark.sql(f"ALTER TABLE prod.{new_name} WRITE UNORDERED")
+        none = prod.catalog.load_table(new_name)
+
+        assert [str(field) for field in ordered.sort_order().fields] == ["2 DESC NULLS LAST", "bucket[4](1) ASC NULLS LAST"]
+        assert [str(field) for field in local.sort_order().fields] == ["1 ASC NULLS FIRST"]
+        assert none.sort_order().is_unsorted
+        assert [table.properties["write.distribution-mode"] for table in (ordered, local, none)] == ["range", "hash", "none"]
+
+    def test_names_of_the_current_catalog_and_namespace_need_not_be_written(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
+        _create(spark, new_name)
+        session = spark.newSession()
+        tcs.catalog(session, "prod", prod.properties)
+        session.sql("USE prod.db")
+
+        session.sql(f"ALTER TABLE {new_name.removeprefix('db.')} SET IDENTIFIER FIELDS id")
+        assert prod.catalog.load_table(new_name).schema().identifier_field_names() == {"id"}
+
+        session.sql(f"ALTER TABLE {new_name} DROP IDENTIFIER FIELDS id")
+        assert not prod.catalog.load_table(new_name).schema().identifier_field_names()
+
+    def test_statements_on_other_catalogs_and_mistakes_are_refused_as_before(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
+        from pyspark.errors import ParseException
+
+        _create(spark, new_name)
+        for statement in (
+            "ALTER TABLE spark_catalog.default.t ADD PARTITION FIELD id",
+            "ALTER TABLE t WRITE UNORDERED",
+            f"ALTER TABLE prod.{new_name} MOVE PARTITION FIELD id",
+        ):
+            with pytest.raises(ParseException):
+                spark.sql(statement)
+        with pytest.raises(Exception, match=r"bucket\(id\): not a transform of Iceberg"):
+            spark.sql(f"ALTER TABLE prod.{new_name} ADD PARTITION FIELD bucket(id)")
+        assert spark.sql("SELECT 'ALTER TABLE prod.db.t WRITE UNORDERED'").collect()[0][0] == "ALTER TABLE prod.db.t WRITE UNORDERED"
+
+
+def _create(spark: SparkSession, name: str) -> None:
+    spark.sql(
+        f"CREATE TABLE prod.{name} (id bigint NOT NULL, `my region` string, at timestamp) "
+        "TBLPROPERTIES ('encryption.key-id' = 'alias/orders')"
+    )
+
+
+@pytest.fixture(scope="module")
+def encrypted_table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> EncryptedTable:
+    folder = tmp_path_factory.mktemp("statements")
+    catalog = encrypted_sql_catalog(folder, aws)
+    return cast(
+        "EncryptedTable", catalog.create_table("db.t", pa.schema([("id", pa.int64())]), properties={"encryption.key-id": MASTER_KEY})
+    )
+
+
+class TestGrammar:
+    @pytest.mark.parametrize(
+        ("statement", "message"),
+        [
+            ("ADD PARTITION FIELD", "expected a name, found the end"),
+            ("ADD PARTITION FIELD bucket(16 id)", "expected ,, found 'id'"),
+            ("ADD PARTITION FIELD id AS", "expected a name, found the end"),
+            ("ADD PARTITION FIELD id shard", "expected the end, found 'shard'"),
+            ("WRITE LOCALLY", "expected ORDERED BY, found the end"),
+            ("CREATE BRANCH a-b", "'-' has no meaning here"),
+            ("CREATE TAG t RETAIN 3 WEEKS", "expected DAYS, HOURS or MINUTES, found 'WEEKS'"),
+            ("CREATE TAG t WITH SNAPSHOT RETENTION 3 SNAPSHOTS", "expected the end, found 'WITH'"),
+            ("CREATE BRANCH b AS OF VERSION main", "expected a number, found 'main'"),
+            ("DROP IDENTIFIER FIELDS id,", "expected a name, found the end"),
+            ("DROP COLUMN id", "expected PARTITION FIELD, WRITE"),
+        ],
+    )
+    def test_a_mistake_is_named_and_changes_nothing(self, encrypted_table: EncryptedTable, statement: str, message: str) -> None:
+        before = encrypted_table.metadata
+
+        with pytest.raises(ConfigurationError, match=message.replace("(", r"\(")):
+            alter(encrypted_table, statement)
+
+        assert encrypted_table.refresh().metadata == before
+
+    def test_names_in_backticks_are_never_words_of_the_statement(self) -> None:
+        tokens = Tokens("`WRITE` `a``b` -- no more")
+
+        assert not tokens.takes("WRITE")
+        assert (tokens.name(), tokens.name()) == ("WRITE", "a`b")
+        tokens.end()
