@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 FUZZ_SECONDS ?= 60
+SPARK_TESTS ?= tests/spark
 RUNTIME_EXTRAS := aws gcp azure vault lzo spark cli report adlfs duckdb gcsfs glue hive pandas polars s3fs sql-postgres
 FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
 PYTEST := $(BIN)/python -m pytest
@@ -71,7 +72,7 @@ test-pyiceberg: setup
 	$(PYICEBERG_VENV)/bin/python -m tests.support.pyiceberg_surface --changes
 	$(PYICEBERG_VENV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup -m "not java and not slow and not campaign"
 
-# Tests that ask Iceberg Java are skipped but on Spark 4.1.
+# Tests that ask Iceberg Java are skipped but on Spark 4.1. SPARK_TESTS=tests/spark/sql runs those of the SQL catalog alone.
 test-spark: setup
 	@test -n "$(VERSION)" || { echo "which release? make test-spark VERSION=4.3.0"; exit 2; }
 	@$(BIN)/python tests/support/java_version.py
@@ -79,7 +80,7 @@ test-spark: setup
 	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.txt
 	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install "pyspark[connect]==$(VERSION)"
 	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
-	$(SPARK_VENV)/bin/python -m pytest -m java tests/spark
+	$(SPARK_VENV)/bin/python -m pytest -m "java and not campaign" $(SPARK_TESTS)
 
 campaign: setup
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m campaign

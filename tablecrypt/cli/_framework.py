@@ -301,6 +301,7 @@ OTHER_COMMANDS: Final = {
     "hadoop-kms": "Serve the keys of encrypted ORC columns to Spark and Hive.",
     "hadoop-kms-key": "Make a key that ORC files can be encrypted with.",
     "hadoop-kms-token": "Make a token for a user of hadoop-kms.",
+    "spark-jar": "Write the jar for spark-sql, Connect servers and clusters.",
     "completion": "Print the shell's completion script.",
 }
 _MODULES: Final = {
@@ -310,6 +311,7 @@ _MODULES: Final = {
     "hadoop_kms": ("hadoop-kms", "hadoop-kms-key", "hadoop-kms-token"),
     "inspect": ("inspect",),
     "keys": ("keygen", "rotate-kek", "rewrap", "prune-keys", "rescue"),
+    "spark": ("spark-jar",),
     "tables": ("reencrypt", "migrate", "compact", "relocate", "shred", "orphans"),
     "_framework": ("completion",),
 }

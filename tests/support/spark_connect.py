@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -24,9 +24,15 @@ _SERVER_CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 class ConnectServer:
-    """One running server on two cores. `folder` takes its log and local files."""
+    """One running server on two cores. `folder` takes its log and local files.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: its own.
+        further: settings beside those that tests need.
+        jars: what --jars lists.
+    """
+
+    def __init__(self, folder: Path, further: Mapping[str, str] | None = None, jars: Sequence[Path] = ()) -> None:
         import pyspark
 
         home = Path(pyspark.__file__).parent
@@ -42,7 +48,10 @@ class ConnectServer:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": f"{folder}/spark-warehouse",
             "spark.local.dir": f"{folder}/spark-local",
+            **(further or {}),
         }
+        if jars:
+            settings["spark.jars"] = ",".join(map(str, jars))
         options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         command: list[str | Path] = [
             home / "bin" / "spark-submit",
@@ -53,7 +62,7 @@ class ConnectServer:
             *options,
             "spark-internal",
         ]
-        environment = _environment() | {"SPARK_HOME": str(home)}
+        environment = spark_environment() | {"SPARK_HOME": str(home)}
         self._server = ServerProcess("Spark Connect server", command, folder / "connect-server.log", self._listens, environment)
 
     def run(self, script: Path, job: Mapping[str, Any], patience: float = 600) -> subprocess.CompletedProcess[str]:
@@ -66,7 +75,7 @@ class ConnectServer:
             check=False,
             timeout=patience,
             cwd=self._folder,
-            env=_environment(),
+            env=spark_environment(),
         )
 
     def answers(self, script: Path, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,7 +103,8 @@ class ConnectServer:
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
 
 
-def _environment() -> dict[str, str]:
+def spark_environment() -> dict[str, str]:
+    """Return what servers, shells and clients of Spark are started with: the packages of this folder, and no Spark of somebody else."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     search_path = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
     return kept | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": search_path, "SPARK_LOCAL_IP": "127.0.0.1"}

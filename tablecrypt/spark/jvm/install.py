@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import io
 import logging
 import shutil
 import tempfile
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tablecrypt.errors import ConfigurationError
 
@@ -38,6 +39,8 @@ DIGEST_CLASS: Final = "SourcesDigest"
 
 _CLASS_FILES_OF_JAVA_8: Final = 8
 """The oldest in which Janino calls static methods of interfaces."""
+_NO_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_READABLE_FILE: Final = 0o644 << 16
 _lock = Lock()
 logger = logging.getLogger(__name__)
 
@@ -92,18 +95,25 @@ def write_jar(classes: Mapping[str, bytes], services: Mapping[str, str] | None =
         classes: bytecode by class name.
         services: for each interface that java.util.ServiceLoader looks for, the class that implements it.
     """
-    entries = {name.replace(".", "/") + ".class": content for name, content in classes.items()}
-    entries |= {f"META-INF/services/{interface}": name.encode() for interface, name in (services or {}).items()}
-    digest = hashlib.sha256()
-    for name in sorted(entries):
-        digest.update(name.encode() + entries[name])
+    content = io.BytesIO()
+    write_entries(content, classes, services)
     folder = Path(tempfile.mkdtemp(prefix="tablecrypt-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / f"tablecrypt-{digest.hexdigest()[:16]}.jar"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as jar:
-        for name, content in entries.items():
-            jar.writestr(name, content)
+    path = folder / f"tablecrypt-{hashlib.sha256(content.getvalue()).hexdigest()[:16]}.jar"
+    path.write_bytes(content.getvalue())
     return path
+
+
+def write_entries(file: BinaryIO, classes: Mapping[str, bytes], services: Mapping[str, str] | None = None) -> None:
+    """Write the content of a jar, the same bytes for the same classes: entries in the order of their names, without a time of their own."""
+    entries = {name.replace(".", "/") + ".class": content for name, content in classes.items()}
+    entries |= {f"META-INF/services/{interface}": name.encode() for interface, name in (services or {}).items()}
+    with zipfile.ZipFile(file, "w") as jar:
+        for name in sorted(entries):
+            entry = zipfile.ZipInfo(name, _NO_TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = _READABLE_FILE
+            jar.writestr(entry, entries[name])
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import VoidTransform
 
+from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.schema import schema_json
 from tablecrypt.spark.network import keeps_messages_private
@@ -26,7 +27,8 @@ def open_catalog(planner: Planner, request: Request) -> Response:
     """Open a catalog.
 
     Raises:
-        ConfigurationError: Spark's messages are not private, or the catalog cannot be opened with these properties.
+        ConfigurationError: Spark's messages are not private; a property may not come from Spark's configuration; or the catalog cannot be
+            opened with these properties.
     """
     settings = request.mapping("spark")
     if not keeps_messages_private(lambda name, default: settings.get(name) or default):
@@ -34,9 +36,37 @@ def open_catalog(planner: Planner, request: Request) -> Response:
             "keys of data files would travel to the executors in the clear: start the application with spark.authenticate and "
             "spark.network.crypto.enabled (or spark.ssl.rpc.enabled) set to true"
         )
-    name = request.text("name")
-    catalog = load_catalog(name, **request.mapping("properties"))
+    name, properties = request.text("name"), request.mapping("properties")
+    check_spark_settings(name, {each: properties[each] for each in request.texts("in_spark")}, request.texts("of_session"))
+    catalog = load_catalog(name, **properties)
     return Response({"catalog": planner.catalogs.add(OpenCatalog(name, catalog))})
+
+
+def check_spark_settings(catalog: str, in_spark: Mapping[str, Any], of_session: Sequence[str]) -> None:
+    """Refuse properties that may not stand in Spark's configuration.
+
+    Args:
+        catalog: its name.
+        in_spark: the properties that stand there, as spark.sql.catalog.<catalog>.<name>.
+        of_session: names of those that a user of a session has set, and not who started the application.
+
+    Raises:
+        ConfigurationError: a property is a secret, which event logs, the UI and command lines would show; or a session has set one that
+            names code, which would run beside the driver.
+    """
+    for name, value in in_spark.items():
+        setting = f"spark.sql.catalog.{catalog}.{name}"
+        if names.is_sensitive(name, str(value)):
+            variable = "__".join(("PYICEBERG_CATALOG", catalog, name.replace(".", "__").replace("-", "_"))).upper()
+            raise ConfigurationError(
+                f"{setting} is a secret, and Spark's configuration is in event logs and the UI: set it in .pyiceberg.yaml, or as {variable}"
+            )
+        known = names.property_named(name)
+        if known is not None and known.names_code and name in of_session:
+            raise ConfigurationError(
+                f"{setting} names code to import beside the driver: it is taken from the configuration that the application was started "
+                "with, or from PyIceberg's, not from a session"
+            )
 
 
 def catalog_of(planner: Planner, request: Request) -> OpenCatalog:

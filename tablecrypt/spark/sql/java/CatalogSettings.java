@@ -12,8 +12,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * What a catalog is opened with: the Python interpreter that plans for it, and PyIceberg's properties.
  *
  * A program that runs in Python gives both itself, and they stand in no configuration. Otherwise the properties are the options
- * spark.sql.catalog.NAME.*, which any user of the session may set, and the interpreter comes from the application's own configuration or the
- * environment, which they may not: it is a program that runs beside the driver.
+ * spark.sql.catalog.NAME.*, which any user of the session may set. The interpreter comes from the application's own configuration or the
+ * environment, which they may not: it is a program that runs beside the driver. Python refuses of the properties those that name code to
+ * import, where a session has set them.
  */
 class CatalogSettings {
   static final String PYTHON = "python";
@@ -24,17 +25,22 @@ class CatalogSettings {
   /** Folders to look for Python modules in, before the interpreter's own. */
   final List path;
   final Map properties;
+  /** Names of the properties that stand in Spark's configuration, where event logs and the UI show them. */
+  final List inSpark;
+  /** Those of them that the application was not started with: a user of the session has set them. */
+  final List ofSession = new ArrayList();
 
-  private CatalogSettings(String python, List path, Map properties) {
+  private CatalogSettings(String python, List path, Map properties, Map inSpark) {
     this.python = python;
     this.path = path;
     this.properties = properties;
+    this.inSpark = new ArrayList(inSpark.keySet());
   }
 
   static void give(String catalog, JsonNode told) {
     List path = (List) Planner.JSON.convertValue(told.required("path"), ArrayList.class);
     Map properties = (Map) Planner.JSON.convertValue(told.required("properties"), HashMap.class);
-    GIVEN.put(catalog, new CatalogSettings(told.required(PYTHON).asText(), path, properties));
+    GIVEN.put(catalog, new CatalogSettings(told.required(PYTHON).asText(), path, properties, new HashMap()));
   }
 
   static CatalogSettings of(String catalog, CaseInsensitiveStringMap options) {
@@ -49,7 +55,14 @@ class CatalogSettings {
       throw new IllegalArgumentException(
           PREFIX + catalog + "." + PYTHON + " is taken from the configuration that the application was started with, not from a session");
     }
-    return new CatalogSettings(python.isEmpty() ? fromEnvironment() : python, new ArrayList(), properties);
+    CatalogSettings settings = new CatalogSettings(python.isEmpty() ? fromEnvironment() : python, new ArrayList(), properties, properties);
+    for (int index = 0; index < settings.inSpark.size(); index++) {
+      Object name = settings.inSpark.get(index);
+      if (!properties.get(name).equals(SparkProcess.conf().get(PREFIX + catalog + "." + name, null))) {
+        settings.ofSession.add(name);
+      }
+    }
+    return settings;
   }
 
   private static String fromEnvironment() {

@@ -60,6 +60,8 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces, ProcedureCa
   String open(Planner process) {
     ObjectNode open = Planner.request("open").put("name", name);
     open.set("properties", Planner.JSON.valueToTree(settings.properties));
+    open.set("in_spark", Planner.JSON.valueToTree(settings.inSpark));
+    open.set("of_session", Planner.JSON.valueToTree(settings.ofSession));
     open.set("spark", Planner.JSON.valueToTree(privacy()));
     return process.ask(open).json.required("catalog").asText();
   }

@@ -1,0 +1,165 @@
+"""Spark's own servers and shells with the jar: Connect, spark-sql and the Thrift server, each in a process of its own.
+
+Adversary: a user of a shared Connect server, who may set what the session lets them and would like code of their own beside the driver.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from tests.spark.conftest import Lake
+from tests.support.aws import AwsServer
+from tests.support.server_process import ServerProcess, free_port
+from tests.support.spark_connect import ConnectServer, spark_environment
+from tests.support.spark_jar import catalog_settings, options, spark_jar, write_jar
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+CLIENT = Path(__file__).parents[2] / "support" / "sql_connect_client.py"
+TABLE = "TBLPROPERTIES ('encryption.key-id' = 'alias/orders')"
+
+
+@pytest.fixture(scope="module")
+def served(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A catalog that servers open by Spark's settings alone."""
+    folder = tmp_path_factory.mktemp("served")
+    properties = {
+        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+        "uri": f"sqlite:///{folder}/catalog.db",
+        "warehouse": (folder / "warehouse").as_uri(),
+        **aws.kms_properties,
+    }
+    (folder / "warehouse").mkdir()
+    catalog = load_catalog("prod", **properties)
+    catalog.create_namespace("db")
+    return Lake(catalog, properties, folder / "warehouse")
+
+
+@pytest.fixture(scope="module")
+def connect(served: Lake, java_runtime: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    folder = tmp_path_factory.mktemp("sql-connect")
+    with ConnectServer(folder, catalog_settings("prod", served.properties), [spark_jar()]) as running:
+        yield running
+
+
+def results(server: ConnectServer, *sessions: dict[str, Any]) -> list[list[Any]]:
+    found: list[list[Any]] = server.answers(CLIENT, {"sessions": list(sessions)})["results"]
+    return found
+
+
+def test_users_of_a_connect_server_share_the_catalog(connect: ConnectServer, served: Lake) -> None:
+    first = {
+        "statements": [
+            f"CREATE TABLE prod.db.c (id BIGINT, note STRING) PARTITIONED BY (bucket(2, id)) {TABLE}",
+            "INSERT INTO prod.db.c SELECT id, concat('n', id) FROM range(10)",
+            "UPDATE prod.db.c SET note = 'changed' WHERE id = 3",
+            "DELETE FROM prod.db.c WHERE id = 1",
+            "SELECT table, dry_run FROM (SELECT 'x' AS table, false AS dry_run)",
+            "CALL prod.system.rotate_kek('db.c')",
+        ]
+    }
+    second = {"statements": ["SELECT count(*), sum(id) FROM prod.db.c WHERE id > 0", "SELECT note FROM prod.db.c WHERE id = 3"]}
+    made, read = results(connect, first, second)
+    assert not [each for each in made if isinstance(each, dict)], made
+    assert made[-1][0][:2] == ["db.c", False]
+    assert read == [[[8, 44]], [["changed"]]]
+    assert served.catalog.load_table("db.c").scan().to_arrow().num_rows == 9
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"python": "/bin/false"}, "is taken from the configuration that the application was started with"),
+        ({"py-catalog-impl": "os.path.join"}, "names code to import beside the driver"),
+        ({"uri": "sqlite:///x.db", "encryption.kms-impl": "subprocess.Popen"}, "names code to import beside the driver"),
+        ({"type": "rest", "uri": "http://127.0.0.1:1", "credential": "id:secret"}, "PYICEBERG_CATALOG__MINE__CREDENTIAL"),
+    ],
+)
+def test_a_session_brings_no_code_and_no_secret(connect: ConnectServer, settings: dict[str, str], reason: str) -> None:
+    mine = {"spark.sql.catalog.mine": "tablecrypt.jvm.SqlCatalog"}
+    mine |= {f"spark.sql.catalog.mine.{name}": value for name, value in settings.items()}
+    [[refused, works]] = results(connect, {"settings": mine, "statements": ["SHOW NAMESPACES IN mine", "SHOW NAMESPACES IN prod"]})
+    assert reason in refused["error"] and "id:secret" not in refused["error"]
+    assert ["db"] in works
+
+
+def test_the_shell_runs_statements_without_a_python_program(served: Lake, java_runtime: None, tmp_path: Path) -> None:
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    settings = {
+        **catalog_settings("prod", served.properties),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.sql.catalogImplementation": "in-memory",
+    }
+    sql = (
+        f"CREATE TABLE prod.db.s (id BIGINT, note STRING) {TABLE}; INSERT INTO prod.db.s VALUES (1, 'a'), (2, 'b'); "
+        "SELECT id, note FROM prod.db.s ORDER BY id; CALL prod.system.verify('db.s'); CALL prod.system.rotate_keks('db.s')"
+    )
+    run = subprocess.run(
+        [home / "bin" / "spark-sql", "--master", "local[2]", "--jars", spark_jar(), *options(settings), "-e", sql],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=spark_environment() | {"SPARK_HOME": str(home)},
+        timeout=300,
+    )
+    assert "1\ta\n2\tb\n" in run.stdout, run.stderr[-3000:]
+    assert "db.s\ttrue\tfalse\ttrue" in run.stdout
+    assert run.returncode != 0 and "did you mean rotate_kek?" in run.stderr
+    assert served.catalog.load_table("db.s").scan().to_arrow()["id"].to_pylist() == [1, 2]
+
+
+def test_a_thrift_client_reads_and_writes(served: Lake, java_runtime: None, tmp_path: Path) -> None:
+    import pyspark
+
+    home, port = Path(pyspark.__file__).parent, free_port()
+    settings = {
+        **catalog_settings("prod", served.properties),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.hadoop.hive.server2.thrift.bind.host": "127.0.0.1",
+        "spark.hadoop.hive.server2.thrift.port": str(port),
+    }
+    command: list[str | Path] = [
+        home / "bin" / "spark-submit",
+        "--master",
+        "local[2]",
+        "--class",
+        "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2",
+    ]
+    environment = spark_environment() | {"SPARK_HOME": str(home)}
+    full: list[str | Path] = [*command, "--jars", spark_jar(), *options(settings), "spark-internal"]
+    beeline: list[str | Path] = [home / "bin" / "beeline", "-u", f"jdbc:hive2://127.0.0.1:{port}/", "--outputformat=tsv2", "--silent=true"]
+
+    def ask(sql: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*beeline, "-e", sql], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment, timeout=300
+        )
+
+    server = ServerProcess("Thrift server", full, tmp_path / "thrift.log", lambda: ask("SELECT 1").returncode == 0, environment)
+    try:
+        run = ask(
+            f"CREATE TABLE prod.db.h (id BIGINT, note STRING) {TABLE}; INSERT INTO prod.db.h VALUES (1, 'a'), (2, 'b'); "
+            "DELETE FROM prod.db.h WHERE id = 1; SELECT id, note FROM prod.db.h; CALL prod.system.rollback_to_snapshot('db.h', 7);"
+        )
+    finally:
+        server.stop()
+    assert "2\tb" in run.stdout, run.stderr[-3000:]
+    assert "has no snapshot 7" in run.stderr
+    assert served.catalog.load_table("db.h").scan().to_arrow()["id"].to_pylist() == [2]
+
+
+def test_the_jar_has_the_same_bytes_each_time(java_runtime: None, tmp_path: Path) -> None:
+    write_jar(tmp_path / "again.jar")
+    assert (tmp_path / "again.jar").read_bytes() == spark_jar().read_bytes()
