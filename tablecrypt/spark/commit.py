@@ -38,7 +38,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.snapshots import IsolationLevel, Operation, ancestors_of
 from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError
@@ -72,6 +72,8 @@ class RowChange:
     """New files with the remaining rows of dropped files."""
     added: list[DataFile] = field(default_factory=list)
     """New rows."""
+    isolation: IsolationLevel | None = None
+    """What others may have done in the meantime; None for what the table's properties say of deletes and updates."""
 
     def __bool__(self) -> bool:
         return bool(self.dropped or self.marked or self.rewritten or self.added)
@@ -110,7 +112,7 @@ def stage_row_change(transaction: EncryptedTransaction, change: RowChange, snaps
         producer = update.producer(EncryptedOverwrite, operation)
         for file in change.dropped:
             producer.delete_data_file(file)
-    producer.isolate_as(operation)
+    producer.isolate_as(change.isolation or operation)
     with producer:
         producer.delete_by_predicate(change.conflicts_with)
         for file in change.written:

@@ -311,6 +311,22 @@ def _rewrite_and_commit(df: DataFrame, located: LocatedTable, change: RowChange,
     io = cast("EncryptingFileIO", located.table.io)
     with removing_on_error(io, change.written):
         rewrite_unless_merge_on_read(df.sparkSession, located, change, upsert_mode(located.table.metadata.properties))
+    commit_change(located, change, options)
+
+
+def commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> None:
+    """Commit a change; nothing for an empty one.
+
+    Args:
+        located: the table as it was when the change was planned.
+        change: its new files hold rows of this change; what is certainly not committed is deleted.
+        options: say the snapshot's summary and the micro-batch.
+
+    Raises:
+        ConfigurationError: the table's schema or partitioning was changed meanwhile.
+        CommitFailedException, ValidationException: others were faster, or changed rows that this change is about. Nothing is committed.
+    """
+    io = cast("EncryptingFileIO", located.table.io)
     with removing_on_error(io, change.written):
         _unchanged(located)
     try:

@@ -39,7 +39,7 @@ from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.foreign_engines import location_provider
-from tablecrypt.table.lineage import LINEAGE_FIELD_IDS, lineage_columns, with_lineage, without_lineage
+from tablecrypt.table.lineage import lineage_columns, with_lineage, without_lineage, without_lineage_ids
 from tablecrypt.table.parquet_options import data_file_statistics, dictionary_columns, parquet_writer_options, row_group_limit
 from tablecrypt.table.table_files import DataKeySource, delete_written
 
@@ -153,7 +153,7 @@ class DataFileWriter:
     def _statistics(self, footer: pq.FileMetaData) -> dict[str, Any]:
         stored = with_lineage(self.file_schema, self.lineage)
         statistics = data_file_statistics(footer, stored, self.table_metadata.properties)
-        return {name: _without_lineage_ids(value) for name, value in statistics.items()}
+        return {name: without_lineage_ids(value) for name, value in statistics.items()}
 
 
 class UnfinishedDataFile:
@@ -214,10 +214,3 @@ def _file_schema(table_schema: Schema) -> Schema:
         return field.model_copy(update={"field_type": stored, "initial_default": default})
 
     return Schema(*map(filled, sanitize_column_names(table_schema).fields))
-
-
-def _without_lineage_ids(value: object) -> object:
-    # Manifest statistics are about the table's columns; the reserved ids are not in any table schema.
-    if not isinstance(value, dict):
-        return value
-    return {field_id: each for field_id, each in value.items() if field_id not in LINEAGE_FIELD_IDS}

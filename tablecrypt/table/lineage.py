@@ -71,3 +71,10 @@ def inherit_sequence_numbers(stored: pa.Array, data_sequence_number: int | None)
     if data_sequence_number is None:
         return stored
     return pc.coalesce(stored, pa.scalar(data_sequence_number, pa.int64()))
+
+
+def without_lineage_ids(statistics: object) -> object:
+    """Return statistics by field id without those of lineage: manifests hold those of the table's columns. Others stay as they are."""
+    if not isinstance(statistics, dict):
+        return statistics
+    return {field_id: value for field_id, value in statistics.items() if field_id not in LINEAGE_FIELD_IDS}

@@ -21,7 +21,7 @@ from pydantic import Field, PrivateAttr, field_serializer, model_validator
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
@@ -101,6 +101,10 @@ class EncryptedTableMetadata(TableMetadataV3):
 
     snapshots: list[EncryptedSnapshot] = Field(default_factory=list)  # type: ignore[assignment]
     encryption_keys: list[EncryptedKey] = Field(alias="encryption-keys", default_factory=list)
+
+    def isolation_level(self, operation: Operation | IsolationLevel) -> IsolationLevel:
+        """Return the isolation level of an operation, as the properties say; a level stands for itself."""
+        return operation if isinstance(operation, IsolationLevel) else super().isolation_level(operation)
 
     @model_validator(mode="after")
     def _bind_snapshots(self) -> Self:

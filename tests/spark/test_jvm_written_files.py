@@ -20,6 +20,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import BucketTransform, IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
+from pyroaring import BitMap
 
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.spark.jvm.keys import ResultKey
@@ -39,6 +40,7 @@ SPEC: Final = PartitionSpec(
     PartitionField(1, 1003, BucketTransform(4), "bucket"),
 )
 LOCATION: Final = "file:///lake/data/00003-17-0f0e0d0c-0b0a-0908-0706-050403020100-00000.parquet"
+DELETED: Final = {"file:///lake/data/old.parquet": [0, 7, 2**31 - 1]}
 PARTITION: Final = b"\x01" + struct.pack(">I", 4) + struct.pack("<i", -1) + b"\x00" + b"\x01" + struct.pack(">I", 4) + struct.pack("<i", 3)
 
 
@@ -61,7 +63,9 @@ def footer() -> bytes:
 def result(partition: bytes = PARTITION, footer_bytes: bytes | None = None, dek: bytes = bytes(16)) -> bytes:
     nans = struct.pack(">IIQ", 1, 2, 1)
     parts = sized(LOCATION.encode()) + struct.pack(">Q", 4711) + sized(dek) + sized(bytes(range(16))) + sized(partition)
-    return struct.pack(">QI", 17, 1) + parts + nans + sized(footer() if footer_bytes is None else footer_bytes)
+    deletes = b"".join(sized(location.encode()) + sized(BitMap(positions).serialize()) for location, positions in DELETED.items())
+    file = parts + nans + sized(footer() if footer_bytes is None else footer_bytes)
+    return struct.pack(">QI", 17, 1) + file + struct.pack(">I", len(DELETED)) + deletes
 
 
 def encrypted(key: ResultKey, task: int, content: bytes, write_id: bytes | None = None) -> bytes:
@@ -109,10 +113,12 @@ def test_a_public_key_of_another_kind_does_not_open() -> None:
 
 
 def test_a_file_becomes_the_manifest_entry_that_its_footer_tells_of() -> None:
-    attempt, [file] = decode_result(result())
+    decoded = decode_result(result())
+    [file] = decoded.files
     entry = file.entry(metadata())
 
-    assert attempt == 17
+    assert decoded.attempt == 17
+    assert {location: list(positions) for location, positions in decoded.deleted.items()} == DELETED
     assert entry.file_path == LOCATION
     assert entry.file_size_in_bytes == 4711
     assert entry.record_count == 2
@@ -125,7 +131,7 @@ def test_a_file_becomes_the_manifest_entry_that_its_footer_tells_of() -> None:
 
 
 def test_a_dek_is_not_in_the_repr_of_what_was_decoded() -> None:
-    _, [file] = decode_result(result(dek=b"0123456789abcdef"))
+    [file] = decode_result(result(dek=b"0123456789abcdef")).files
 
     assert "0123456789abcdef" not in repr(file)
     assert file.key_metadata.encryption_key.reveal() == b"0123456789abcdef"
@@ -137,13 +143,13 @@ def test_bytes_that_are_no_result_are_refused(content: bytes) -> None:
         decode_result(content)
     except FormatError:
         return
-    assert content[8:] == bytes(4)
+    assert content[8:] == bytes(8)
 
 
 @given(mutations([result()]))
 def test_a_damaged_result_is_refused_or_tells_of_files_all_the_same(content: bytes) -> None:
     try:
-        _, files = decode_result(content)
+        files = decode_result(content).files
         for file in files:
             file.entry(metadata())
     except FormatError as error:
@@ -168,7 +174,7 @@ def test_partition_values_that_are_not_of_the_spec_are_refused(partition: bytes)
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", bytes(100), footer()[:-20]])
 def test_a_footer_that_is_none_is_refused(content: bytes) -> None:
-    _, [file] = decode_result(result(footer_bytes=content))
+    [file] = decode_result(result(footer_bytes=content)).files
 
     with pytest.raises(FormatError, match="description of it is malformed"):
         file.entry(metadata())

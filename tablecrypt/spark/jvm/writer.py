@@ -49,7 +49,7 @@ from tablecrypt.spark.jvm.support import (
     unsupported_session,
     unsupported_store,
 )
-from tablecrypt.spark.jvm.written_files import decode_result, split_results
+from tablecrypt.spark.jvm.written_files import TaskResult, decode_result, split_results
 from tablecrypt.spark.layout import Distribution, check_distribution, check_sort_columns
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.table.parquet_options import parquet_writer_options, positive, row_group_limit, target_file_size
@@ -168,7 +168,7 @@ def write_planned(write: PlannedWrite) -> list[DataFile]:
     committed: list[DataFile] = []
     try:
         committed = _run(write, locations)
-        _check_found(io, committed)
+        check_found(io, committed)
     except BaseException:
         locations.remove_except(io, ())
         raise
@@ -238,17 +238,36 @@ def _run(write: PlannedWrite, locations: FileLocations) -> list[DataFile]:
         encrypted = coordinator.write(
             rows._jdf, key.write_id, key.public_key, stored_json(write.stored), partitions, inner_ids(write.stored), settings
         )
-    files: list[DataFile] = []
-    for task, result in enumerate(split_results(bytes(encrypted))):
-        attempt, written = decode_result(key.decrypt(task, result))
-        for file in written:
-            locations.check_was_given(file.location, task, attempt)
-            files.append(file.entry(metadata))
-    return files
+    return [file.entry(metadata) for result in opened_results(key, locations, bytes(encrypted)) for file in result.files]
 
 
-def _check_found(io: EncryptingFileIO, files: Sequence[DataFile]) -> None:
-    """Look for one file of each bucket: Hadoop may know another store by the same name."""
+def opened_results(key: ResultKey, locations: FileLocations, encrypted: bytes) -> list[TaskResult]:
+    """Return the results of a write's tasks.
+
+    Args:
+        key: the write's.
+        locations: those that were given in it.
+        encrypted: for each task, in their order, the length of its result (4) and the result.
+
+    Raises:
+        AuthenticationError: a result was changed on its way, or names a file that its task was not given.
+        FormatError: a result does not hold what it should.
+    """
+    results = []
+    for task, message in enumerate(split_results(encrypted)):
+        result = decode_result(key.decrypt(task, message))
+        for file in result.files:
+            locations.check_was_given(file.location, task, result.attempt)
+        results.append(result)
+    return results
+
+
+def check_found(io: EncryptingFileIO, files: Sequence[DataFile]) -> None:
+    """Look for one file of each bucket: Hadoop may know another store by the same name.
+
+    Raises:
+        ConfigurationError: PyIceberg does not find the file, or finds another one.
+    """
     for file in {urlsplit(file.file_path)[:2]: file for file in files}.values():
         try:
             length = len(io.raw_input(file.file_path))

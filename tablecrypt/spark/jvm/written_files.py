@@ -1,13 +1,14 @@
 """What a writing task reports of its files, and the manifest entries that the driver makes from it.
 
-    result    = attempt (8) | number of files (4) | file | file | ...
+    result    = attempt (8) | number of files (4) | file | ... | number of files with deleted rows (4) | deletes | ...
+    deletes   = location of a data file of the table | positions of its rows, a 32-bit Roaring bitmap in its portable form
     file      = location | length of the file (8) | DEK | AAD prefix | partition | NaN counts | footer
     partition = for each of its fields: 00 for null, or 01, length (4), the value in Iceberg's single-value form
     NaN counts = how many (4), for each: field id (4) | NaNs in that column (8)
     footer    = the file's Parquet FileMetaData in plaintext, Thrift's compact protocol
 
-location, DEK, AAD prefix, partition, footer: each its length (4), then the bytes. Numbers are big endian; lengths are in bytes. DEKs are in
-the clear here: the whole is only ever encrypted (keys.py).
+location, DEK, AAD prefix, partition, footer, positions: each its length (4), then the bytes. Numbers are big endian; lengths are in bytes.
+DEKs are in the clear here: the whole is only ever encrypted (keys.py).
 
 The entries are those that the Python path would make: from the footer by the same code, with the table's metrics modes.
 
@@ -35,6 +36,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType
+from pyroaring import BitMap
 
 from tablecrypt import _magics as magics
 from tablecrypt._bytes import ByteReader
@@ -42,6 +44,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table.lineage import with_lineage, without_lineage_ids
 from tablecrypt.table.parquet_options import data_file_statistics
 
 _BROKEN: Final = (pa.ArrowException, ConfigurationError, struct.error, KeyError, IndexError, OSError, OverflowError, TypeError, ValueError)
@@ -57,15 +60,21 @@ class WrittenFile:
     nan_counts: dict[int, int]
     footer: bytes
 
-    def entry(self, metadata: TableMetadata) -> DataFile:
-        """Return the manifest entry of the file. FormatError where its parts do not fit the table."""
+    def entry(self, metadata: TableMetadata, *, keeps_lineage: bool = False) -> DataFile:
+        """Return the manifest entry of the file. FormatError where its parts do not fit the table.
+
+        Args:
+            metadata: of the table.
+            keeps_lineage: whether the columns of row lineage are in the file.
+        """
         try:
-            return self._entry(metadata)
+            return self._entry(metadata, sanitize_column_names(metadata.schema()), keeps_lineage)
         except _BROKEN as error:
             raise FormatError(f"{self.location}: its task's description of it is malformed: {type(error).__name__}") from error
 
-    def _entry(self, metadata: TableMetadata) -> DataFile:
-        statistics = data_file_statistics(self._parsed_footer(), sanitize_column_names(metadata.schema()), metadata.properties)
+    def _entry(self, metadata: TableMetadata, stored: Schema, keeps_lineage: bool) -> DataFile:
+        statistics = data_file_statistics(self._parsed_footer(), with_lineage(stored) if keeps_lineage else stored, metadata.properties)
+        statistics = {name: without_lineage_ids(value) for name, value in statistics.items()}
         _leave_out_nan_bounds(statistics, metadata.schema())
         counted = statistics["value_counts"]
         statistics["nan_value_counts"] = {field_id: count for field_id, count in self.nan_counts.items() if field_id in counted}
@@ -87,16 +96,26 @@ class WrittenFile:
         return pq.read_metadata(io.BytesIO(magics.PARQUET + self.footer + struct.pack("<I", len(self.footer)) + magics.PARQUET))
 
 
-def decode_result(content: bytes) -> tuple[int, list[WrittenFile]]:
-    """Return the attempt that wrote the files, and the files."""
+@dataclass(frozen=True)
+class TaskResult:
+    """What one attempt did: the files that it wrote, and the positions of rows that it deletes, by data file."""
+
+    attempt: int
+    files: list[WrittenFile]
+    deleted: dict[str, BitMap]
+
+
+def decode_result(content: bytes) -> TaskResult:
+    """Return a task's result. FormatError for other bytes."""
     parts = _Parts(content, "a task's result")
     try:
         attempt, count = parts.count(8), parts.count(4)
         files = [_decoded(parts) for _ in range(count)]
+        deleted = [(parts.sized().decode(), BitMap.deserialize(parts.sized())) for _ in range(parts.count(4))]
     except _BROKEN as error:
         raise FormatError(f"a task's result cannot be understood: {type(error).__name__}") from error
     parts.check_exhausted()
-    return attempt, files
+    return TaskResult(attempt, files, dict(deleted))
 
 
 def partition_record(content: bytes, spec: PartitionSpec, schema: Schema) -> Record:

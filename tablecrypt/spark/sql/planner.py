@@ -1,4 +1,4 @@
-"""What the planner holds between requests: open catalogs, tables as they were loaded, plans of scans."""
+"""What the planner holds between requests: open catalogs, tables as they were loaded, plans of scans, writes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.messages import Handles
 from tablecrypt.spark.tables import LocatedTable
 
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from tablecrypt.spark.sql.plan import Plan
+    from tablecrypt.spark.sql.writes.commits import OpenWrite
 
 _CATALOGS: Final = 10_000
 _TABLES: Final = 1_000
 _PLANS: Final = 1_000
 _READERS: Final = 1_000
+_WRITES: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,14 @@ class LoadedTable:
             return metadata.schema()
         return next((schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id), metadata.schema())
 
+    def check_writable(self) -> None:
+        """Raise ConfigurationError for a snapshot, a tag, or a branch that the table does not have."""
+        if not self.is_writable:
+            raise ConfigurationError(
+                f"{self.located.name} is read at a snapshot or tag, which cannot change: write to the table or a branch"
+            )
+        self.located.check_branch(self.branch)
+
 
 @dataclass
 class Planner:
@@ -68,3 +79,4 @@ class Planner:
     tables: Handles[LoadedTable] = field(default_factory=lambda: Handles(_TABLES))
     plans: Handles[Plan] = field(default_factory=lambda: Handles(_PLANS))
     readers: Handles[Generator[RecordBatch]] = field(default_factory=lambda: Handles(_READERS))
+    writes: Handles[OpenWrite] = field(default_factory=lambda: Handles(_WRITES))

@@ -23,6 +23,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, plan, portable, procedures
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.writes import commits, layout
 
 Operation: TypeAlias = Callable[[Planner, Request], Response]
 OPERATIONS: Final[Mapping[str, Operation]] = {
@@ -34,6 +35,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **procedures.OPERATIONS,
     **plan.OPERATIONS,
     **portable.OPERATIONS,
+    **commits.OPERATIONS,
+    **layout.OPERATIONS,
 }
 
 _HEAD: Final = struct.Struct(">II")

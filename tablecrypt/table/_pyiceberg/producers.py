@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import IsolationLevel, Operation
 from pyiceberg.table.update import TableUpdate, UpdatesAndRequirements
 from pyiceberg.table.update.snapshot import ExpireSnapshots, UpdateSnapshot, _SnapshotProducer
 from pyiceberg.table.update.snapshot import _DeleteFiles as DeleteFiles
@@ -97,9 +97,9 @@ class ProducerAdapter(_SnapshotProducer[Any]):
         """Validate this change from where another one of the same transaction began."""
         self._starting_snapshot_id = other._starting_snapshot_id
 
-    def isolate_as(self, operation: Operation) -> None:
-        """Check concurrent changes as this operation's isolation level says."""
-        self._isolation_operation = operation
+    def isolate_as(self, operation: Operation | IsolationLevel) -> None:
+        """Check concurrent changes at this isolation level, or at the one that the table's properties say for an operation."""
+        self._isolation_operation = cast("Operation", operation)
 
     @property
     def transaction_table(self) -> Table:

@@ -15,7 +15,12 @@ public class Bucket implements UDF1 {
   }
 
   public Object call(Object value) {
-    return value == null ? null : Integer.valueOf((hash(value) & Integer.MAX_VALUE) % count);
+    return value == null ? null : Integer.valueOf(of(count, value));
+  }
+
+  /** The bucket of a number, a decimal, a text or its bytes. */
+  static int of(int count, Object value) {
+    return (hash(value) & Integer.MAX_VALUE) % count;
   }
 
   private static int hash(Object value) {

@@ -78,7 +78,7 @@ public class WriteCoordinator implements RpcEndpoint {
   }
 
   /** Hadoop's configuration of the session, with what this Spark's Parquet writer expects to find in it. */
-  private static Configuration configuration(SparkSession session) throws IOException {
+  static Configuration configuration(SparkSession session) throws IOException {
     Job prepared = Job.getInstance(session.sessionState().newHadoopConf());
     new ParquetFileFormat().prepareWrite(session, prepared, scala.collection.immutable.Map$.MODULE$.empty(), new StructType());
     return prepared.getConfiguration();

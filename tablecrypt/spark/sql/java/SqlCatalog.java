@@ -3,13 +3,16 @@ package tablecrypt.jvm;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.HashMap;
+import java.util.Locale;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
@@ -17,13 +20,14 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of encrypted tables in Spark SQL: spark.sql.catalog.prod=tablecrypt.jvm.SqlCatalog. All that it knows Python tells it. */
-public class SqlCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog {
+public class SqlCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private String name;
   private CatalogSettings settings;
   private Planner planner;
@@ -266,5 +270,28 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces, ProcedureCa
       procedures[index] = Identifier.of(namespace, found.required(index).asText());
     }
     return procedures;
+  }
+
+  // Functions: the partition transforms, which Spark looks for in no namespace when it lays out rows
+
+  public Identifier[] listFunctions(String[] namespace) {
+    String[] names = hasFunctions(namespace) ? SqlTransform.names() : new String[0];
+    Identifier[] functions = new Identifier[names.length];
+    for (int index = 0; index < names.length; index++) {
+      functions[index] = Identifier.of(namespace, names[index]);
+    }
+    return functions;
+  }
+
+  public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
+    SqlTransform transform = hasFunctions(function.namespace()) ? SqlTransform.named(function.name().toLowerCase(Locale.ROOT)) : null;
+    if (transform == null) {
+      throw new NoSuchFunctionException(function);
+    }
+    return transform;
+  }
+
+  private static boolean hasFunctions(String[] namespace) {
+    return namespace.length == 0 || (namespace.length == 1 && namespace[0].equals("system"));
   }
 }

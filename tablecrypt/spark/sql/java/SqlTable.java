@@ -9,18 +9,21 @@ import java.util.Set;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** One table at one snapshot, as Python told of it when it was loaded. */
-public class SqlTable implements SupportsRead, SupportsMetadataColumns {
+public class SqlTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
   private static final String PLAIN = "{}";
   static final MetadataField FILE = new MetadataField("_file", DataTypes.StringType, false, PLAIN);
   static final MetadataField POSITION = new MetadataField("_pos", DataTypes.LongType, false, PLAIN);
@@ -106,6 +109,10 @@ public class SqlTable implements SupportsRead, SupportsMetadataColumns {
   public Set capabilities() {
     HashSet known = new HashSet();
     known.add(TableCapability.BATCH_READ);
+    known.add(TableCapability.BATCH_WRITE);
+    known.add(TableCapability.STREAMING_WRITE);
+    known.add(TableCapability.TRUNCATE);
+    known.add(TableCapability.OVERWRITE_DYNAMIC);
     return known;
   }
 
@@ -117,5 +124,9 @@ public class SqlTable implements SupportsRead, SupportsMetadataColumns {
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     return new SqlScanBuilder(this);
+  }
+
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new SqlWriteBuilder(this, info);
   }
 }

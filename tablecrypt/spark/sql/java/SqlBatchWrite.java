@@ -1,0 +1,33 @@
+package tablecrypt.jvm;
+
+import org.apache.spark.sql.connector.write.DeltaBatchWrite;
+import org.apache.spark.sql.connector.write.DeltaWriterFactory;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+
+/** The one run of a write. */
+class SqlBatchWrite implements DeltaBatchWrite {
+  private final SqlWrite write;
+  private OpenWrite open;
+
+  SqlBatchWrite(SqlWrite write) {
+    this.write = write;
+  }
+
+  public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
+    open = new OpenWrite(write, write.request("begin_write"));
+    return open.factory();
+  }
+
+  public boolean useCommitCoordinator() {
+    return true;
+  }
+
+  public void commit(WriterCommitMessage[] messages) {
+    open.commit(Planner.JSON.createObjectNode(), messages);
+  }
+
+  public void abort(WriterCommitMessage[] messages) {
+    open.abort();
+  }
+}

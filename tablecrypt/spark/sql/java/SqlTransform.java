@@ -1,0 +1,196 @@
+package tablecrypt.jvm;
+
+import java.io.Serializable;
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import java.time.LocalDate;
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.functions.BoundFunction;
+import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.ByteType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.ShortType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Iceberg's partition transforms on Spark's values: for writers, and as functions by which Spark distributes and sorts rows. */
+public class SqlTransform implements UnboundFunction, ScalarFunction, Serializable {
+  private static final String IDENTITY = "identity";
+  private static final String BUCKET = "bucket";
+  private static final String TRUNCATE = "truncate";
+  private static final String YEARS = "years";
+  private static final String MONTHS = "months";
+  private static final String DAYS = "days";
+  private static final String HOURS = "hours";
+  private static final String[] FUNCTIONS = {BUCKET, TRUNCATE, YEARS, MONTHS, DAYS, HOURS};
+  private static final long MICROS_PER_DAY = 86400000000L;
+  private static final long MICROS_PER_HOUR = 3600000000L;
+  private static final int EPOCH_YEAR = 1970;
+
+  private final String name;
+  private final DataType[] inputs;
+
+  private SqlTransform(String name, DataType[] inputs) {
+    this.name = name;
+    this.inputs = inputs;
+  }
+
+  static String[] names() {
+    return (String[]) FUNCTIONS.clone();
+  }
+
+  /** The function of this name; null where there is none. */
+  static SqlTransform named(String name) {
+    return Arrays.asList(FUNCTIONS).contains(name) ? new SqlTransform(name, new DataType[0]) : null;
+  }
+
+  public BoundFunction bind(StructType arguments) {
+    int parameters = takesNumber() ? 1 : 0;
+    if (arguments.length() != parameters + 1) {
+      throw new UnsupportedOperationException(name + " takes " + description() + ", not " + arguments.length() + " arguments");
+    }
+    if (takesNumber() && !isInt(arguments.fields()[0].dataType())) {
+      throw new UnsupportedOperationException(name + " takes an integer first, not " + arguments.fields()[0].dataType().simpleString());
+    }
+    DataType source = arguments.fields()[parameters].dataType();
+    DataType input = isInt(source) ? DataTypes.IntegerType : source;
+    if (!takes(input)) {
+      throw new UnsupportedOperationException(name + " takes no " + source.simpleString());
+    }
+    return new SqlTransform(name, takesNumber() ? new DataType[] {DataTypes.IntegerType, input} : new DataType[] {input});
+  }
+
+  public String name() {
+    return name;
+  }
+
+  public String description() {
+    if (name.equals(BUCKET)) {
+      return "(number of buckets, column)";
+    }
+    return name.equals(TRUNCATE) ? "(width, column)" : "(column)";
+  }
+
+  public String canonicalName() {
+    return "tablecrypt." + name + "(" + source().catalogString() + ")";
+  }
+
+  public DataType[] inputTypes() {
+    return inputs;
+  }
+
+  public DataType resultType() {
+    if (name.equals(TRUNCATE)) {
+      return source();
+    }
+    return name.equals(DAYS) ? DataTypes.DateType : DataTypes.IntegerType;
+  }
+
+  public Object produceResult(InternalRow arguments) {
+    int source = inputs.length - 1;
+    if (arguments.isNullAt(source)) {
+      return null;
+    }
+    int number = takesNumber() ? arguments.getInt(0) : 0;
+    if (takesNumber() && number <= 0) {
+      throw new IllegalArgumentException(name + " takes a number above 0 first, not " + number);
+    }
+    return apply(name, number, arguments.get(source, inputs[source]), inputs[source]);
+  }
+
+  private DataType source() {
+    return inputs[inputs.length - 1];
+  }
+
+  private boolean takesNumber() {
+    return name.equals(BUCKET) || name.equals(TRUNCATE);
+  }
+
+  private static boolean isInt(DataType type) {
+    return type instanceof ByteType || type instanceof ShortType || type instanceof IntegerType;
+  }
+
+  private boolean takes(DataType type) {
+    boolean isTimestamp = type instanceof TimestampType || type instanceof TimestampNTZType;
+    if (!takesNumber()) {
+      return isTimestamp || (type instanceof DateType && !name.equals(HOURS));
+    }
+    boolean isNumber = isInt(type) || type instanceof LongType || type instanceof DecimalType;
+    boolean isCut = isNumber || type instanceof StringType || type instanceof BinaryType;
+    return name.equals(TRUNCATE) ? isCut : isCut || isTimestamp || type instanceof DateType;
+  }
+
+  /**
+   * The partition value of a value that is not null. It may share memory with the value.
+   *
+   * @param value as Spark's rows hold it
+   * @return Integer, Long, Boolean, Decimal, UTF8String or byte[]
+   */
+  static Object apply(String name, int number, Object value, DataType type) {
+    if (name.equals(IDENTITY)) {
+      return value;
+    }
+    if (name.equals(BUCKET)) {
+      return Integer.valueOf(Bucket.of(number, external(value)));
+    }
+    if (name.equals(TRUNCATE)) {
+      return truncated(number, value);
+    }
+    if (name.equals(HOURS)) {
+      return Integer.valueOf((int) Math.floorDiv(((Long) value).longValue(), MICROS_PER_HOUR));
+    }
+    int day = value instanceof Integer ? ((Integer) value).intValue() : (int) Math.floorDiv(((Long) value).longValue(), MICROS_PER_DAY);
+    if (name.equals(DAYS)) {
+      return Integer.valueOf(day);
+    }
+    LocalDate date = LocalDate.ofEpochDay(day);
+    int years = date.getYear() - EPOCH_YEAR;
+    if (name.equals(YEARS)) {
+      return Integer.valueOf(years);
+    }
+    if (name.equals(MONTHS)) {
+      return Integer.valueOf(years * 12 + date.getMonthValue() - 1);
+    }
+    throw new UnsupportedOperationException("the partition transform " + name + " is not known");
+  }
+
+  private static Object external(Object value) {
+    if (value instanceof UTF8String) {
+      return ((UTF8String) value).getBytes();
+    }
+    return value instanceof Decimal ? ((Decimal) value).toJavaBigDecimal() : value;
+  }
+
+  private static Object truncated(int width, Object value) {
+    if (value instanceof Integer) {
+      int number = ((Integer) value).intValue();
+      return Integer.valueOf(number - Math.floorMod(number, width));
+    }
+    if (value instanceof Long) {
+      long number = ((Long) value).longValue();
+      return Long.valueOf(number - Math.floorMod(number, (long) width));
+    }
+    if (value instanceof UTF8String) {
+      return ((UTF8String) value).substring(0, width);
+    }
+    if (value instanceof Decimal) {
+      BigDecimal number = ((Decimal) value).toJavaBigDecimal();
+      BigInteger unscaled = number.unscaledValue();
+      return Decimal.apply(new BigDecimal(unscaled.subtract(unscaled.mod(BigInteger.valueOf(width))), number.scale()));
+    }
+    byte[] bytes = (byte[]) value;
+    return Arrays.copyOf(bytes, Math.min(width, bytes.length));
+  }
+}

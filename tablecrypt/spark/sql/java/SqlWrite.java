@@ -1,0 +1,132 @@
+package tablecrypt.jvm;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NullOrdering;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.write.DeltaBatchWrite;
+import org.apache.spark.sql.connector.write.DeltaWrite;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+
+/** A write that is planned: how Spark distributes and sorts the rows, as Python says (tablecrypt/spark/sql/writes/layout.py). */
+class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
+  final SqlTable table;
+  final LogicalWriteInfo info;
+  private final String mode;
+  private final JsonNode filter;
+  private JsonNode layout;
+
+  SqlWrite(SqlTable table, LogicalWriteInfo info, String mode, JsonNode filter) {
+    this.table = table;
+    this.info = info;
+    this.mode = mode;
+    this.filter = filter;
+  }
+
+  public String toString() {
+    return table.name() + " " + mode;
+  }
+
+  public String description() {
+    return toString();
+  }
+
+  public DeltaBatchWrite toBatch() {
+    return new SqlBatchWrite(this);
+  }
+
+  public StreamingWrite toStreaming() {
+    return new SqlStreamingWrite(this);
+  }
+
+  /** A request about this write. */
+  ObjectNode request(String operation) {
+    ObjectNode request = table.request(operation).put("mode", mode);
+    request.set("filter", filter);
+    request.set("options", Planner.JSON.valueToTree(info.options().asCaseSensitiveMap()));
+    return request;
+  }
+
+  /** A delta that only deletes has no rows. */
+  boolean hasRows() {
+    return info.schema().length() > 0;
+  }
+
+  // Distribution and order
+
+  private synchronized JsonNode layout() {
+    if (layout == null) {
+      layout = table.planner.ask(request("write_layout").put("rows", hasRows())).json;
+    }
+    return layout;
+  }
+
+  public Distribution requiredDistribution() {
+    String kind = layout().required("distribution").asText();
+    if (kind.equals("range")) {
+      return Distributions.ordered(requiredOrdering());
+    }
+    return kind.equals("hash") ? (Distribution) Distributions.clustered(clustering()) : Distributions.unspecified();
+  }
+
+  private Expression[] clustering() {
+    JsonNode told = layout().required("clustering");
+    Expression[] clustering = new Expression[told.size()];
+    for (int index = 0; index < clustering.length; index++) {
+      clustering[index] = expression(told.required(index));
+    }
+    return clustering;
+  }
+
+  public boolean distributionStrictlyRequired() {
+    return false;
+  }
+
+  public long advisoryPartitionSizeInBytes() {
+    return layout().required("advisory_bytes").asLong();
+  }
+
+  public SortOrder[] requiredOrdering() {
+    JsonNode told = layout().required("ordering");
+    SortOrder[] ordering = new SortOrder[told.size()];
+    for (int index = 0; index < ordering.length; index++) {
+      JsonNode field = told.required(index);
+      SortDirection direction = field.required("ascending").asBoolean() ? SortDirection.ASCENDING : SortDirection.DESCENDING;
+      NullOrdering nulls = field.required("nulls_first").asBoolean() ? NullOrdering.NULLS_FIRST : NullOrdering.NULLS_LAST;
+      ordering[index] = Expressions.sort(expression(field), direction, nulls);
+    }
+    return ordering;
+  }
+
+  private static Expression expression(JsonNode told) {
+    Expression column = Expressions.column(quoted(told.required("column")));
+    String name = told.required("name").asText();
+    if (name.equals("identity")) {
+      return column;
+    }
+    int number = told.required("parameter").asInt();
+    if (name.equals("bucket")) {
+      return Expressions.bucket(number, new String[] {quoted(told.required("column"))});
+    }
+    if (name.equals("truncate")) {
+      return Expressions.apply(name, new Expression[] {Expressions.literal(Integer.valueOf(number)), column});
+    }
+    return Expressions.apply(name, new Expression[] {column});
+  }
+
+  /** A path of names as Spark parses it. */
+  private static String quoted(JsonNode names) {
+    StringBuilder path = new StringBuilder();
+    for (int index = 0; index < names.size(); index++) {
+      path.append(index == 0 ? "`" : ".`").append(names.required(index).asText().replace("`", "``")).append('`');
+    }
+    return path.toString();
+  }
+}

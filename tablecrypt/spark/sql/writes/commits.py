@@ -1,0 +1,236 @@
+"""Writes of Spark SQL: where tasks put their files, and the commit of what they report.
+
+    begin_write    ─▶ what tasks are told: columns with field ids, the public key that results are encrypted to, settings
+    file_location  a task's request for its next file ─▶ the location (jvm/coordinator.py)
+    commit_write   the tasks' encrypted results ─▶ one snapshot
+    abort_write    ─▶ no file of the write is left
+
+    mode = append | overwrite, of all rows or of those that "filter" matches | overwrite_partitions
+         | delta, groups: a row-level change by merge-on-read or copy-on-write (row_level.py)
+
+A write ends with its commit or abort. Its private key goes then, so results of tasks that are late open nowhere. Files of attempts that did
+not win are deleted before the commit; where it is certain that nothing was committed, those that won are deleted too.
+
+Rows of a change carry `_row_id` and `_last_updated_sequence_number` in two more columns of their files, null for new rows.
+
+A micro-batch of a stream is a write with a query id and a batch id, which the snapshot keeps: a batch that the branch holds is not
+committed again (commit.py).
+
+Raises:
+    ConfigurationError: before tasks run, for a table, a mode or an option that is not served; after they ran, where the table's schema or
+        partitioning was changed meanwhile.
+    AuthenticationError: a result was changed on its way, or names files that its task was not given.
+    FormatError: a request or result that is malformed.
+    CommitFailedException, ValidationException: others were faster, or changed rows that this write replaces. Nothing is committed.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyroaring import BitMap64
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, RowChange, check_can_replace_partitions
+from tablecrypt.spark.jvm.columns import unsupported_partitioning
+from tablecrypt.spark.jvm.coordinator import FileLocations
+from tablecrypt.spark.jvm.keys import ResultKey
+from tablecrypt.spark.jvm.schema import inner_ids, stored_json, unread_type
+from tablecrypt.spark.jvm.writer import check_found, opened_results, unsupported_codec, write_settings
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.writes.layout import described_partition
+from tablecrypt.spark.sql.writes.options import SqlWriteOptions
+from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.spark.write import Mode, WriteOptions, check_unchanged, commit_change, commit_written
+from tablecrypt.table.lineage import with_lineage
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+
+if TYPE_CHECKING:
+    from tablecrypt.spark.sql.planner import LoadedTable, Planner
+    from tablecrypt.table.table_files import TableFileIO
+
+logger = logging.getLogger(__name__)
+
+_ROW_LEVEL: Final = ("delta", "groups")
+_MODES: Final = ("append", "overwrite", "overwrite_partitions", *_ROW_LEVEL)
+_DEK_LENGTH: Final = "tablecrypt.dek-length"
+
+
+@dataclass(frozen=True)
+class OpenWrite:
+    """A write whose tasks may run.
+
+    Attributes:
+        loaded: the table as it was when the write was planned.
+        mode: one of those drawn above.
+        replaced: what an overwrite with a condition takes out of the table; None for other writes.
+        command: delete, update or merge, of a change.
+        query_id: of the streaming query that this is a micro-batch of.
+    """
+
+    loaded: LoadedTable
+    mode: str
+    options: SqlWriteOptions
+    replaced: RowChange | None
+    command: str | None
+    query_id: str | None
+    locations: FileLocations
+    key: ResultKey
+
+    @property
+    def is_row_level(self) -> bool:
+        """Whether it is a DELETE, UPDATE or MERGE, whose rows keep their lineage."""
+        return self.mode in _ROW_LEVEL
+
+    @property
+    def located(self) -> LocatedTable:
+        """The table."""
+        return self.loaded.located
+
+    @property
+    def io(self) -> EncryptingFileIO:
+        """The table's FileIO."""
+        return cast("EncryptingFileIO", self.located.table.io)
+
+    def remove_files_except(self, kept: Sequence[DataFile]) -> None:
+        """Delete all files of the write but these."""
+        self.locations.remove_except(self.io, [file.file_path for file in kept])
+
+
+def begin_write(planner: Planner, request: Request) -> Response:
+    """Open a write."""
+    loaded = planner.tables[request.text("table")]
+    query_id = request.optional_text("query_id")
+    if query_id is not None:
+        loaded = _loaded_now(loaded)
+    mode, options = request.text("mode"), SqlWriteOptions.of(request.mapping("options"))
+    command = request.optional_text("command")
+    replaced = _checked(loaded, mode, request.items("filter"), options)
+    metadata = loaded.located.table.metadata
+    properties = options.over(metadata.properties)
+    if reason := unsupported_codec(properties):
+        raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
+    write = OpenWrite(loaded, mode, options, replaced, command, query_id, FileLocations(metadata), ResultKey())
+    stored = sanitize_column_names(metadata.schema())
+    if write.is_row_level:
+        stored = with_lineage(stored)
+    dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
+    return Response(
+        {
+            "write": planner.writes.add(write),
+            "id": base64.b64encode(write.key.write_id).decode(),
+            "public_key": base64.b64encode(write.key.public_key).decode(),
+            "schema": stored_json(stored),
+            "inner_ids": inner_ids(stored),
+            "settings": write_settings(properties) | {_DEK_LENGTH: str(dek_length)},
+            "partition": described_partition(metadata.spec(), metadata.schema()),
+            "lineage": write.is_row_level,
+        }
+    )
+
+
+def file_location(planner: Planner, request: Request) -> Response:
+    """Give a task the location of its next file."""
+    return Response({"location": planner.writes[request.text("write")].locations.respond(request.text("request"))})
+
+
+def commit_write(planner: Planner, request: Request) -> Response:
+    """Commit the results of the attempts that won, in the order of their tasks."""
+    write = planner.writes.pop(request.text("write"))
+    try:
+        files, deleted = _reported(write, request.content)
+        if deleted and not write.is_row_level:
+            raise FormatError(f"{write.located.name}: tasks of a write that deletes nothing report deleted rows")
+        check_found(write.io, files)
+    except BaseException:
+        write.remove_files_except(())
+        raise
+    write.remove_files_except(files)
+    _commit_rows(write, files, None if write.query_id is None else request.number("batch_id"))
+    return Response({"files": len(files)})
+
+
+def abort_write(planner: Planner, request: Request) -> Response:
+    """Delete what the tasks of a write wrote."""
+    planner.writes.pop(request.text("write")).remove_files_except(())
+    return Response({})
+
+
+def _loaded_now(loaded: LoadedTable) -> LoadedTable:
+    """Return the table of a streaming query as it is now. ConfigurationError where the query's rows do not fit it any more."""
+    table = loaded.located.reloaded()
+    check_unchanged(loaded.located.name, loaded.located.table.metadata, table.metadata)
+    return replace(loaded, located=replace(loaded.located, table=table))
+
+
+def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: SqlWriteOptions) -> RowChange | None:
+    """Check what can be known before rows are written. Return what an overwrite with a condition takes out of the table."""
+    located = loaded.located
+    if mode not in _MODES:
+        raise FormatError(f"a write of mode {mode!r} is not known")
+    loaded.check_writable()
+    if reason := _unsupported(located.table.schema()) or unsupported_partitioning(located.table.spec(), located.table.schema()):
+        raise ConfigurationError(f"{located.name} cannot be written by Spark SQL: {reason}")
+    if mode != "append":
+        refuse_restricted(located.table.io, "a write that removes or replaces rows")
+    if mode == "overwrite_partitions" and not located.table.spec().is_unpartitioned():
+        check_can_replace_partitions(located, loaded.branch)
+    return None
+
+
+def _unsupported(schema: Schema) -> str | None:
+    for field in schema.fields:
+        if unread := unread_type(field):
+            return f"Spark has no type for column {unread}"
+    names = [str(schema.find_column_name(field_id)).lower() for field_id in schema.field_ids]
+    return "names of columns differ in case alone" if len(set(names)) != len(names) else None
+
+
+def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[str, BitMap64]]:
+    """Return the entries of the files that tasks report, and the positions of deleted rows by data file."""
+    files: list[DataFile] = []
+    deleted: dict[str, BitMap64] = {}
+    for result in opened_results(write.key, write.locations, content):
+        files += [file.entry(write.located.table.metadata, keeps_lineage=write.is_row_level) for file in result.files]
+        for location, positions in result.deleted.items():
+            deleted[location] = deleted.get(location, BitMap64()) | BitMap64(positions)
+    return files, deleted
+
+
+def _commit_rows(write: OpenWrite, files: list[DataFile], batch_id: int | None) -> None:
+    marker = None if batch_id is None else BatchMarker(str(write.query_id), batch_id, write.loaded.branch)
+    options = _options(write, marker)
+    try:
+        if write.replaced is not None:
+            commit_change(write.located, replace(write.replaced, added=files), options)
+        else:
+            commit_written(write.located, files, options)
+    except BatchAlreadyCommittedError:
+        logger.info("%s holds batch %s of query %s already", write.located.name, batch_id, write.query_id)
+
+
+def _options(write: OpenWrite, marker: BatchMarker | None) -> WriteOptions:
+    mode = "append" if write.is_row_level else write.mode
+    if mode == "overwrite_partitions" and write.located.table.spec().is_unpartitioned():
+        mode = "overwrite"
+    return WriteOptions(
+        mode=cast("Mode", mode),
+        branch=write.loaded.branch,
+        snapshot_properties=write.options.snapshot_properties,
+        marker=marker,
+    )
+
+
+OPERATIONS: Final = {
+    "begin_write": begin_write,
+    "file_location": file_location,
+    "commit_write": commit_write,
+    "abort_write": abort_write,
+}

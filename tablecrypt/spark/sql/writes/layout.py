@@ -1,0 +1,155 @@
+"""How Spark distributes and sorts rows before they are written.
+
+    distribution   none    rows stay in the tasks they are in
+                   hash    rows of one table partition come into one task; Spark splits a task that would get too many
+                   range   rows are sorted across all tasks: by table partition, then by the table's sort order
+    ordering       within a task: by table partition, then by the table's sort order, so that a task has one file open at a time
+
+write.distribution-mode says which; by default range for a table with a sort order, hash for one with partitions, none for others. As
+Iceberg's own Spark writer does, row-level changes go by write.{delete,update,merge}.distribution-mode, by default hash (a MERGE: what holds
+for other writes, where that is said):
+
+    copy-on-write, delete and update    hash: the rows of one data file come into one task
+    merge-on-read, update and merge     hash: new rows by table partition, deleted ones by data file
+    merge-on-read, delete               there are no rows to lay out
+
+write.spark.advisory-partition-size-bytes says how many bytes of rows Spark should give one task.
+
+Iceberg table spec, "Sorting".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.transforms import IdentityTransform, Transform, VoidTransform
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.schema import path_of
+from tablecrypt.spark.sql.catalogs import SPARK_TRANSFORMS
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, DISTRIBUTION_MODE, SqlWriteOptions
+
+if TYPE_CHECKING:
+    from tablecrypt.spark.sql.planner import Planner
+
+NONE: Final = "none"
+HASH: Final = "hash"
+RANGE: Final = "range"
+_MODES: Final = (NONE, HASH, RANGE)
+_FILE: Final[Mapping[str, Any]] = {"column": ["_file"], "name": "identity", "parameter": 0}
+
+
+@dataclass(frozen=True)
+class WriteKind:
+    """What is written: the rows of a query, or those of a command.
+
+    Attributes:
+        command: delete, update or merge; None for the rows of a query.
+        is_delta: whether the command's deleted rows are marked.
+        has_rows: False where rows are only marked.
+    """
+
+    command: str | None
+    is_delta: bool
+    has_rows: bool
+
+
+def write_layout(planner: Planner, request: Request) -> Response:
+    """Return the distribution, the ordering and the advisory size of a write."""
+    metadata = planner.tables[request.text("table")].located.table.metadata
+    mode = request.text("mode")
+    kind = WriteKind(request.optional_text("command"), mode == "delta", request.flag("rows"))
+    return Response(layout_of(metadata, SqlWriteOptions.of(request.mapping("options")), kind))
+
+
+def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind) -> dict[str, Any]:
+    """Return the fields of the response. ConfigurationError for a mode or size that is none."""
+    partition = [_sorted(field) for field in described_partition(metadata.spec(), metadata.schema())]
+    order = described_order(metadata)
+    properties = options.over(metadata.properties)
+    distribution = _distribution(properties, kind, bool(partition), bool(order)) if options.uses_layout and kind.has_rows else NONE
+    taken = [field["column"] for field in partition if field["name"] == "identity"]
+    ordering = partition + [field for field in order if not (field["name"] == "identity" and field["column"] in taken)]
+    if distribution == RANGE and not ordering:
+        distribution = NONE
+    return {
+        "distribution": distribution,
+        "clustering": _clustering(kind, partition) if distribution == HASH else [],
+        "ordering": ordering if kind.has_rows else [],
+        "advisory_bytes": 0 if distribution == NONE else _advisory_bytes(properties),
+    }
+
+
+def described_partition(spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
+    """Return the spec's fields that have values: the path of names to the source, Spark's name of the transform, and its number or 0.
+
+    The fields are those of a partition's values in a manifest entry, in their order.
+    """
+    return [_described(field.transform, schema, field.source_id) for field in spec.fields if not isinstance(field.transform, VoidTransform)]
+
+
+def described_order(metadata: TableMetadata) -> list[dict[str, Any]]:
+    """Return the fields of the table's sort order: as of a partition, with the direction and where nulls go."""
+    schema = metadata.schema()
+    return [
+        _described(field.transform, schema, field.source_id)
+        | {"ascending": field.direction == SortDirection.ASC, "nulls_first": field.null_order == NullOrder.NULLS_FIRST}
+        for field in metadata.sort_order().fields
+        if path_of(schema, field.source_id) is not None and not isinstance(field.transform, VoidTransform)
+    ]
+
+
+def _described(transform: Transform[Any, Any], schema: Schema, source_id: int) -> dict[str, Any]:
+    name = str(transform).partition("[")[0]
+    number = getattr(transform, "num_buckets", None) or getattr(transform, "width", None) or 0
+    path = [field.name for field in path_of(schema, source_id) or []]
+    return {
+        "column": path,
+        "name": "identity" if isinstance(transform, IdentityTransform) else SPARK_TRANSFORMS.get(name, name),
+        "parameter": number,
+    }
+
+
+def _sorted(field: Mapping[str, Any]) -> dict[str, Any]:
+    return {**field, "ascending": True, "nulls_first": True}
+
+
+def _distribution(properties: Mapping[str, str], kind: WriteKind, is_partitioned: bool, is_sorted: bool) -> str:
+    of_rows = _mode(properties, DISTRIBUTION_MODE) or (RANGE if is_sorted else HASH if is_partitioned else NONE)
+    if kind.command is None:
+        asked = of_rows
+    else:
+        own = _mode(properties, f"write.{kind.command}.distribution-mode")
+        asked = own or (of_rows if kind.command == "merge" else HASH)
+    clusters_by_file = kind.command in ("delete", "update") and not kind.is_delta
+    return NONE if asked == HASH and not is_partitioned and not clusters_by_file else asked
+
+
+def _mode(properties: Mapping[str, str], name: str) -> str | None:
+    mode = properties.get(name)
+    if mode is not None and mode.lower() not in _MODES:
+        raise ConfigurationError(f"{name}={mode}: use {', '.join(_MODES)}")
+    return None if mode is None else mode.lower()
+
+
+def _clustering(kind: WriteKind, partition: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+    if kind.command is None or (kind.command == "merge" and not kind.is_delta):
+        return [*partition]
+    return [_FILE, *partition] if kind.is_delta else [_FILE]
+
+
+def _advisory_bytes(properties: Mapping[str, str]) -> int:
+    size = properties.get(ADVISORY_SIZE, "0")
+    if not size.isdecimal():
+        raise ConfigurationError(f"{ADVISORY_SIZE}={size}: a number of bytes is needed")
+    return int(size)
+
+
+OPERATIONS: Final = {"write_layout": write_layout}

@@ -1,0 +1,96 @@
+"""What a Spark write says beside its rows: df.writeTo("prod.db.t").option("target-file-size-bytes", "…"), with Iceberg's names.
+
+    target-file-size-bytes, compression-codec, compression-level     in place of the table's properties
+    distribution-mode, advisory-partition-size                       likewise (layout.py)
+    use-table-distribution-and-ordering=false                        rows stay in the tasks they are in
+    snapshot-property.NAME                                           goes into the summary of the new snapshot
+    isolation-level                                                  of an overwrite or a row-level change
+
+Names are compared without case, as Spark's are. Options that would change what is written, or what is checked, and that are not served here
+are refused. Others are passed over: Spark hands on those of its own too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.table import TableProperties
+from pyiceberg.table.snapshots import IsolationLevel
+from pyiceberg.typedef import Properties
+
+from tablecrypt.errors import ConfigurationError
+
+SNAPSHOT_PROPERTY: Final = "snapshot-property."
+DISTRIBUTION_MODE: Final = "write.distribution-mode"
+ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
+_SUMMARY: Final = {"engine-name": "spark"}
+_PROPERTIES: Final[Mapping[str, str]] = {
+    "target-file-size-bytes": TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
+    "compression-codec": TableProperties.PARQUET_COMPRESSION,
+    "compression-level": TableProperties.PARQUET_COMPRESSION_LEVEL,
+    "distribution-mode": DISTRIBUTION_MODE,
+    "advisory-partition-size": ADVISORY_SIZE,
+}
+_REFUSED: Final[Mapping[str, str]] = {
+    "output-spec-id": "rows are written with the table's partitioning of now",
+    "validate-from-snapshot-id": "an overwrite is checked against all commits since the table was loaded",
+}
+
+
+@dataclass(frozen=True)
+class SqlWriteOptions:
+    """The options of one write.
+
+    Attributes:
+        properties: table properties that hold for this write alone.
+        snapshot_properties: for the snapshot's summary.
+        isolation: None for what the table's properties say.
+        uses_layout: whether rows are distributed and sorted as the table says.
+    """
+
+    properties: Mapping[str, str]
+    snapshot_properties: Mapping[str, str]
+    isolation: IsolationLevel | None = None
+    uses_layout: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> SqlWriteOptions:
+        """Take the options of a DataFrameWriterV2. ConfigurationError for one that is not served."""
+        options = {name.lower(): value for name, value in given.items()}
+        for name in ("write-format", "file-format"):
+            if options.get(name, "parquet").lower() != "parquet":
+                raise ConfigurationError(f"{name}={options[name]}: encrypted tables are written as Parquet")
+        for name, reason in _REFUSED.items():
+            if name in options:
+                raise ConfigurationError(f"the write option {name} is not served: {reason}")
+        level = options.get("isolation-level")
+        return cls(
+            {own: options[name] for name, own in _PROPERTIES.items() if name in options},
+            {**_SUMMARY, **_snapshot_properties(given)},
+            None if level is None else isolation_level(level, "isolation-level"),
+            options.get("use-table-distribution-and-ordering", "true").lower() != "false",
+        )
+
+    def over(self, properties: Properties) -> dict[str, str]:
+        """Return a table's properties as they hold for this write."""
+        return {**properties, **self.properties}
+
+
+def isolation_level(level: str, name: str) -> IsolationLevel:
+    """Return an isolation level by its name. ConfigurationError where there is none.
+
+    Args:
+        level: serializable or snapshot.
+        name: the property or option that says so.
+    """
+    try:
+        return IsolationLevel(level.lower())
+    except ValueError:
+        raise ConfigurationError(f"{name}={level}: use serializable or snapshot") from None
+
+
+def _snapshot_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties by the names that they were given with: those of a summary are compared with case."""
+    return {name[len(SNAPSHOT_PROPERTY) :]: value for name, value in given.items() if name.lower().startswith(SNAPSHOT_PROPERTY)}

@@ -1,0 +1,313 @@
+"""INSERT, INSERT OVERWRITE and DataFrameWriterV2: the rows arrive, in files of the table's layout, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import ALWAYS_TRUE, FileScanTask, Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from tablecrypt import spark as tcs
+from tablecrypt.table.reader import TaskReader
+from tablecrypt.table.table_files import TableFileIO
+from tests.spark.conftest import Lake
+from tests.support.compare import assert_same_rows
+from tests.support.plaintext import CANARY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+KEY: Final = {"encryption.key-id": "alias/orders"}
+SIMPLE: Final = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
+TYPES: Final = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "text", StringType()),
+    NestedField(3, "day", DateType()),
+    NestedField(4, "instant", TimestamptzType()),
+    NestedField(5, "local", TimestampType()),
+    NestedField(6, "price", DecimalType(20, 2)),
+    NestedField(7, "raw", BinaryType()),
+    NestedField(8, "flag", BooleanType()),
+    NestedField(9, "ratio", DoubleType()),
+    NestedField(10, "in", StructType(NestedField(13, "side-x", LongType()))),
+    NestedField(11, "tags", ListType(14, StringType(), element_required=False)),
+    NestedField(12, "props", MapType(15, StringType(), 16, LongType(), value_required=False)),
+)
+VALUES: Final[list[dict[str, Any]]] = [
+    {
+        "id": -(10**12),
+        "text": "ünïcodé 😀 text",
+        "day": date(1969, 12, 31),
+        "instant": datetime(1969, 12, 31, 23, 59, 59, 999999, UTC),
+        "local": datetime(1, 1, 1, 0, 0, 0, 1),
+        "price": Decimal("-0.01"),
+        "raw": b"\x00\xff\x80",
+        "flag": True,
+        "ratio": float("nan"),
+        "in": {"side-x": -5},
+        "tags": ["a", None],
+        "props": [("k", 1)],
+    },
+    {
+        "id": 7,
+        "text": CANARY,
+        "day": date(2024, 2, 29),
+        "instant": datetime(2024, 2, 29, 12, 30, tzinfo=UTC),
+        "local": datetime(2024, 2, 29, 23, 30),
+        "price": Decimal("123456789012345678.90"),
+        "raw": b"",
+        "flag": False,
+        "ratio": 0.5,
+        "in": {"side-x": None},
+        "tags": [],
+        "props": [],
+    },
+    {"id": 8, **dict.fromkeys(("text", "day", "instant", "local", "price", "raw", "flag", "ratio", "in", "tags", "props"))},
+]
+RATIO: Final = 9
+SPECS: Final = {
+    "none": PartitionSpec(),
+    "identity": PartitionSpec(
+        *(PartitionField(source, 1000 + source, IdentityTransform(), f"p{source}") for source in (2, 3, 4, 5, 6, 7, 8, 13))
+    ),
+    "bucket": PartitionSpec(
+        *(PartitionField(source, 1000 + source, BucketTransform(5), f"p{source}") for source in (1, 2, 3, 4, 5, 6, 7, 13))
+    ),
+    "truncate": PartitionSpec(*(PartitionField(source, 1000 + source, TruncateTransform(3), f"p{source}") for source in (1, 2, 13))),
+    "calendar": PartitionSpec(
+        PartitionField(3, 1000, YearTransform(), "year"),
+        PartitionField(4, 1001, MonthTransform(), "month"),
+        PartitionField(5, 1002, DayTransform(), "day_of_local"),
+        PartitionField(4, 1003, HourTransform(), "hour"),
+    ),
+}
+
+
+def create(
+    prod: Lake,
+    name: str,
+    schema: Schema,
+    spec: PartitionSpec = SPECS["none"],
+    order: SortOrder = UNSORTED_SORT_ORDER,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
+    return prod.catalog.create_table(name, schema, partition_spec=spec, sort_order=order, properties={**KEY, **(properties or {})})
+
+
+def files(table: Table) -> list[Path]:
+    return sorted(Path(task.file.file_path.removeprefix("file://")) for task in table.refresh().scan().plan_files())
+
+
+def stored(table: Table) -> list[Path]:
+    return sorted(path for path in Path(table.location().removeprefix("file://"), "data").rglob("*") if path.is_file())
+
+
+def ids(table: Table) -> list[int]:
+    return sorted(table.refresh().scan().to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize("layout", SPECS)
+def test_values_of_all_types_land_in_the_partitions_that_pyiceberg_gives_them(
+    spark: SparkSession, prod: Lake, new_name: str, layout: str
+) -> None:
+    rows = pa.Table.from_pylist(VALUES, TYPES.as_arrow())
+    by_python = create(prod, f"{new_name}_python", TYPES, SPECS[layout])
+    by_python.append(rows)
+    table = create(prod, new_name, TYPES, SPECS[layout])
+
+    tcs.read_table(spark, f"prod.{new_name}_python", catalog_properties=prod.properties).writeTo(f"prod.{new_name}").append()
+
+    assert_same_rows(table.refresh().scan().to_arrow(), rows)
+    assert partitions(table) == partitions(by_python)
+    assert bounds(table) == bounds(by_python)
+    assert stored(table) == files(table)
+
+
+def partitions(table: Table) -> list[str]:
+    return sorted(str(task.file.partition) for task in table.refresh().scan().plan_files())
+
+
+def bounds(table: Table) -> list[str]:
+    """The bounds and counts of each file, which planning goes by; of RATIO, NaN leaves one Parquet writer without an upper bound."""
+    described = []
+    for task in table.refresh().scan().plan_files():
+        known = (task.file.lower_bounds, task.file.upper_bounds, task.file.null_value_counts, task.file.nan_value_counts)
+        described.append(str([sorted(item for item in (each or {}).items() if item[0] != RATIO) for each in known]))
+    return sorted(described)
+
+
+def test_statements_and_writers_add_and_replace_rows(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "note"))
+    table = create(prod, new_name, SIMPLE, spec)
+    name = f"prod.{new_name}"
+
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'a'), (3, 'b'), (4, NULL)")
+    spark.sql(f"INSERT INTO {name} (note, id) VALUES ('b', 5)")
+    spark.sql(f"INSERT INTO {name} BY NAME SELECT 'c' AS note, 6L AS id")
+    assert ids(table) == [1, 2, 3, 4, 5, 6]
+    spark.range(7, 8).selectExpr("id", "'c' as note").writeTo(name).option("snapshot-property.Who", "me").append()
+    assert ids(table) == [1, 2, 3, 4, 5, 6, 7]
+    head = table.metadata.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert (head.summary["Who"], head.summary["engine-name"]) == ("me", "spark")
+
+    spark.range(20, 22).selectExpr("id", "if(id = 20, 'b', 'd') as note").writeTo(name).overwritePartitions()
+    assert ids(table) == [1, 2, 4, 6, 7, 20, 21]
+    with_setting(spark, "spark.sql.sources.partitionOverwriteMode", "dynamic", f"INSERT OVERWRITE {name} SELECT 30L, 'c'")
+    assert ids(table) == [1, 2, 4, 20, 21, 30]
+    spark.sql(f"INSERT OVERWRITE {name} SELECT 40L, 'z'")
+    assert ids(table) == [40]
+    assert len(files(table)) == 1
+
+
+def test_an_unpartitioned_table_is_one_partition_for_overwritepartitions(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    table = create(prod, new_name, SIMPLE)
+    spark.sql(f"INSERT INTO prod.{new_name} VALUES (1, 'a'), (2, 'b')")
+
+    spark.range(5, 6).selectExpr("id", "'c' as note").writeTo(f"prod.{new_name}").overwritePartitions()
+
+    assert ids(table) == [5]
+
+
+def with_setting(spark: SparkSession, name: str, value: str, statement: str) -> None:
+    spark.conf.set(name, value)
+    try:
+        spark.sql(statement)
+    finally:
+        spark.conf.unset(name)
+
+
+def test_distribution_and_order_are_those_of_the_table(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(3), "bucket"))
+    order = SortOrder(SortField(2, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST))
+    shuffled = spark.range(0, 600, 1, 4).selectExpr("id * 7919 % 600 as id", "lpad(cast(id * 31 % 600 as string), 3, '0') as note")
+    counts = {}
+    for mode in ("none", "hash", "range"):
+        table = create(prod, f"{new_name}_{mode}", SIMPLE, spec, order, {"write.distribution-mode": mode})
+        shuffled.writeTo(f"prod.{new_name}_{mode}").append()
+
+        assert ids(table) == list(range(600))
+        counts[mode] = len(files(table))
+        for task in table.scan().plan_files():
+            notes = notes_of(table, task)
+            assert notes == sorted(notes, reverse=True)
+    assert counts["none"] == 12
+    assert counts["hash"] == 3
+    assert counts["range"] <= 6
+
+
+def notes_of(table: Table, task: FileScanTask) -> list[str]:
+    """The notes of a file's rows, in their order."""
+    reader = TaskReader(table.metadata, cast("TableFileIO", table.io), table.schema(), ALWAYS_TRUE)
+    return [note for batch in reader.batches(task) for note in batch.column("note").to_pylist()]
+
+
+def test_files_end_at_the_target_size_that_table_or_write_say(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    table = create(prod, new_name, SIMPLE)
+    rows = spark.range(0, 20_000, 1, 1).selectExpr("id", "cast(rand(1) as string) as note")
+
+    rows.writeTo(f"prod.{new_name}").append()
+    assert len(files(table)) == 1
+    rows.writeTo(f"prod.{new_name}").option("target-file-size-bytes", "50000").option("compression-codec", "gzip").append()
+    assert len(files(table)) > 4
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"write-format": "orc"}, "encrypted tables are written as Parquet"),
+        ({"output-spec-id": "0"}, "output-spec-id is not served"),
+        ({"distribution-mode": "random"}, "use none, hash, range"),
+        ({"isolation-level": "none"}, "use serializable or snapshot"),
+        ({"target-file-size-bytes": "-1"}, "target-file-size-bytes"),
+        ({"compression-codec": "brotli"}, "codec brotli"),
+    ],
+)
+def test_options_that_are_not_served_are_refused_before_rows_are_written(
+    spark: SparkSession, prod: Lake, new_name: str, options: dict[str, str], named: str
+) -> None:
+    table = create(prod, new_name, SIMPLE)
+
+    with pytest.raises(Exception, match=named):
+        spark.range(1).selectExpr("id", "'x' as note").writeTo(f"prod.{new_name}").options(**options).append()
+
+    assert table.refresh().current_snapshot() is None
+    assert not stored(table)
+
+
+def test_rows_that_do_not_fit_are_refused_and_nothing_stays(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    table = create(prod, new_name, SIMPLE)
+
+    with pytest.raises(Exception, match=r"NOT_NULL_ASSERT_VIOLATION|NULL value appeared"):
+        spark.range(0, 3000).selectExpr("if(id = 2999, null, id) as id", f"'{CANARY}' as note").writeTo(f"prod.{new_name}").append()
+    with pytest.raises(Exception, match="INCOMPATIBLE_DATA_FOR_TABLE"):
+        spark.sql(f"INSERT INTO prod.{new_name} VALUES ('no number', 'a')")
+
+    assert not stored(table)
+    assert table.refresh().current_snapshot() is None
+
+
+def test_transforms_are_functions_with_the_values_of_partitions(spark: SparkSession, prod: Lake) -> None:
+    row = spark.sql(
+        "SELECT prod.system.bucket(16, 34), prod.bucket(16, 'iceberg'), prod.system.truncate(10, -1), prod.truncate(3, 'ünïcode'), "
+        "prod.truncate(50, 10.65BD), prod.years(DATE'1969-12-31'), prod.months(DATE'2024-02-29'), prod.system.days(DATE'2024-02-29'), "
+        "prod.hours(TIMESTAMP_NTZ'1969-12-31 23:59:59'), prod.bucket(100, CAST(NULL AS STRING)), prod.truncate(2, X'0102FF')"
+    ).collect()[0]
+
+    # The hashes are those of the Iceberg table spec, appendix B.
+    assert list(row) == [
+        2017239379 % 16,
+        1210000089 % 16,
+        -10,
+        "ünï",
+        Decimal("10.50"),
+        -1,
+        649,
+        date(2024, 2, 29),
+        -1,
+        None,
+        bytearray(b"\x01\x02"),
+    ]
+    for call, named in (
+        ("prod.bucket(4)", "takes .number of buckets, column."),
+        ("prod.hours(DATE'2024-02-29')", "hours takes no date"),
+        ("prod.bucket('4', 1)", "takes an integer first"),
+        ("prod.truncate(0, 1)", "a number above 0"),
+        ("prod.nothing(1)", "nothing"),
+    ):
+        with pytest.raises(Exception, match=named):
+            spark.sql(f"SELECT {call}").collect()
