@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -50,12 +50,15 @@ class PartitionStruct:
                     known.setdefault(field.field_id, found)
         return _with_distinct_names([known[field_id] for field_id in sorted(known)])
 
-    def values(self, file: DataFile) -> list[Any]:
-        """Return a data file's values as JSON, one for each field of the struct."""
+    def values(self, file: DataFile, names: Iterable[str]) -> list[Any]:
+        """Return a data file's values of fields of the struct as JSON."""
         position = self._positions[file.spec_id]
-        return [
-            json_value(file.partition[position[field.field_id]], field) if field.field_id in position else None for field in self.fields
-        ]
+        fields = [self._by_name[name] for name in names]
+        return [json_value(file.partition[position[field.field_id]], field) if field.field_id in position else None for field in fields]
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, NestedField]:
+        return {field.name: field for field in self.fields}
 
     @cached_property
     def _positions(self) -> Mapping[int, Mapping[int, int]]:

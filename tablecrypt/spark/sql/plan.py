@@ -21,7 +21,7 @@ A file that Spark's own Parquet reader would not give the same rows of is portab
 executor. Spark refuses nothing here, and no file is ever read as if a column that it lacks were null.
 
 A limit comes alone: Spark takes it back where rows are filtered afterwards. Files are planned until the rows of those without deletes
-suffice.
+suffice. Of a table whose rows are restricted no count says how many may be read.
 """
 
 from __future__ import annotations
@@ -96,11 +96,13 @@ def plan(planner: Planner, request: Request) -> Response:
     metadata = loaded.located.table.metadata
     row_filter = pruning_filter(request.items("filter"), schema, metadata.schema())
     projected = _projected(schema, wanted)
-    tasks = _limited(_tasks(loaded, row_filter), request.optional_number("limit"))
+    tasks = _tasks(loaded, row_filter)
+    limit = request.optional_number("limit")
+    if limit is not None and restrictions_of(loaded.located.table.io) is None:
+        tasks = _limited(tasks, limit)
     made = Plan(loaded, row_filter, projected, tasks)
     names = stored_names(projected.fields, metadata.schemas, f"tc{secrets.token_hex(6)}")
     reason = _unsupported(loaded, projected)
-    partitions = PartitionStruct(metadata)
     return Response(
         {
             "plan": planner.plans.add(made),
@@ -111,7 +113,7 @@ def plan(planner: Planner, request: Request) -> Response:
             "options": READ_OPTIONS,
             "distinct": _distinct_counts(loaded, projected),
             **_columns_of(tasks),
-            "partitions": [partitions.values(task.file) for task in tasks] if PARTITION_COLUMN in _names(wanted) else None,
+            "partitions": _partitions(tasks, metadata, wanted),
             "portable": [reason or _unsupported_file(task, projected, metadata) for task in tasks],
         }
     )
@@ -149,10 +151,8 @@ def _tasks(loaded: LoadedTable, row_filter: BooleanExpression) -> list[Encrypted
     return cast("list[EncryptedFileScanTask]", list(scan.tasks()))
 
 
-def _limited(tasks: list[EncryptedFileScanTask], limit: int | None) -> list[EncryptedFileScanTask]:
-    """Return as many files as hold the rows of a limit, those without deletes first."""
-    if limit is None:
-        return tasks
+def _limited(tasks: list[EncryptedFileScanTask], limit: int) -> list[EncryptedFileScanTask]:
+    """Return as many files without deletes as hold the rows of a limit; all files where those do not suffice."""
     taken: list[EncryptedFileScanTask] = []
     rows = 0
     for task in (each for each in tasks if not each.delete_files):
@@ -188,8 +188,13 @@ def _distinct_counts(loaded: LoadedTable, projected: Schema) -> list[dict[str, A
     return [{"column": names[each], "count": int(count)} for each, count in counts.items() if each in names and count.isdecimal()]
 
 
-def _names(wanted: Mapping[str, Any]) -> set[str]:
-    return {str(field["name"]) for field in wanted["fields"]}
+def _partitions(tasks: Sequence[EncryptedFileScanTask], metadata: TableMetadata, wanted: Mapping[str, Any]) -> list[list[Any]] | None:
+    """Return the partition values of files, as far as they are wanted; None where nobody asks for them."""
+    struct = next((field["type"] for field in wanted["fields"] if field["name"] == PARTITION_COLUMN), None)
+    if struct is None or "fields" not in struct:
+        return None
+    names, partitions = [field["name"] for field in struct["fields"]], PartitionStruct(metadata)
+    return [partitions.values(task.file, names) for task in tasks]
 
 
 def _unsupported(loaded: LoadedTable, projected: Schema) -> str | None:

@@ -4,7 +4,11 @@ import java.io.Closeable;
 import java.io.IOException;
 import java.util.BitSet;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.Iterator;
+import org.apache.spark.QueryContext;
+import org.apache.spark.SparkRuntimeException;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -28,21 +32,45 @@ class SqlReader implements PartitionReader {
     this.files = part.files;
   }
 
-  public boolean next() throws IOException {
+  public boolean next() {
     current = null;
-    while (current == null) {
-      if (rows.hasNext()) {
-        current = rows.next();
-      } else if (stored.hasNext()) {
-        take(stored.next());
-      } else if (next < files.length) {
-        open(files[next++]);
-      } else {
-        close();
-        return false;
+    try {
+      while (current == null && advance()) {
+        continue;
       }
+    } catch (Throwable error) {
+      throw named(error);
+    }
+    return current != null;
+  }
+
+  /** One step towards the next row or batch. False where there is none. */
+  private boolean advance() throws IOException {
+    if (rows.hasNext()) {
+      current = rows.next();
+    } else if (stored.hasNext()) {
+      take(stored.next());
+    } else if (next < files.length) {
+      open(files[next++]);
+    } else {
+      close();
+      return false;
     }
     return true;
+  }
+
+  /** The error that Spark's own formats raise: it names the file. */
+  private RuntimeException named(Throwable error) {
+    if (error instanceof Error) {
+      throw (Error) error;
+    }
+    if (error instanceof TaskKilledException || error instanceof SparkRuntimeException) {
+      return (RuntimeException) error;
+    }
+    HashMap told = new HashMap();
+    told.put("path", files[Math.max(0, next - 1)].location);
+    scala.collection.immutable.Map parameters = scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(told));
+    return new SparkRuntimeException("FAILED_READ_FILE.NO_HINT", parameters, error, new QueryContext[0], "");
   }
 
   private void take(Object given) {
