@@ -1,7 +1,8 @@
 """Compaction: many short data files become few of the right size, and their deletes are applied. The rows stay what they are.
 
     plan      scan tasks of one snapshot ─▶ groups of files of one partition (see compaction_plan.py)
-    rewrite   each group on a thread here or on an executor of a Spark cluster (see _compaction_group.py)
+    rewrite   each group on a thread here or on an executor of a Spark cluster (`rewrite_group`):
+              decrypted, deletes applied, in order or sorted, with _row_id and _last_updated_sequence_number
     commit    new files in place of the old ones, one snapshot of operation "replace" (see table/replace_files.py)
 
 Rows that others add meanwhile are kept: the commit is tried again on top of theirs. A file that others removed while it was rewritten, or
@@ -9,41 +10,66 @@ deleted rows of, is a conflict: nothing of that commit lands, and its new files 
 
 Time travel to earlier snapshots reads the old files until those snapshots expire.
 
+Work and result of a group are entries as table/file_entries.py has them, without the keys, which travel beside them. A group that fails
+deletes the files that it has written.
+
 What rewrites groups hands their new files to `add`, and calls `finish` at the end, or `abandon` when rewriting failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, cast, runtime_checkable
 
+import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import ConfigurationError
-from tablecrypt.maintenance._compaction_group import RewriteFacts, group_work, new_files, rewrite_group
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._tables import check_branch, checked_filter, encrypted_metadata_of, reload, require_encrypted, table_io
-from tablecrypt.maintenance.compaction_plan import DELETE_RATIO, MIN_INPUT_FILES, CompactionRules, FileGroup, dangling_deletes, plan_groups
+from tablecrypt.maintenance.compaction_plan import (
+    DELETE_RATIO,
+    MIN_INPUT_FILES,
+    CompactionRules,
+    FileGroup,
+    check_rows,
+    dangling_deletes,
+    plan_groups,
+)
 from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
-from tablecrypt.maintenance.runner import Runner, runner_or_threads
+from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
+from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.lineage import with_lineage
+from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import target_file_size as target_file_size_of
+from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.scan import prefetched
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, delete_written
+from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, key_metadata_of, with_key
+from tablecrypt.table.write import write_data_files
 
 OPERATION: Final = "compact"
 _NOT_COMMITTED: Final = (CommitFailedException, ValidationException)
 """What a commit raises when it is certain that nothing was committed."""
+_WORKERS: Final = 2
+_QUEUE_LENGTH: Final = 4
+_READ_AHEAD: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -299,3 +325,102 @@ class SortingRunner(Runner, Protocol):
     def rewrite_in_order(self, compaction: Compaction, progress: ProgressListener) -> Compacted:
         """Rewrite all groups of a compaction, the rows of each partition in the order that it asks for, and commit."""
         ...
+
+
+@dataclass(frozen=True)
+class RewriteFacts:
+    """What all groups of a compaction share.
+
+    Attributes:
+        metadata_json: the table's, without history.
+        data_key_length: bytes of the new DEKs.
+        sort_by: columns to order the rows of each group by, ascending, nulls last.
+    """
+
+    metadata_json: str
+    data_key_length: int
+    sort_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupWork:
+    """A group as it travels: its scan tasks without keys, where a new file ends, and how many rows are left, if that is known."""
+
+    entries: bytes
+    roll_size: int
+    live_rows: int | None
+
+
+def group_work(codec: FileEntryCodec, group: FileGroup) -> FileWork[GroupWork]:
+    """Return the work of a group, its keys apart."""
+    without_keys = [
+        EncryptedFileScanTask(
+            with_key(task.file, None),
+            {with_key(file, None) for file in task.delete_files},
+            data_sequence_number=task.data_sequence_number,
+        )
+        for task in group.tasks
+    ]
+    keys = tuple(key_metadata_of(file) for file in _files_in_order(group.tasks))
+    return FileWork(GroupWork(codec.encode_tasks(without_keys), group.roll_size, group.live_rows), keys, group.size)
+
+
+def rewrite_group(facts: RewriteFacts, io: EncryptingFileIO, work: GroupWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[bytes]:
+    """Rewrite a group; the result is the entries of the new files, without keys.
+
+    Raises:
+        FormatError: the files do not hold as many live rows as their manifests say.
+    """
+    metadata = EncryptedTableMetadata.model_validate_json(facts.metadata_json)
+    codec = FileEntryCodec(metadata)
+    tasks = _with_keys(codec.decode_tasks(work.entries), keys)
+    rows = _sorted(_rows(metadata, io, tasks), facts.sort_by)
+    rolling = with_target_file_size(metadata, work.roll_size)
+    files = write_data_files(rolling, rows, io, FreshKeys(facts.data_key_length), uuid.uuid4())
+    try:
+        check_rows([work.live_rows], files, tasks[0].file.file_path)
+    except FormatError:
+        delete_written(io, [file.file_path for file in files])
+        raise
+    return FileDone(codec.encode_files(with_key(file, None) for file in files), tuple(key_metadata_of(file) for file in files))
+
+
+def new_files(codec: FileEntryCodec, done: FileDone[bytes]) -> list[DataFile]:
+    """Return the files that a group was rewritten into, with their keys."""
+    return [with_key(file, key) for file, key in zip(codec.decode_files(done.result), done.keys, strict=True)]
+
+
+def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequence[EncryptedFileScanTask]) -> pa.RecordBatchReader:
+    projected = with_lineage(metadata.schema())
+    reader = TaskReader(metadata, io, projected, ALWAYS_TRUE, read_ahead=_READ_AHEAD)
+    schema = schema_to_pyarrow(projected, include_field_ids=False)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
+        for rows in prefetched(sources, _WORKERS, _QUEUE_LENGTH):
+            yield cast_batch(rows, schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _sorted(rows: pa.RecordBatchReader, sort_by: Sequence[str]) -> pa.Table | pa.RecordBatchReader:
+    return rows.read_all().sort_by([(name, "ascending") for name in sort_by]) if sort_by else rows
+
+
+def _with_keys(tasks: Sequence[EncryptedFileScanTask], keys: Iterable[StandardKeyMetadata]) -> list[EncryptedFileScanTask]:
+    files = _files_in_order(tasks)
+    keyed = {file: with_key(file, key) for file, key in zip(files, keys, strict=True)}
+    return [
+        EncryptedFileScanTask(
+            keyed[EncryptedDataFile.of(task.file)],
+            {keyed[EncryptedDataFile.of(file)] for file in task.delete_files},
+            data_sequence_number=task.data_sequence_number,
+        )
+        for task in tasks
+    ]
+
+
+def _files_in_order(tasks: Iterable[EncryptedFileScanTask]) -> list[EncryptedDataFile]:
+    """Return all data and delete files once each, in an order that is the same in every process."""
+    files = {EncryptedDataFile.of(file) for task in tasks for file in (task.file, *task.delete_files)}
+    return sorted(files, key=lambda file: (file.file_path, file.content_offset or 0))

@@ -22,10 +22,8 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, KmsAccessDeniedError, TablecryptError
 from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import Audit, Finding, FindingKind, Progress, Severity, audit, migrate, reencrypt, rotate_kek, verify
-from tablecrypt.maintenance._audit.folder import look_at_older
-from tablecrypt.maintenance._audit.keys import file_key_findings
-from tablecrypt.maintenance._audit.observed import observe
-from tablecrypt.maintenance._audit.table_audit import audit_table
+from tablecrypt.maintenance._audit.observed import look_at_older, observe
+from tablecrypt.maintenance._audit.table_audit import audit_table, file_key_findings
 from tablecrypt.maintenance.progress import Counted, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt_catalog import EncryptedGlueCatalog, EncryptedHiveCatalog, EncryptedInMemoryCatalog, EncryptedSqlCatalog

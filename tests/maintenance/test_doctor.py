@@ -14,7 +14,7 @@ from tablecrypt import load_catalog
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.local_file import create_key_file
 from tablecrypt.maintenance import CheckUp, audit, doctor
-from tablecrypt.maintenance._doctor.checks import PROBE, fits
+from tablecrypt.maintenance._doctor import PROBE, fits
 from tests.support import refusing_services
 from tests.support.catalogs import MASTER_KEY
 from tests.support.command import Command, run

@@ -4,6 +4,11 @@
                    │ what cannot be opened                              │
                    └────────────────── bad files ◀──────────────────────┘
 
+A file is Parquet, looked at module by module, or an AGS1 stream, looked at block by block (layout: tablecrypt.crypto.ags1). A reader stops
+at the first block that does not authenticate. Here the bytes are thrown away, so a bad block is noted and the next one is tried: which
+blocks are bad says what happened to the file. Memory: a few encrypted blocks and one of plaintext. A file that is missing or cannot be what
+it should be is a finding, as a bad block is. Any other error of the store stops the run: it says nothing about the file.
+
 The report goes on after a bad file, and says everything that is wrong. Below a manifest list or manifest that does not open nothing can be
 found, so its report is not the whole truth until that file is restored: it says so by naming the file.
 
@@ -39,23 +44,31 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from pyiceberg.io import InputStream
+from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 
+from tablecrypt import parquet
 from tablecrypt.arguments import checked_arguments
+from tablecrypt.crypto import ags1
+from tablecrypt.crypto.aes_gcm import OVERHEAD, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance._tables import require_encrypted, table_io
-from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look_at_file
 from tablecrypt.maintenance.progress import Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
-from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
+from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
+from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.printable import json_fields
 from tablecrypt.table.table import EncryptedTable
 
 _STATE_VERSION: Final = 1
 _STATE_INFO: Final = b"tablecrypt verify state 1"
 _STATE_MODE: Final = 0o600
+FETCHED_BLOCKS: Final = 4
+"""Blocks that are read from the store at once."""
 
 
 @dataclass(frozen=True)
@@ -320,3 +333,168 @@ def _objects(content: bytes) -> Iterator[dict[str, Any]]:
         except ValueError:
             value = None
         yield value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One part of a file that is not what its writer left.
+
+    Attributes:
+        part: "length", "header", "block 3", "footer", or a Parquet module by the name that the specification gives it.
+        message: what failed.
+    """
+
+    part: str
+    message: str
+
+
+@dataclass(frozen=True)
+class FileLook:
+    """What a look at one file came to. Holds no key, and can be pickled.
+
+    Attributes:
+        length: bytes that were authenticated or, in a short look, bytes of the file.
+        parts: how many blocks or modules authenticated.
+        problems: empty for a good file.
+    """
+
+    length: int
+    parts: int
+    problems: tuple[Problem, ...] = ()
+
+
+def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool = True) -> FileLook:
+    """Authenticate a file.
+
+    Args:
+        raw: the stored bytes. The caller closes it.
+        key_metadata: the file's DEK, AAD prefix and, where its writer recorded it, the length to hold the store's against.
+        location: names the file in messages.
+        full: every block; else the header and the length alone.
+    """
+    raw.seek(0, os.SEEK_END)
+    stored = raw.tell()
+    problems = [*_length_problems(stored, key_metadata), *_header_problems(_read(raw, 0, min(stored, ags1.HEADER_LENGTH)), location)]
+    if not full:
+        return FileLook(stored, 0, tuple(problems))
+    blocks = _blocks(stored)
+    bad = list(_bad_blocks(raw, key_metadata, blocks))
+    return FileLook(stored, len(blocks) - len(bad), (*problems, *bad))
+
+
+def _length_problems(stored: int, key_metadata: StandardKeyMetadata) -> Iterator[Problem]:
+    trusted = key_metadata.file_length
+    if trusted is not None and trusted != stored:
+        yield Problem("length", f"has {stored} bytes in the store, but {trusted} according to its key metadata")
+    try:
+        ags1.plaintext_length(stored)
+    except FormatError as impossible:
+        yield Problem("length", str(impossible))
+
+
+def _header_problems(header: bytes, location: str) -> Iterator[Problem]:
+    try:
+        ags1.check_header(header, location)
+    except (TamperedFileError, PlaintextRefusedError) as refused:
+        yield Problem("header", refused.what)
+    except FormatError as refused:
+        yield Problem("header", str(refused))
+
+
+def _blocks(stored: int) -> list[int]:
+    """Sealed lengths of the blocks that a file of so many bytes can hold: all full but the last, which may be too short to be one."""
+    full, rest = divmod(max(0, stored - ags1.HEADER_LENGTH), ags1.ENCRYPTED_BLOCK_LENGTH)
+    return [ags1.ENCRYPTED_BLOCK_LENGTH] * full + ([rest] if rest else [])
+
+
+def _bad_blocks(raw: InputStream, key_metadata: StandardKeyMetadata, blocks: list[int]) -> Iterator[Problem]:
+    cipher = AesGcm(key_metadata.encryption_key)
+    scratch = memoryview(bytearray(max(blocks, default=0)))
+    for first in range(0, len(blocks), FETCHED_BLOCKS):
+        lengths = blocks[first : first + FETCHED_BLOCKS]
+        window = memoryview(_read(raw, ags1.block_offset(first), sum(lengths)))
+        for block, length in enumerate(lengths, start=first):
+            encrypted, window = window[:length], window[length:]
+            problem = _block_problem(cipher, encrypted, ags1.block_aad(key_metadata.aad_prefix, block), scratch)
+            if problem is not None:
+                yield Problem(f"block {block}", problem)
+
+
+def _block_problem(cipher: AesGcm, encrypted: memoryview, aad: bytes, scratch: memoryview) -> str | None:
+    if len(encrypted) < OVERHEAD:
+        return f"{len(encrypted)} bytes are too few for a block"
+    try:
+        cipher.decrypt_into(encrypted, aad, scratch[: len(encrypted) - OVERHEAD])
+    except AuthenticationError as refused:
+        return str(refused)
+    return None
+
+
+def _read(raw: InputStream, offset: int, length: int) -> bytes:
+    """Read from the store, which may give less at once than was asked for; fewer bytes only where the file ends."""
+    raw.seek(offset)
+    pieces: list[bytes] = []
+    while length > 0 and (piece := raw.read(length)):
+        pieces.append(piece)
+        length -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def verify_parquet(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool = True) -> FileLook:
+    """Authenticate a file.
+
+    Args:
+        raw: the stored bytes. The caller closes it.
+        key_metadata: the file's DEK, AAD prefix and length.
+        location: names the file in messages.
+        full: every module; else the length, the magics and the footer alone.
+    """
+    raw.seek(0, os.SEEK_END)
+    stored = raw.tell()
+    raw.seek(0)
+    try:
+        parts = _all_modules(raw, key_metadata, location) if full else _footer(raw, key_metadata, location)
+    except (TamperedFileError, PlaintextRefusedError) as refused:
+        return FileLook(stored, 0, (Problem("modules" if full else "footer", refused.what),))
+    except FormatError as refused:
+        return FileLook(stored, 0, (Problem("format", str(refused)),))
+    return FileLook(stored, parts)
+
+
+def _footer(raw: InputStream, key_metadata: StandardKeyMetadata, location: str) -> int:
+    UniformParquetFile(raw, key_metadata, location).footer()
+    return 1
+
+
+def _all_modules(raw: InputStream, key_metadata: StandardKeyMetadata, location: str) -> int:
+    verified = parquet.verify(raw, parquet.FileKeys.of_table_file(key_metadata), location=location)
+    if not verified.complete:
+        clear = ", ".join(verified.columns_in_the_clear) or f"{verified.unauthenticated_pages} pages"
+        raise TamperedFileError(location, f"is encrypted by {verified.algorithm} in parts only: {clear} cannot be authenticated")
+    return sum(verified.modules.values())
+
+
+@dataclass(frozen=True)
+class LookAt:
+    """Which file, what it holds, and whether to look at every byte. Its key travels apart."""
+
+    location: str
+    file_format: str
+    is_content: bool
+    full: bool
+
+
+def look_at_file(io: EncryptingFileIO, work: LookAt, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[FileLook]:
+    """Authenticate one file with its key, `keys[0]`, and tell everything that is wrong with it."""
+    if work.is_content and work.file_format == FileFormat.ORC.value:
+        problem = Problem(
+            "format", "an ORC file: encrypted Iceberg tables hold Parquet and Avro data files, and nothing here reads this one"
+        )
+        return FileDone(FileLook(0, 0, (problem,)))
+    is_parquet = work.is_content and work.file_format == FileFormat.PARQUET.value
+    check = verify_parquet if is_parquet else verify_ags1
+    try:
+        with io.raw_input(work.location).open() as raw:
+            return FileDone(check(raw, keys[0], work.location, work.full))
+    except FileNotFoundError:
+        return FileDone(FileLook(0, 0, (Problem("file", "is missing"),)))
