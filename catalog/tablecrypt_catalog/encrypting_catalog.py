@@ -8,33 +8,33 @@ in force: what is exchanged is only the metadata that it swaps in.
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, SupportsIndex, cast
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
-from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.transaction import EncryptedCreateTransaction
-from tablecrypt.table.updates import UpgradeToVersion3Update, check_commit, check_migration
+from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update, check_commit, check_migration
 from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter
-from tablecrypt_catalog.pins.client import ClientPins
+from tablecrypt_catalog.pins.client import ClientPins, PinCheck
 from tablecrypt_catalog.pins.record import TrustedTable, moves_of, table_version
 from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.table_encryption import (
-    ExistingTables,
-    as_encrypted,
     check_catalog_properties,
     check_updates,
     creation_properties,
@@ -42,6 +42,7 @@ from tablecrypt_catalog.table_encryption import (
     refuse_plain_table,
     refusing_unreadable,
     table_file_io,
+    with_metadata,
 )
 
 if TYPE_CHECKING:
@@ -50,41 +51,51 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class EncryptionMixin(ExistingTables, MetastoreCatalogAdapter):
-    """What an encrypting catalog does differently from the PyIceberg catalog that follows it in the method resolution order."""
+class NewTable(NamedTuple):
+    """A table to create, with the arguments of PyIceberg's `create_table` in their order."""
+
+    identifier: str | Identifier
+    schema: Schema | pa.Schema
+    location: str | None
+    partition_spec: PartitionSpec
+    sort_order: SortOrder
+    properties: Properties
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether its properties name a master key."""
+        return names.KEY_ID.name in self.properties
+
+
+class EncryptingCatalog(Catalog):
+    """What every encrypting catalog offers, however it loads and commits tables.
+
+    It comes before a PyIceberg catalog in the method resolution order: `super()` is that catalog.
+    """
 
     OWN_PINS: ClassVar[tuple[str, ...]] = ()
     """Where the catalog keeps pins by itself, for people to read."""
+
+    METADATA_GONE: ClassVar[type[Exception]] = FileNotFoundError
+    """What loading a table raises whose current metadata file was deleted."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def client_properties(self) -> Properties:
+            """What this client configured of the catalog, without what a server answered."""
 
     def __init__(self, name: str, **properties: str) -> None:
         check_catalog_properties(properties)
         super().__init__(name, **properties)
 
-    def load_table(self, identifier: str | Identifier) -> Table:
-        """Load a table; an EncryptedTable where it has encryption.key-id.
+    @abstractmethod
+    def staged_table(self, new: NewTable) -> StagedTable:
+        """Return a new encrypted table with its metadata, not committed."""
 
-        Raises:
-            KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
-            FormatError: what the catalog's entry leads to is not table metadata.
-            ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
-        """
-        pin_check = self.client_pins.begin_check(identifier)
-        with refusing_unreadable(identifier):
-            table = super().load_table(identifier)  # type: ignore[safe-super]
-        return opened_table(self, table, pin_check.verify)
-
-    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
-        """Register a table that exists already, encrypted or not, by its metadata file."""
-        pin_check = self.client_pins.begin_check(identifier)
-        return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
-
-    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """Rename a table; its pin goes with it."""
-        pin_check = self.client_pins.begin_check(from_identifier)
-        renamed = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
-        table = opened_table(self, renamed, pin_check.verify)
-        self.client_pins.rename(from_identifier, to_identifier)
-        return table
+    @abstractmethod
+    def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
+        """Create a table, encrypted or not, and pin it."""
 
     def create_table(
         self,
@@ -98,15 +109,12 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogAdapter):
         """Create a table; with encryption.key-id among its properties, an encrypted one of format version 3.
 
         Raises:
-            ConfigurationError: format-version 1 or 2 was asked for, or the encryption properties cannot be used.
+            ConfigurationError: format-version 1 or 2 was asked for, the encryption properties cannot be used, or the table would lie in an
+                S3 table bucket, whose service rewrites tables by itself and cannot read encrypted ones.
             KeyIdChangedError: an encrypted table is pinned there, and this one would not be encrypted, or not with its key.
+            KeyIdChangedError, TamperedFileError: a catalog's server did not make the table that was asked for.
         """
-        creation = creation_properties(self.client_properties, properties)
-        pin_check = self.client_pins.begin_check(identifier)
-        if names.KEY_ID.name not in creation:
-            pin_check.refuse_plaintext()
-        created = super().create_table(identifier, schema, location, partition_spec, sort_order, creation)  # type: ignore[safe-super]
-        return opened_table(self, created, pin_check.verify)
+        return self.created_table(*self._creation(NewTable(identifier, schema, location, partition_spec, sort_order, properties)))
 
     def create_table_transaction(
         self,
@@ -117,15 +125,40 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogAdapter):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> CreateTableTransaction:
-        """Return a transaction that creates a table together with its first data."""
-        creation = creation_properties(self.client_properties, properties)
-        if names.KEY_ID.name not in creation:
-            self.client_pins.begin_check(identifier).refuse_plaintext()
-            return super().create_table_transaction(identifier, schema, location, partition_spec, sort_order, creation)
-        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
-        staged.metadata = encrypted_metadata(staged.metadata)
-        staged.io = table_file_io(self.properties, staged.io, staged.metadata)
+        """Return a transaction that creates a table together with its first data. Raises what `create_table` raises."""
+        new, _ = self._creation(NewTable(identifier, schema, location, partition_spec, sort_order, properties))
+        if not new.is_encrypted:
+            return super().create_table_transaction(*new)  # type: ignore[safe-super]
+        staged = self.staged_table(new)
+        staged.io = table_file_io(self.client_properties, staged.io, staged.metadata)
         return EncryptedCreateTransaction(staged)
+
+    def create_table_if_not_exists(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        """Return the table that is there, or create it.
+
+        Raises:
+            ConfigurationError: a table is there, and is not encrypted with the key that `properties` name; or as `create_table`.
+        """
+        try:
+            return _checked_existing(self.load_table(identifier), properties)
+        except NoSuchTableError:
+            try:
+                return self.create_table(identifier, schema, location, partition_spec, sort_order, properties)
+            except TableAlreadyExistsError:
+                return _checked_existing(self.load_table(identifier), properties)
+
+    def load_unencrypted(self, identifier: str | Identifier) -> Table:
+        """Load a table for audit or migration: as `load_table`, but also one that has encryption.key-id and is not encrypted."""
+        with plain_tables_opened():
+            return self.load_table(identifier)
 
     def purge_table(self, identifier: str | Identifier) -> None:
         """Drop a table and delete its files, of an encrypted table also those of expired snapshots: see `purge_files`.
@@ -154,15 +187,95 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogAdapter):
         name = ".".join(Catalog.identifier_to_tuple(identifier))
         try:
             table = self.load_table(identifier)
-        except FileNotFoundError as error:
+        except self.METADATA_GONE as error:
             # A purge deletes the current metadata last: the one before this ended there.
-            logger.warning("%s has no metadata any more and is only dropped: %s", identifier, error)
             self.drop_table(identifier)
+            logger.warning("%s had no metadata any more and was only dropped: %s", identifier, error)
             return Purged(name)
-        if not isinstance(table, EncryptedTable):
-            super().purge_table(identifier)
-            return Purged(name)
-        return purge(table, lambda: self.drop_table(identifier), delete_below, skip_unreadable)
+        if isinstance(table, EncryptedTable):
+            return purge(table, lambda: self.drop_table(identifier), delete_below, skip_unreadable)
+        self.purge_plain_table(identifier)
+        return Purged(name)
+
+    def purge_plain_table(self, identifier: str | Identifier) -> None:
+        """Drop a table that is not encrypted, and delete its files."""
+        super().purge_table(identifier)  # type: ignore[safe-super]
+
+    def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
+        """Return a plain table as a migration sees it: with metadata and a FileIO that encrypt, while the catalog still holds it plain.
+
+        Raises:
+            ConfigurationError: the table is encrypted already, or a property cannot be used.
+        """
+        update = EncryptTableUpdate(), SetPropertiesUpdate(updates=dict(properties))
+        metadata = cast("EncryptedTableMetadata", update_table_metadata(table.metadata, update))
+        return with_metadata(table, self, metadata, table_file_io(self.client_properties, table.io, metadata))
+
+    @property
+    def client_pins(self) -> ClientPins:
+        """The pins of this catalog in the file that this client's property encryption.pins names."""
+        return ClientPins(self.name, self.client_properties)
+
+    @property
+    def pin_places(self) -> tuple[str, ...]:
+        """Where this client's tables are pinned, for people to read; none at all where nothing remembers them."""
+        return (*self.OWN_PINS, *self.client_pins.places)
+
+    def forget_pin(self, identifier: str | Identifier) -> None:
+        """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
+        self.client_pins.forget(identifier)
+
+    def created_by_pyiceberg(self, new: NewTable) -> Table:
+        """Create a table the way PyIceberg's own catalog does."""
+        return super().create_table(*new)  # type: ignore[safe-super]
+
+    def _creation(self, asked: NewTable) -> tuple[NewTable, PinCheck]:
+        """Complete a new table's properties, and refuse a plaintext one where an encrypted one is pinned."""
+        new = asked._replace(properties=creation_properties(self.client_properties, asked.properties))
+        pin_check = self.client_pins.begin_check(new.identifier)
+        if not new.is_encrypted:
+            pin_check.refuse_plaintext()
+        return new, pin_check
+
+
+class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
+    """What an encrypting catalog does differently from the PyIceberg catalog that follows it in the method resolution order."""
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table; an EncryptedTable where it has encryption.key-id.
+
+        Raises:
+            KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
+            FormatError: what the catalog's entry leads to is not table metadata.
+            ConfigurationError: the table is encrypted and the catalog has no usable KMS properties.
+        """
+        pin_check = self.client_pins.begin_check(identifier)
+        with refusing_unreadable(identifier):
+            table = super().load_table(identifier)  # type: ignore[safe-super]
+        return opened_table(self, table, pin_check.verify)
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Register a table that exists already, encrypted or not, by its metadata file."""
+        pin_check = self.client_pins.begin_check(identifier)
+        return opened_table(self, super().register_table(identifier, metadata_location, overwrite), pin_check.verify)  # type: ignore[safe-super]
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        """Rename a table; its pin goes with it."""
+        pin_check = self.client_pins.begin_check(from_identifier)
+        renamed = super().rename_table(from_identifier, to_identifier)  # type: ignore[safe-super]
+        table = opened_table(self, renamed, pin_check.verify)
+        self.client_pins.rename(from_identifier, to_identifier)
+        return table
+
+    def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
+        """Create a table, encrypted or not, and pin it."""
+        return opened_table(self, self.created_by_pyiceberg(new), pin_check.verify)
+
+    def staged_table(self, new: NewTable) -> StagedTable:
+        """Return a new encrypted table with its metadata, not committed."""
+        staged = self.stage_new_table(*new)
+        staged.metadata = encrypted_metadata(staged.metadata)
+        return staged
 
     def drop_table(self, identifier: str | Identifier) -> None:
         """Drop a table, and forget its pin."""
@@ -177,24 +290,6 @@ class EncryptionMixin(ExistingTables, MetastoreCatalogAdapter):
         response = super().commit_table(table, requirements, updates)  # type: ignore[safe-super]
         pin_check.record_commit(response.metadata, response.metadata_location, moved=moves_of(updates))
         return response
-
-    def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
-        """Return a plain table as a migration sees it: with metadata and a FileIO that encrypt, while the catalog still holds it plain."""
-        return as_encrypted(cast("Catalog", self), self.properties, table, properties)
-
-    @property
-    def client_pins(self) -> ClientPins:
-        """The pins of this catalog in the file that its property encryption.pins names."""
-        return ClientPins(self.name, self.properties)
-
-    @property
-    def pin_places(self) -> tuple[str, ...]:
-        """Where this client's tables are pinned, for people to read; none at all where nothing remembers them."""
-        return (*self.OWN_PINS, *self.client_pins.places)
-
-    def forget_pin(self, identifier: str | Identifier) -> None:
-        """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
-        self.client_pins.forget(identifier)
 
     def accept_rollback(self, identifier: str | Identifier) -> Table:
         """Load a table that somebody you trust rolled back, and move the pin to it: what is older is no rollback this once.
@@ -300,3 +395,14 @@ class _MadeOf:
 def _unfilled(catalog_class: type[MetastoreCatalog]) -> MetastoreCatalog:
     made = encrypted(catalog_class)
     return made.__new__(made)
+
+
+def _checked_existing(table: Table, asked: Properties) -> Table:
+    """Return a table that was there, if it is encrypted with the key that was asked for, or none was."""
+    wanted, found = asked.get(names.KEY_ID.name), table.metadata.properties.get(names.KEY_ID.name)
+    if wanted is not None and wanted != found:
+        raise ConfigurationError(
+            f"{'.'.join(table.name())} is there already, with {names.KEY_ID.name} {found or 'missing'} and not {wanted}: it is not "
+            "returned in place of the table that was asked for"
+        )
+    return table

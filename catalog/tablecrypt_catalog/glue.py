@@ -11,25 +11,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import METADATA_LOCATION
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
-from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
+from tablecrypt_catalog.encrypting_catalog import EncryptionMixin, NewTable
+from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata
 from tablecrypt_catalog.pins.record import table_version
-from tablecrypt_catalog.table_encryption import LoadedTable, creation_properties, encrypted_table, is_encrypted
+from tablecrypt_catalog.table_encryption import LoadedTable, encrypted_table, is_encrypted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
 class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
@@ -59,27 +57,12 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         absent = parameters.get(names.DATA_KEY_LENGTH.name) == ""
         return {name: value for name, value in parameters.items() if not (absent and name == names.DATA_KEY_LENGTH.name)}
 
-    def create_table(
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Properties = EMPTY_DICT,
-    ) -> Table:
-        """Create a table; with encryption.key-id among its properties, an encrypted one of format version 3.
-
-        Raises:
-            ConfigurationError: format-version 1 or 2 was asked for, the encryption properties cannot be used, or the database is that of
-                an S3 table bucket, whose service rewrites tables by itself and cannot read encrypted ones.
-        """
-        creation = creation_properties(self.client_properties, properties)
-        if names.KEY_ID.name not in creation:
-            return super().create_table(identifier, schema, location, partition_spec, sort_order, creation)
-        self._refuse_s3_tables(identifier)
-        pin_check = self.client_pins.begin_check(identifier)
-        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
+    def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
+        """Create a table; an encrypted one with the parameters that pin it."""
+        if not new.is_encrypted:
+            return super().created_table(new, pin_check)
+        self._refuse_s3_tables(new.identifier)
+        staged = self.stage_new_table(*new)
         staged.metadata = metadata = encrypted_metadata(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         self.create_entry(staged, {**metadata.properties, **pinning_parameters(metadata, file)})

@@ -13,7 +13,7 @@ Iceberg REST catalog specification: loadTable, updateTable, createTable (stage-c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError
@@ -21,11 +21,8 @@ from pyiceberg.catalog.rest import SCAN_PLANNING_MODE, SNAPSHOT_LOADING_MODE, Re
 from pyiceberg.catalog.rest.scan_planning import PlanTableScanRequest
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, CreateTableTransaction, FileScanTask, Table, TableIdentifier
+from pyiceberg.table import CommitTableResponse, FileScanTask, StagedTable, Table, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
@@ -35,29 +32,16 @@ from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import ParsedJson, check_keys, is_encrypted_tables
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
 from tablecrypt_catalog._pyiceberg.rest import RestCatalogAdapter
-from tablecrypt_catalog.pins.client import ClientPins
+from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog, NewTable
+from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.record import TableVersion, moves_of, table_version
-from tablecrypt_catalog.purge import Purged, purge
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer
-from tablecrypt_catalog.table_encryption import (
-    ExistingTables,
-    as_encrypted,
-    check_catalog_properties,
-    check_metadata,
-    check_updates,
-    creation_properties,
-    is_encrypted,
-    pinned_folders,
-    refuse_plain_table,
-    table_file_io,
-    warn_if_unpinned,
-)
+from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted, refuse_plain_table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 AnsweredMetadata = Annotated[TableMetadataV1 | TableMetadataV2 | EncryptedTableMetadata, Field(discriminator="format_version")]
 """Table metadata in which version 3 keeps what encryption needs."""
@@ -86,16 +70,15 @@ class CommitRequest(IcebergBaseModel):
     updates: tuple[SerializeAsAny[IcebergBaseModel], ...]
 
 
-class EncryptedRestCatalog(ExistingTables, RestCatalogAdapter):
+class EncryptedRestCatalog(EncryptingCatalog, RestCatalogAdapter):
     """PyIceberg's RestCatalog with encrypted tables.
 
     The KMS is reached with the properties given to this client, and with none that the server sends: the keys of a table are to be out of
     reach of whoever runs its catalog.
     """
 
-    def __init__(self, name: str, **properties: str) -> None:
-        check_catalog_properties(properties)
-        super().__init__(name, **properties)
+    # A server says so too of a table whose current metadata file is gone.
+    METADATA_GONE = NoSuchTableError
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table; an EncryptedTable where it has encryption.key-id.
@@ -120,52 +103,19 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogAdapter):
         pin_check.accept_rollback(seen)
         return table
 
-    def create_table(
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Properties = EMPTY_DICT,
-    ) -> Table:
-        """Create a table; with encryption.key-id among its properties, an encrypted one of format version 3.
-
-        Raises:
-            ConfigurationError: format-version 1 or 2 was asked for, or the encryption properties cannot be used.
-            KeyIdChangedError, TamperedFileError: the server did not make the table that was asked for.
-        """
-        creation = creation_properties(self.client_properties, properties)
-        pin_check = self.client_pins.begin_check(identifier)
-        if names.KEY_ID.name not in creation:
-            pin_check.refuse_plaintext()
-        table: Table = super().create_table(identifier, schema, location, partition_spec, sort_order, creation)
-        if names.KEY_ID.name in {**creation, **table.metadata.properties}:
-            table = self._encrypted_table(table, _new_metadata(table, creation))
+    def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
+        """Create a table, after whose answer the server is held to what was asked for."""
+        table = self.created_by_pyiceberg(new)
+        if names.KEY_ID.name in {**new.properties, **table.metadata.properties}:
+            table = self._encrypted_table(table, _new_metadata(table, new.properties))
         pin_check.verify(table_version(table.metadata, table.metadata_location, None))
         return table
 
-    def create_table_transaction(
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Properties = EMPTY_DICT,
-    ) -> CreateTableTransaction:
-        """Return a transaction that creates a table together with its first data. Raises what `create_table` raises."""
-        creation = creation_properties(self.client_properties, properties)
-        if names.KEY_ID.name not in creation:
-            self.client_pins.begin_check(identifier).refuse_plaintext()
-            plain: CreateTableTransaction = super().create_table_transaction(
-                identifier, schema, location, partition_spec, sort_order, creation
-            )
-            return plain
-        staged = self.request_staged_table(identifier, schema, location, partition_spec, sort_order, creation)
-        staged.metadata = _new_metadata(staged, creation)
-        staged.io = table_file_io(self.client_properties, staged.io, staged.metadata)
-        return EncryptedCreateTransaction(staged)
+    def staged_table(self, new: NewTable) -> StagedTable:
+        """Return a new encrypted table as the server stages it, with the metadata that keeps keys."""
+        staged = self.request_staged_table(*new)
+        staged.metadata = _new_metadata(staged, new.properties)
+        return staged
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table that exists already, encrypted or not, by its metadata file."""
@@ -186,56 +136,9 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogAdapter):
         super().drop_table(identifier)
         self.client_pins.forget(identifier)
 
-    def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop a table and delete its files, of an encrypted table also those of expired snapshots: see `purge_files`.
-
-        Raises:
-            ConfigurationError: the table is encrypted, and no pin says where it lies.
-            PurgeIncompleteError: files could not be deleted; purging again continues.
-            CommitFailedException: someone committed to the table meanwhile; purging again deletes those files too.
-        """
-        self.purge_files(identifier)
-
-    def purge_files(self, identifier: str | Identifier, delete_below: Sequence[str] = (), skip_unreadable: bool = False) -> Purged:
-        """Drop a table and delete its files, as `purge_table`, and tell what stays of an encrypted one's.
-
-        Args:
-            identifier: the table.
-            delete_below: folders in which an encrypted table's files may be deleted, beside those that pinned metadata names.
-            skip_unreadable: whether to leave older metadata that cannot be read, or is another table's, with all that it alone names.
-
-        Raises:
-            ConfigurationError, PurgeIncompleteError, CommitFailedException: as `purge_table`, `delete_below` considered.
-        """
-        name = ".".join(self.identifier_to_tuple(identifier))
-        try:
-            table = self.load_table(identifier)
-        except NoSuchTableError:
-            # A server says so too of a table whose current metadata file is gone, and a purge deletes that last.
-            self.drop_table(identifier)
-            return Purged(name)
-        if isinstance(table, EncryptedTable):
-            return purge(table, lambda: self.drop_table(identifier), delete_below, skip_unreadable)
+    def purge_plain_table(self, identifier: str | Identifier) -> None:
+        """Drop a table that is not encrypted, whose files the server deletes."""
         super().drop_table(identifier, purge_requested=True)
-        self.client_pins.forget(identifier)
-        return Purged(name)
-
-    def as_encrypted(self, table: Table, properties: Properties) -> EncryptedTable:
-        """Return a plain table as a migration sees it: with metadata and a FileIO that encrypt, while the server still holds it plain."""
-        return as_encrypted(self, self.client_properties, table, properties)
-
-    @property
-    def client_pins(self) -> ClientPins:
-        """The pins of this catalog in the file that this client's property encryption.pins names."""
-        return ClientPins(self.name, self.client_properties)
-
-    @property
-    def pin_places(self) -> tuple[str, ...]:
-        """Where this client's tables are pinned, for people to read; none at all where nothing remembers them."""
-        return self.client_pins.places
-
-    def forget_pin(self, identifier: str | Identifier) -> None:
-        """Forget what is pinned of an identifier: the next table there is trusted on first use, be it plaintext or encrypted."""
         self.client_pins.forget(identifier)
 
     def plan_scan(self, identifier: str | Identifier, request: PlanTableScanRequest) -> list[FileScanTask]:
@@ -314,15 +217,7 @@ class EncryptedRestCatalog(ExistingTables, RestCatalogAdapter):
     ) -> EncryptedTable:
         if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
             raise _server_planning_refused(table.name())
-        warn_if_unpinned(self, table.name())
-        return EncryptedTable(
-            identifier=table.name(),
-            metadata=metadata,
-            metadata_location=table.metadata_location,
-            io=table_file_io(self.client_properties, table.io, metadata, pinned_folders(self, metadata, pin), restrictions),
-            catalog=self,
-            config=table.config,
-        )
+        return encrypted_table(self, table, metadata, pin, restrictions)
 
 
 def _parsed(model: type[A], text: str, identifier: str | Identifier) -> A:

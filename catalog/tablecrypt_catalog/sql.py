@@ -21,22 +21,19 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.io import load_file_io
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.typedef import EMPTY_DICT, Identifier
 from pyiceberg.types import strtobool
 from sqlalchemy import and_, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
-from tablecrypt import properties as names
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
-from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
+from tablecrypt_catalog.encrypting_catalog import EncryptionMixin, NewTable
+from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.record import NO_MOVES, Moves, TableVersion, TrustedTable, moves_of, table_version
 from tablecrypt_catalog.pins.sql import (
     PIN_COLUMNS,
@@ -50,17 +47,10 @@ from tablecrypt_catalog.pins.sql import (
     rename_pin,
     write_pin,
 )
-from tablecrypt_catalog.table_encryption import (
-    LoadedTable,
-    check_metadata,
-    creation_properties,
-    encrypted_table,
-    refusing_unreadable,
-    table_from_metadata,
-)
+from tablecrypt_catalog.table_encryption import LoadedTable, check_metadata, encrypted_table, refusing_unreadable, table_from_metadata
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -125,32 +115,17 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
                 raise CommitFailedException(f"The pin of {'.'.join(key)} was moved by another process meanwhile: look again")
         return table_from_metadata(self, loaded)
 
-    def create_table(
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Properties = EMPTY_DICT,
-    ) -> Table:
-        """Create a table; with encryption.key-id among its properties, an encrypted one of format version 3.
-
-        Raises:
-            ConfigurationError: format-version 1 or 2 was asked for, or the encryption properties cannot be used.
-            KeyIdChangedError: the identifier is pinned as that of an encrypted table, and this one would not be, or not with its key.
-        """
-        creation = creation_properties(self.client_properties, properties)
-        if names.KEY_ID.name not in creation:
-            self._refuse_plaintext(identifier)
-            return super().create_table(identifier, schema, location, partition_spec, sort_order, creation)
-        self._check_namespace(identifier)
-        pin_check = self.client_pins.begin_check(identifier)
-        staged = self.stage_new_table(identifier, schema, location, partition_spec, sort_order, creation)
-        metadata = encrypted_metadata(staged.metadata)
+    def created_table(self, new: NewTable, pin_check: PinCheck) -> Table:
+        """Create a table; an encrypted one in one transaction with its pin."""
+        if not new.is_encrypted:
+            self._refuse_plaintext(new.identifier)
+            return super().created_table(new, pin_check)
+        self._check_namespace(new.identifier)
+        staged = self.stage_new_table(*new)
+        staged.metadata = metadata = encrypted_metadata(staged.metadata)
         file = write_metadata_file(metadata, staged.io, staged.metadata_location)
         seen = table_version(metadata, file.location, file.digest)
-        self._insert(identifier, seen)
+        self._insert(new.identifier, seen)
         pin_check.verify(seen)
         return encrypted_table(self, staged, metadata)
 

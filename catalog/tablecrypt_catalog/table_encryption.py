@@ -21,14 +21,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError, ValidationError
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, update_table_metadata
+from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
 
 from tablecrypt import properties as names
@@ -41,13 +38,13 @@ from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table._pyiceberg.transactions import table_identifier
 from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
 from tablecrypt.table.metadata_file import MetadataFile, check_whole, read_metadata_file
-from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened, plain_tables_opened
+from tablecrypt.table.table import EncryptedTable, are_plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO, folders_of
-from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_name_mapping
+from tablecrypt.table.updates import AddEncryptionKeyUpdate, check_name_mapping
 from tablecrypt_catalog.pins.record import TableVersion, table_version
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 logger = logging.getLogger(__name__)
 _WARNED_UNPINNED: Final[set[tuple[str, Identifier]]] = set()
@@ -178,14 +175,35 @@ def is_encrypted(identifier: Identifier, metadata: EncryptedTableMetadata) -> bo
     return False
 
 
-def encrypted_table(catalog: Catalog, table: Table, metadata: EncryptedTableMetadata, pin: TableVersion | None = None) -> EncryptedTable:
-    """Return the encrypted table that a catalog loaded as a plain one, with the metadata that keeps its keys, and what is pinned of it."""
+def encrypted_table(
+    catalog: Catalog,
+    table: Table,
+    metadata: EncryptedTableMetadata,
+    pin: TableVersion | None = None,
+    read_restrictions: ReadRestrictions | None = None,
+) -> EncryptedTable:
+    """Return the encrypted table that a catalog loaded as a plain one.
+
+    Args:
+        catalog: the catalog that loaded it.
+        table: as it was loaded.
+        metadata: the table's, in the class that keeps its keys.
+        pin: what is pinned of it.
+        read_restrictions: what readers of its rows have to apply.
+    """
     warn_if_unpinned(catalog, table_identifier(table))
+    deletable = pinned_folders(catalog, metadata, pin)
+    io = table_file_io(names.client_properties(catalog), table.io, metadata, deletable, read_restrictions)
+    return with_metadata(table, catalog, metadata, io)
+
+
+def with_metadata(table: Table, catalog: Catalog, metadata: EncryptedTableMetadata, io: TableFileIO) -> EncryptedTable:
+    """Return a table as an encrypted one, with metadata and a FileIO of its own."""
     return EncryptedTable(
         identifier=table_identifier(table),
         metadata=metadata,
         metadata_location=table.metadata_location,
-        io=table_file_io(catalog.properties, table.io, metadata, pinned_folders(catalog, metadata, pin)),
+        io=io,
         catalog=catalog,
         config=table.config,
     )
@@ -217,32 +235,8 @@ def pinned_folders(catalog: Catalog, metadata: TableMetadata, pin: TableVersion 
     return folders_of(metadata) if getattr(catalog, "pin_places", ()) else NOTHING
 
 
-def as_encrypted(catalog: Catalog, kms_properties: Properties, table: Table, properties: Properties) -> EncryptedTable:
-    """Return a plain table with the metadata and the FileIO that it will have once it is encrypted. Nothing is committed.
-
-    Args:
-        catalog: the catalog that loaded the table.
-        kms_properties: with what the KMS is reached.
-        table: a plain table of any format version.
-        properties: what is to be set with the migration, encryption.key-id among it.
-
-    Raises:
-        ConfigurationError: the table is encrypted already, or a property cannot be used.
-    """
-    update = EncryptTableUpdate(), SetPropertiesUpdate(updates=dict(properties))
-    metadata = update_table_metadata(table.metadata, update)
-    return EncryptedTable(
-        identifier=table_identifier(table),
-        metadata=metadata,
-        metadata_location=table.metadata_location,
-        io=table_file_io(kms_properties, table.io, metadata),
-        catalog=catalog,
-        config=table.config,
-    )
-
-
 def table_file_io(
-    catalog_properties: Properties,
+    catalog_properties: Mapping[str, str],
     inner: FileIO,
     metadata: TableMetadata,
     deletable: DeletionScope = NOTHING,
@@ -261,7 +255,7 @@ def table_file_io(
     return TableFileIO(inner, manager, folders_of(metadata), deletable, read_restrictions)
 
 
-def encryption_manager(catalog_properties: Properties, table_properties: Mapping[str, str]) -> EncryptionManager:
+def encryption_manager(catalog_properties: Mapping[str, str], table_properties: Mapping[str, str]) -> EncryptionManager:
     """Return the manager of a table's key hierarchy: the KMS as the catalog says, key id and lengths as the table says.
 
     Raises:
@@ -271,26 +265,11 @@ def encryption_manager(catalog_properties: Properties, table_properties: Mapping
     settings = KeySettings.of(table_properties)
     AllowedKeys.of(catalog_properties).check((str(table_properties[names.KEY_ID.name]),), f"the table property {names.KEY_ID.name}")
     return EncryptionManager(
-        shared_kms(cast("Mapping[str, str]", catalog_properties)),
+        shared_kms(catalog_properties),
         str(table_properties[names.KEY_ID.name]),
         data_key_length=settings.data_key_length,
         kek_lifespan_ms=settings.kek_lifespan_ms,
     )
-
-
-def checked_existing(table: Table, asked: Properties) -> Table:
-    """Return a table that was there, if it is encrypted with the key that was asked for, or none was.
-
-    Raises:
-        ConfigurationError: it is not.
-    """
-    wanted, found = asked.get(names.KEY_ID.name), table.metadata.properties.get(names.KEY_ID.name)
-    if wanted is not None and wanted != found:
-        raise ConfigurationError(
-            f"{'.'.join(table.name())} is there already, with {names.KEY_ID.name} {found or 'missing'} and not {wanted}: it is not "
-            "returned in place of the table that was asked for"
-        )
-    return table
 
 
 def refuse_plain_table(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:
@@ -316,37 +295,6 @@ def refuse_plain_table(client_properties: Properties, identifier: Identifier, me
             f"table {name} is not encrypted, and the catalog has {names.REQUIRED.name}=true: migrate the table, or open it with a catalog "
             "that allows plain tables",
         )
-
-
-class ExistingTables(Catalog):
-    """Finding a table before one is created, and opening one for audit or migration."""
-
-    def create_table_if_not_exists(
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Properties = EMPTY_DICT,
-    ) -> Table:
-        """Return the table that is there, or create it.
-
-        Raises:
-            ConfigurationError: a table is there, and is not encrypted with the key that `properties` name; or as `create_table`.
-        """
-        try:
-            return checked_existing(self.load_table(identifier), properties)
-        except NoSuchTableError:
-            try:
-                return self.create_table(identifier, schema, location, partition_spec, sort_order, properties)
-            except TableAlreadyExistsError:
-                return checked_existing(self.load_table(identifier), properties)
-
-    def load_unencrypted(self, identifier: str | Identifier) -> Table:
-        """Load a table for audit or migration: as `load_table`, but also one that has encryption.key-id and is not encrypted."""
-        with plain_tables_opened():
-            return self.load_table(identifier)
 
 
 def check_catalog_properties(client_properties: Properties) -> None:

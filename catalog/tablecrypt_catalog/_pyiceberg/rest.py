@@ -66,12 +66,14 @@ class RestCatalogAdapter(RestCatalog):
     What a server says about the configuration is taken as far as `taken_from_server` lets it, and nothing of a table's properties.
     """
 
-    client_properties: Properties
-    """What this client said about the catalog, before a server was asked."""
-
     def __init__(self, name: str, **properties: str) -> None:
-        self.client_properties = dict(properties)
+        self._client_properties = dict(properties)
         super().__init__(name, **properties)
+
+    @property
+    def client_properties(self) -> Properties:
+        """What this client said about the catalog, before a server was asked."""
+        return self._client_properties
 
     @twice_if_unauthorized
     def request_table(self, identifier: str | Identifier) -> str:
