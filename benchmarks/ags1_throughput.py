@@ -30,8 +30,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.files.ags1_reader import Ags1InputStream
-from tablecrypt.files.ags1_writer import Ags1OutputStream
+from tablecrypt.files.ags1_streams import Ags1InputStream, Ags1OutputStream
 
 MIB: Final = 1024 * 1024
 AIM: Final = 0.8

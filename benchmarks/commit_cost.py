@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 
 from tablecrypt import load_catalog
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.table.metadata_file import read_metadata_file, write_metadata_file
+from tablecrypt.table.metadata import read_metadata_file, write_metadata_file
 
 FEW = 10
 ROW = pa.table({"id": pa.array([1], pa.int64()), "text": ["one row"]})

@@ -8,7 +8,7 @@ import atheris
 from harness import fuzz
 
 with atheris.instrument_imports(include=["tablecrypt"]):
-    from tablecrypt.files.ags1_reader import Ags1InputStream
+    from tablecrypt.files.ags1_streams import Ags1InputStream
     from tests.support.ags1_files import LOCATION, ags1_file, key_metadata
 
 

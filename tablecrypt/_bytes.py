@@ -134,3 +134,13 @@ class ByteReader:
         """Raise FormatError where anything is left."""
         if self.left:
             raise FormatError(f"{self.what} is followed by {self.left} bytes that do not belong to it")
+
+
+def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
+    """Write all of `data` to a binary file."""
+    while data:
+        # Some stores answer None for "all of it", and unbuffered files may take only a part.
+        taken = file.write(data)
+        if taken is None or taken == len(data):
+            return
+        data = data[taken:]

@@ -17,8 +17,7 @@ from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
-from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.glue import GlueCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin, NewTable
 from tablecrypt_catalog.pins.client import PinCheck

@@ -41,8 +41,7 @@ from thrift.transport.TTransport import TTransportException
 
 from tablecrypt import properties as names
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
-from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file
 from tablecrypt_catalog._pyiceberg.hive import HiveCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin
 from tablecrypt_catalog.pins.hive import PinnedStagedTable, check_against_entry, pinning_parameters, staged_parameters, unpinned_metadata

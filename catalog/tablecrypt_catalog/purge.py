@@ -34,8 +34,7 @@ from tablecrypt.errors import (
     TamperedFileError,
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.metadata_file import read_named_metadata_file
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
 

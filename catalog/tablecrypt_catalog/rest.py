@@ -29,8 +29,7 @@ from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properti
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import ReadRestrictions
-from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
-from tablecrypt.table.metadata_file import ParsedJson, check_keys, is_encrypted_tables
+from tablecrypt.table.metadata import EncryptedTableMetadata, ParsedJson, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
 from tablecrypt_catalog._pyiceberg.rest import RestCatalogAdapter

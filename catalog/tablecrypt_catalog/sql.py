@@ -29,8 +29,7 @@ from sqlalchemy import and_, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
-from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
-from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, write_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, encrypted_metadata, read_metadata_file, write_metadata_file
 from tablecrypt_catalog._pyiceberg.sql import IcebergTables, SqlCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptionMixin, NewTable
 from tablecrypt_catalog.pins.client import PinCheck

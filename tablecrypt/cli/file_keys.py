@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tablecrypt.cli.settings import Settings
     from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-    from tablecrypt.files.ags1_reader import Ags1InputStream
+    from tablecrypt.files.ags1_streams import Ags1InputStream
     from tablecrypt.keys.manager import EncryptionManager
     from tablecrypt.parquet import FileKeys
 
@@ -88,7 +88,7 @@ def opened_stream(path: Path, key_metadata: StandardKeyMetadata) -> Iterator[Ags
     """
     from tablecrypt._magics import HEAD_LENGTH, looks_like
     from tablecrypt.crypto import ags1
-    from tablecrypt.files.ags1_reader import Ags1InputStream
+    from tablecrypt.files.ags1_streams import Ags1InputStream
 
     with path.open("rb") as raw:
         head = raw.read(HEAD_LENGTH)

@@ -149,7 +149,7 @@ def _encrypt_parquet(source: Path, sink: BinaryIO, key_metadata: StandardKeyMeta
 
 
 def _encrypt_stream(source: Path, sink: BinaryIO, key_metadata: StandardKeyMetadata) -> int:
-    from tablecrypt.files.ags1_writer import Ags1OutputStream
+    from tablecrypt.files.ags1_streams import Ags1OutputStream
 
     with source.open("rb") as plaintext, Ags1OutputStream(cast("OutputStream", sink), key_metadata) as stream:
         shutil.copyfileobj(plaintext, stream, _COPIED)

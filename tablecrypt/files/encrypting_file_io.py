@@ -29,8 +29,7 @@ from tablecrypt import _magics as magics
 from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
-from tablecrypt.files.ags1_reader import Ags1InputStream
-from tablecrypt.files.ags1_writer import Ags1OutputStream
+from tablecrypt.files.ags1_streams import Ags1InputStream, Ags1OutputStream
 from tablecrypt.files.deletion import NOTHING
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent, RawOutputFile
 

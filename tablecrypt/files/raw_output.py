@@ -15,14 +15,15 @@ import json
 import logging
 from contextlib import suppress
 from enum import Enum
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile, OutputStream
 
 from tablecrypt import _magics as magics
+from tablecrypt._bytes import write_all
 from tablecrypt.crypto import ags1
 from tablecrypt.errors import FormatError, PlaintextRefusedError
+from tablecrypt.files.ags1_streams import NewFileStream
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -70,44 +71,20 @@ class RawOutputFile(OutputFile):
         return self._inner.to_input_file()
 
 
-class RawOutputStream:
+class RawOutputStream(NewFileStream):
     """Passes bytes on to `raw` as they are. `close` raises PlaintextRefusedError, and leaves no file, where they are not of their kind.
 
     Leaving a `with` block by an exception deletes what is not of its kind, and raises that exception.
     """
 
-    mode: Final = "wb"
-
     def __init__(self, raw: OutputStream, io: FileIO, location: str, content: RawContent) -> None:
-        self._raw = raw
+        super().__init__(raw)
         self._io = io
         self._location = location
         self._content = content
         self._first = b""
         self._last = b""
-        self._length = 0
         self._kept: bytearray | None = bytearray() if content == RawContent.JOURNAL_KEYS else None
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        """How many bytes were written."""
-        return self._length
-
-    def flush(self) -> None:
-        """Does nothing: the store takes what it takes."""
 
     def write(self, data: Buffer) -> int:
         """Take all of `data`; return its length in bytes. PlaintextRefusedError where the file's first bytes are not of its kind."""
@@ -117,15 +94,15 @@ class RawOutputStream:
         if self._kept is not None:
             self._keep(view)
         elif self._length >= _EDGE:
-            self._put(view)
+            write_all(self._raw, view)
         else:
             # Less than the magic is held back until the rest of it comes.
             self._first += bytes(view[: _EDGE - len(self._first)])
             held = self._length
             if len(self._first) == _EDGE:
                 self._check_first()
-                self._put(self._first)
-                self._put(view[_EDGE - held :])
+                write_all(self._raw, self._first)
+                write_all(self._raw, view[_EDGE - held :])
         self._length += len(view)
         self._last = bytes(view[-_EDGE:]) if len(view) >= _EDGE else (self._last + bytes(view))[-_EDGE:]
         return len(view)
@@ -138,9 +115,9 @@ class RawOutputStream:
         if problem is not None:
             self._refuse(problem)
         if self._kept is not None:
-            self._put(self._kept)
+            write_all(self._raw, self._kept)
         elif self._length < _EDGE:
-            self._put(self._first)
+            write_all(self._raw, self._first)
         self._closed = True
         self._raw.close()
 
@@ -155,18 +132,6 @@ class RawOutputStream:
         finally:
             if not is_whole:
                 self._delete()
-
-    def __enter__(self) -> RawOutputStream:
-        return self
-
-    def __exit__(self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None) -> None:
-        if excinst is None:
-            self.close()
-            return
-        try:
-            self.abandon()
-        except Exception as failure:  # noqa: BLE001 - whatever the store raises, the caller's own exception is the one to see
-            excinst.add_note(f"the unfinished file could not be closed either: {failure}")
 
     def _keep(self, view: memoryview) -> None:
         assert self._kept is not None
@@ -209,14 +174,6 @@ class RawOutputStream:
             return
         except Exception as error:  # noqa: BLE001 - every store has errors of its own, and the refusal is the one to raise
             logger.warning("could not delete %s: %s", self._location, type(error).__name__)
-
-    def _put(self, data: bytes | bytearray | memoryview) -> None:
-        while data:
-            # Some stores answer None for "all of it", and unbuffered files may take only a part.
-            taken = self._raw.write(cast("bytes", data))
-            if taken is None or taken == len(data):
-                return
-            data = data[taken:]
 
 
 def _may_be_named(content: RawContent, location: str) -> bool:

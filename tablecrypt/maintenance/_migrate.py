@@ -45,8 +45,7 @@ from tablecrypt.maintenance._tables import check_new_name, name_of, require_encr
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, Unopened, reachable_files
 from tablecrypt.maintenance.runner import Runner, runner_or_threads
-from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.metadata_file import read_named_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.table_files import TableFileIO
 

@@ -79,8 +79,7 @@ from tablecrypt.parquet.writing import encrypt
 from tablecrypt.table._pyiceberg.arrow import read_plain_deletes
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.foreign_engines import location_provider
-from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
-from tablecrypt.table.metadata_file import write_metadata_file
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, write_metadata_file
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.reader import cast_batch
 from tablecrypt.table.replace_files import BaseManifest, EncryptedFileSwap

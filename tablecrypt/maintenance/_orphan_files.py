@@ -31,7 +31,7 @@ from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance._tables import checked_moment, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import OperationResult
-from tablecrypt.table.metadata_file import read_named_metadata_file
+from tablecrypt.table.metadata import read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, deleting_io
 

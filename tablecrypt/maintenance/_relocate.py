@@ -43,7 +43,7 @@ from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressL
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile, reachable_files
 from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.manifest_list import read_manifest_list
-from tablecrypt.table.metadata_file import read_metadata_file
+from tablecrypt.table.metadata import read_metadata_file
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO

@@ -29,8 +29,7 @@ from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids
 from tablecrypt.maintenance._storage import canonical, delete_checksums, stored_files
 from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, table_io
 from tablecrypt.maintenance.progress import Counted
-from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.metadata_file import decompressed, read_named_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata, decompressed, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import RemoveMetadataLogEntriesUpdate

@@ -58,8 +58,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, MissingExtraError
 from tablecrypt.files.deletion import store_of
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, table_io
-from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.metadata_file import MetadataFile, read_metadata_file, read_named_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, read_metadata_file, read_named_metadata_file
 from tablecrypt.table.table import EncryptedTable
 
 _LOCAL: Final = "file"

@@ -27,6 +27,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tablecrypt._atomic_file import atomic_file
+from tablecrypt._bytes import write_all
 from tablecrypt.arguments import check_file
 from tablecrypt.errors import TamperedFileError
 
@@ -106,12 +107,7 @@ class Sink:
     def write(self, data: Buffer) -> None:
         view = memoryview(data).cast("B")
         self.position += view.nbytes
-        while view.nbytes:
-            # Some stores answer None for "all of it", and unbuffered files may take only a part.
-            taken = self._file.write(view)
-            if taken is None or taken == view.nbytes:
-                return
-            view = view[taken:]
+        write_all(self._file, view)
 
 
 def source_of(source: Any, location: str | None = None) -> Source:

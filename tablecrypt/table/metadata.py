@@ -9,26 +9,69 @@ PyIceberg's models drop both encryption fields and refuse to write version 3. Th
 update functions, evaluators and catalogs take them as what they are, a TableMetadataV3 and a Snapshot. metadata.json itself is
 plaintext and not authenticated; the header of the encrypted manifest list is, so `EncryptedSnapshot.manifests` compares the two.
 
+A file is read once, hashed, checked, and parsed into the class that its content calls for:
+
+    <version>-<uuid>.metadata.json      JSON
+    <version>-<uuid>.gz.metadata.json   gzip of the JSON
+
+The digest is SHA-256, in hexadecimal, over the uncompressed JSON, so that it is the same for both.
+
+What must hold of an encrypted table's document, before anything that it says is compared or used:
+
+    keys        each is one that Iceberg Java hashes, in its spelling, and stands once in its object. PyIceberg's models also read Python's
+                spelling (initial_default) and skip what they do not know; readers differ in which of two equal keys counts. So without
+                this, what is parsed and what a hash was made of could be two things. What version 3 requires is there: PyIceberg's
+                models make up what is missing, such as another table-uuid at each load, or schema 0 as the current one.
+    entries     no two snapshots, schemas, specs, sort orders or encryption keys have one id, no two statistics files one snapshot
+    snapshots   current-snapshot-id names one that is there, and it is where `main` and the last entry of the snapshot log point
+
+PyIceberg reads tables that are not encrypted, and none of this is asked of them. The checks are pure: a document or metadata in, an error
+or nothing out.
+
 Iceberg table spec, "Table Metadata Fields", "Snapshots", "Encryption Keys".
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable
 from copy import copy
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, Self
 
 from pydantic import Field, PrivateAttr, field_serializer, model_validator
-from pyiceberg.io import FileIO
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import ManifestFile
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.serializers import Compressor
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import IsolationLevel, Operation, Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
-from tablecrypt.errors import PlaintextRefusedError, TamperedFileError
+from tablecrypt import properties
+from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.deletion import DeletionScope, ParsedLocation
+from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
 from tablecrypt.manifests.manifest_list import ManifestList, ManifestListHeader, read_manifest_list
 from tablecrypt.manifests.stated_layout import StatedLayout
+from tablecrypt.table.canonical_metadata import unknown_keys
 from tablecrypt.table.table_files import TableFileIO
+
+REQUIRED_KEYS: Final = (
+    *("format-version", "table-uuid", "location", "last-sequence-number", "last-updated-ms", "last-column-id", "schemas"),
+    *("current-schema-id", "partition-specs", "default-spec-id", "last-partition-id", "sort-orders", "default-sort-order-id"),
+)
+"""Iceberg table spec, "Table Metadata Fields", version 3."""
+_SHOWN: Final = 80
+_GZIP_SUFFIXES: Final = (".gz.metadata.json", ".metadata.json.gz")
+_GZIP: Final = 31
+"""zlib's window bits for a gzip stream of any window."""
+_SMALL: Final = 32 * 1024 * 1024
+_RATIO: Final = 64
 
 
 class EncryptedSnapshot(Snapshot):
@@ -170,3 +213,228 @@ def encrypted_metadata(plain: TableMetadata) -> EncryptedTableMetadata:
 def has_encryption_traces(metadata: EncryptedTableMetadata) -> bool:
     """Whether the metadata holds keys or names them: the table was encrypted, whatever its properties say now."""
     return bool(metadata.encryption_keys) or any(snapshot.key_id is not None for snapshot in metadata.snapshots)
+
+
+@dataclass(frozen=True)
+class MetadataFile:
+    """The uncompressed JSON of a metadata.json, and where it is."""
+
+    location: str
+    content: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the JSON, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    def parse(self) -> TableMetadata:
+        """Return version 3 metadata with everything that encryption needs, other versions as PyIceberg reads them.
+
+        Raises:
+            FormatError: the bytes are not JSON, or not table metadata of a known version; or they are an encrypted table's and hold a key
+                that is not read or not hashed (`check_keys`).
+        """
+        try:
+            parsed = ParsedJson(self.content)
+            metadata = _validated(parsed.document)
+        except (ValueError, ValidationError) as error:
+            raise FormatError(f"{self.location}: not readable as table metadata: {error}") from error
+        if is_encrypted_tables(metadata):
+            check_keys(self.location, parsed, parsed.document)
+        return metadata
+
+
+def _validated(document: Any) -> TableMetadata:
+    if not isinstance(document, dict):
+        raise ValueError("it is not a JSON object")
+    # Validating changes the object at the top.
+    fields = dict(document)
+    return EncryptedTableMetadata.model_validate(fields) if fields.get("format-version") == 3 else TableMetadataUtil.parse_obj(fields)
+
+
+def read_metadata_file(file: InputFile) -> MetadataFile:
+    """Read a metadata.json.
+
+    Raises:
+        FormatError: its name says gzip, and it is not, or it comes to more than `decompressed` allows.
+    """
+    with file.open() as stream:
+        return MetadataFile(file.location, decompressed(file.location, bytes(stream.read())))
+
+
+def read_named_metadata_file(io: FileIO, location: str, own_folders: DeletionScope) -> MetadataFile:
+    """Read a metadata file that other metadata names, or that lies in a table's folder: somebody may have made up the name, or the file.
+
+    Args:
+        io: the store's own.
+        location: of the file.
+        own_folders: of the table. What the store says of a file outside of them is an error of the name.
+
+    Raises:
+        FormatError: it is no metadata file by its name, its spelling or its content; or lies elsewhere and cannot be read.
+        FileNotFoundError: it is not there.
+    """
+    if not location.endswith(TABLE_METADATA_SUFFIXES):
+        raise FormatError(f"{location}: not named as a metadata file is")
+    try:
+        ParsedLocation.of(location)
+        return read_metadata_file(io.new_input(location))
+    except FileNotFoundError:
+        raise
+    except ConfigurationError as error:
+        raise FormatError(f"{location}: {error}") from error
+    except (OSError, ValueError) as error:
+        if own_folders.reason_against(location) is None:
+            raise
+        raise FormatError(f"{location}: is outside the table's folders and cannot be read: {type(error).__name__}") from error
+
+
+def decompressed(location: str, stored: bytes, may_be_cut: bool = False) -> bytes:
+    """Return the JSON of a metadata file's bytes: those of a gzip stream where its name says so, else as they are.
+
+    What it may come to is bounded: 32 MiB, or 64 times the bytes that are stored where that is more.
+
+    Args:
+        location: names the compression.
+        stored: the file's bytes.
+        may_be_cut: whether to return what half a stream, or none, says.
+
+    Raises:
+        FormatError: its name says gzip, and it is not, or it comes to more.
+    """
+    if not location.endswith(_GZIP_SUFFIXES):
+        return stored
+    limit = max(_SMALL, _RATIO * len(stored))
+    found, rest = bytearray(), stored
+    try:
+        while rest:
+            stream = zlib.decompressobj(_GZIP)
+            found += stream.decompress(rest, limit + 1 - len(found))
+            if len(found) > limit:
+                raise FormatError(f"{location}: {len(stored)} bytes of gzip decompress to more than {limit}, which no metadata file does")
+            if not stream.eof:
+                raise EOFError("the stream ends before its end")
+            rest = stream.unused_data.lstrip(b"\0")
+    except (zlib.error, EOFError) as error:
+        if may_be_cut:
+            return bytes(found) or stored
+        raise FormatError(f"{location}: not readable as gzip: {error}") from error
+    return bytes(found)
+
+
+def write_metadata_file(metadata: TableMetadata, io: FileIO, location: str) -> MetadataFile:
+    """Write a new metadata.json, compressed where its name says so."""
+    content = metadata.model_dump_json().encode()
+    with io.new_output(location).create() as stream:
+        stream.write(Compressor.get_compressor(location).bytes_compressor()(content))
+    return MetadataFile(location, content)
+
+
+class ParsedJson:
+    """JSON, parsed once.
+
+    Attributes:
+        document: what it says.
+        repeated: keys that stand twice in an object, of which the last one counted.
+    """
+
+    def __init__(self, content: bytes | str) -> None:
+        """Parse UTF-8.
+
+        Raises:
+            ValueError: it is none, or not JSON, or nested too deeply.
+        """
+        self.repeated: list[str] = []
+        text = content if isinstance(content, str) else content.decode("utf-8")
+        try:
+            self.document: Any = json.loads(text, object_pairs_hook=self._object, parse_constant=_no_number)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            self.repeated += sorted(name for name in found if names.count(name) > 1)
+        return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def is_encrypted_tables(metadata: TableMetadata) -> bool:
+    """Whether metadata is that of an encrypted table, or shows that it was."""
+    return isinstance(metadata, EncryptedTableMetadata) and (
+        properties.KEY_ID.name in metadata.properties or has_encryption_traces(metadata)
+    )
+
+
+def check_keys(where: str, parsed: ParsedJson, document: Any) -> None:
+    """Refuse keys that a reader of an encrypted table's metadata would skip, or that another reader takes for something else.
+
+    Args:
+        where: names the document.
+        parsed: of what it is a part.
+        document: the metadata.
+
+    Raises:
+        FormatError: a key is not Iceberg's, is spelled in Python's way, stands twice, or is missing.
+    """
+    for key in REQUIRED_KEYS:
+        if document.get(key) is None:
+            raise FormatError(f"{where}: the key {key!r} is missing, which table metadata of version 3 requires. Restore it from a copy")
+    for key in parsed.repeated:
+        raise FormatError(
+            f"{where}: the key {key[:_SHOWN]!r} occurs twice in one object, and readers disagree on which of the two counts. "
+            "No writer of Iceberg does that: somebody edited it. Restore it from a copy"
+        )
+    for path in unknown_keys(document):
+        name = path.rpartition(".")[2]
+        spelled = f" (Iceberg spells it {name.replace('_', '-')!r})" if "_" in name else ""
+        raise FormatError(
+            f"{where}: the key {path[-_SHOWN:]!r} is not one of Iceberg's table metadata that this version knows{spelled}. Somebody "
+            "edited it, or a newer Iceberg wrote it: an encrypted table is not opened while a part of its metadata is not understood. "
+            "Restore it, or upgrade tablecrypt"
+        )
+
+
+def check_whole(location: str, metadata: EncryptedTableMetadata) -> None:
+    """Check that the parts of an encrypted table's metadata fit together, so that no reader takes a full table for an empty one.
+
+    Raises:
+        TamperedFileError: two entries have one id, or the current snapshot is not there, or is not that of `main` or of the log.
+    """
+    _check_ids(location, metadata)
+    _check_current_snapshot(location, metadata)
+
+
+def _check_ids(location: str, metadata: EncryptedTableMetadata) -> None:
+    ids: dict[str, Iterable[int | str]] = {
+        "snapshots have the id": (each.snapshot_id for each in metadata.snapshots),
+        "schemas have the id": (each.schema_id for each in metadata.schemas),
+        "partition specs have the id": (each.spec_id for each in metadata.partition_specs),
+        "sort orders have the id": (each.order_id for each in metadata.sort_orders),
+        "encryption keys have the key-id": (each.key_id for each in metadata.encryption_keys),
+        "statistics files are of snapshot": (each.snapshot_id for each in metadata.statistics),
+        "partition statistics files are of snapshot": (each.snapshot_id for each in metadata.partition_statistics),
+    }
+    for what, found in ids.items():
+        seen: set[int | str] = set()
+        for each in found:
+            if each in seen:
+                raise TamperedFileError(location, f"two {what} {str(each)[:_SHOWN]}: no writer of Iceberg does that")
+            seen.add(each)
+
+
+def _check_current_snapshot(location: str, metadata: EncryptedTableMetadata) -> None:
+    current, main = metadata.current_snapshot_id, metadata.refs.get(MAIN_BRANCH)
+    if current is not None and metadata.snapshot_by_id(current) is None:
+        raise TamperedFileError(location, f"current-snapshot-id is {current}, and that snapshot is not there: the table would look empty")
+    if (None if main is None else main.snapshot_id) != current:
+        raise TamperedFileError(
+            location, f"current-snapshot-id is {current}, but main points to snapshot {None if main is None else main.snapshot_id}"
+        )
+    log = metadata.snapshot_log
+    if current is not None and log and log[-1].snapshot_id != current:
+        raise TamperedFileError(location, f"current-snapshot-id is {current}, but the snapshot log ends with {log[-1].snapshot_id}")

@@ -9,7 +9,7 @@ import pytest
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import KeyMismatchError, TamperedFileError
-from tablecrypt.files.ags1_reader import Ags1InputStream
+from tablecrypt.files.ags1_streams import Ags1InputStream
 from tests.support.ags1_files import ENCRYPTED_MIB, LOCATION, MIB, PREFIX, ags1_file, key_metadata, pattern
 
 DATA = ags1_file(pattern(2 * MIB + 99))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tablecrypt.files.ags1_reader import Ags1InputStream
+from tablecrypt.files.ags1_streams import Ags1InputStream
 from tests.support.ags1_files import (
     ENCRYPTED_MIB,
     LOCATION,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KeyMismatchError, PlaintextRefusedError, TablecryptError, TamperedFileError
-from tablecrypt.files.ags1_reader import Ags1InputStream
+from tablecrypt.files.ags1_streams import Ags1InputStream
 from tests.support.ags1_files import ENCRYPTED_MIB, KEY, LOCATION, MIB, PREFIX, RecordingStore, ags1_file, key_metadata, opened, pattern
 from tests.support.mutations import arbitrary
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tablecrypt.crypto import ags1
 from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError
-from tablecrypt.files.ags1_writer import Ags1OutputStream
+from tablecrypt.files.ags1_streams import Ags1OutputStream
 from tests.support.ags1_files import ENCRYPTED_MIB, KEY, LOCATION, MIB, PREFIX, KeepingSink, ags1_file, key_metadata, opened, pattern
 
 
@@ -124,7 +124,7 @@ def test_closing_twice_is_fine_and_writes_nothing_more() -> None:
     stream.write(b"12345")
     stream.close()
     stream.close()
-    stream.abort()
+    stream.abandon()
     assert stream.closed
     assert opened(sink.content).read() == b"12345"
     with pytest.raises(ValueError, match="closed"):
@@ -210,7 +210,7 @@ def test_more_than_2_31_minus_1_blocks_are_refused() -> None:
     stream.write(pattern(MIB))
     with pytest.raises(FormatError):
         stream.write(pattern(MIB))
-    stream.abort()
+    stream.abandon()
 
 
 def test_a_source_of_randomness_that_gives_too_little_is_refused() -> None:
@@ -243,7 +243,7 @@ def test_a_file_that_is_given_up_before_its_first_block_is_stored_without_a_mark
     sink = KeepingSink()
     stream = Ags1OutputStream(sink, key_metadata())
     before = len(sink.kept)
-    stream.abort()
+    stream.abandon()
     assert len(sink.kept) == before
     assert sink.closed
 
@@ -253,5 +253,5 @@ def test_a_broken_file_is_given_up_without_another_write() -> None:
     stream = Ags1OutputStream(sink, key_metadata())
     with pytest.raises(OSError, match="No space"):
         stream.write(pattern(3 * MIB))
-    stream.abort()
+    stream.abandon()
     assert sink.closed

@@ -17,7 +17,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, KeyMismatchError,
 from tablecrypt.parquet import FileKeys, dataset, decrypt, footer, inspect, read_schema, read_table, thrift
 from tablecrypt.parquet.layout import FileLayout, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
-from tablecrypt.parquet.plaintext_view import PlaintextView
+from tablecrypt.parquet.reading import PlaintextView
 from tablecrypt.parquet.storage import Sink, source_of
 from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, SchemaElement
 from tests.support.modular_files import (

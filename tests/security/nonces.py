@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH
 from tablecrypt.crypto.ags1 import ENCRYPTED_BLOCK_LENGTH, HEADER_LENGTH
-from tablecrypt.files.ags1_writer import Ags1OutputStream
+from tablecrypt.files.ags1_streams import Ags1OutputStream
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance.reachable import reachable_files
 

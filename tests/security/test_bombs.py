@@ -32,7 +32,7 @@ from tablecrypt.orc.tail import read_tail
 from tablecrypt.parquet import thrift_reader
 from tablecrypt.parquet.thrift import FILE_META_DATA_SHAPE
 from tablecrypt.table.deletion_vectors import MAGIC, parse_deletion_vector
-from tablecrypt.table.metadata_file import MetadataFile, decompressed
+from tablecrypt.table.metadata import MetadataFile, decompressed
 from tests.support.peak_memory import measured
 
 MIB: Final = 1024 * 1024

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.table.canonical_metadata import unknown_keys
-from tablecrypt.table.metadata_file import REQUIRED_KEYS, MetadataFile, ParsedJson
+from tablecrypt.table.metadata import REQUIRED_KEYS, MetadataFile, ParsedJson
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY
 from tests.support.edited_metadata import edited, read_metadata, unpinned_catalog

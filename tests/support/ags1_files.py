@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.files.ags1_reader import Ags1InputStream
+from tablecrypt.files.ags1_streams import Ags1InputStream
 
 MIB = 1024 * 1024
 ENCRYPTED_MIB = 12 + MIB + 16

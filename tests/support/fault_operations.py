@@ -18,7 +18,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 from pyiceberg.types import LongType
 
 from tablecrypt.maintenance import compact, migrate, prune_keys, reencrypt, relocate, rescue, rewrap, rotate_kek, shred
-from tablecrypt.table.metadata_file import write_metadata_file
+from tablecrypt.table.metadata import write_metadata_file
 from tests.support.catalogs import MASTER_KEY
 from tests.support.fault_scene import Scene
 from tests.support.key_tables import SCHEMA, metadata_of, rows, table_with_history

@@ -32,7 +32,7 @@ from tablecrypt.crypto import ags1
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import TablecryptError
-from tablecrypt.files.ags1_reader import Ags1InputStream
+from tablecrypt.files.ags1_streams import Ags1InputStream
 from tablecrypt.hadoop_kms.access import AllowListFile
 from tablecrypt.hadoop_kms.master_keys import MasterKeyFile, create_key
 from tablecrypt.keys.key_ring import KeyRing
@@ -56,8 +56,7 @@ from tablecrypt.table.canonical_metadata import metadata_hash
 from tablecrypt.table.data_file_reader import AvroDataFile
 from tablecrypt.table.deletion_vectors import parse_deletion_vector
 from tablecrypt.table.file_entries import FileEntryCodec
-from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.metadata_file import MetadataFile, decompressed
+from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, decompressed
 from tests.support.ags1_files import LOCATION, ags1_file, key_metadata
 from tests.support.golden import GOLDEN
 from tests.support.manifests import decrypt_file, entry, local_io, write_manifest, write_manifest_list

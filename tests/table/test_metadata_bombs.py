@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from tablecrypt.errors import FormatError
-from tablecrypt.table.metadata_file import decompressed
+from tablecrypt.table.metadata import decompressed
 
 NAME = "s3://b/t/metadata/1-x.gz.metadata.json"
 

@@ -28,8 +28,7 @@ from pyiceberg.typedef import Identifier
 from tablecrypt import properties as names
 from tablecrypt.errors import KeyIdChangedError, TamperedFileError
 from tablecrypt.table.canonical_metadata import hash_of, metadata_hash
-from tablecrypt.table.metadata import EncryptedTableMetadata, has_encryption_traces
-from tablecrypt.table.metadata_file import MetadataFile
+from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, has_encryption_traces
 
 METADATA_HASH: Final = "metadata_hash"
 DOCUMENT_HASH: Final = "tablecrypt.metadata-sha256"

@@ -50,8 +50,7 @@ from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
-from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.metadata_file import read_named_metadata_file
+from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.table_files import TableFileIO, folders_of
 
 Place = tuple[str, str, str]

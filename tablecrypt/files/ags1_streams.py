@@ -1,6 +1,6 @@
-"""Random access to the plaintext of an AGS1 file (layout: tablecrypt.crypto.ags1), decrypting only the blocks that a read touches.
+"""AGS1 files (layout: tablecrypt.crypto.ags1) as streams: random access to the plaintext, and writing it in order.
 
-The rules, in the order in which they hold:
+A reader decrypts only the blocks that a read touches. The rules, in the order in which they hold:
 
 1. The length of the file is what its key metadata says. A store that has another length for it was tampered with.
 2. A length that no AGS1 file has is refused before anything is decrypted.
@@ -8,24 +8,32 @@ The rules, in the order in which they hold:
 4. A byte is handed out only after its whole block has authenticated at its place. So must the one block of an empty file.
 5. Once a read has been refused, every later one is: nothing can be pieced together from what is left.
 
-Raises TamperedFileError for a wrong length, magic or block, PlaintextRefusedError for a plaintext file, FormatError for another block
-length, and KeyMismatchError in place of the first where a key that the caller chose has decrypted no block yet; each names the file. What
-the store itself raises passes through, and such a read may be tried again.
+A reader raises TamperedFileError for a wrong length, magic or block, PlaintextRefusedError for a plaintext file, FormatError for another
+block length, and KeyMismatchError in place of the first where a key that the caller chose has decrypted no block yet; each names the file.
+What the store itself raises passes through, and such a read may be tried again.
+
+A writer passes a full block on as soon as it is there. Memory: the plaintext of at most one block, and one encrypted block on its way to
+the store. Every block gets a new random nonce. Nothing in an AGS1 file says that it is whole: a writer that gives up after a full block
+leaves one byte more, a length that no AGS1 file has. It raises FormatError past 2^31 - 1 blocks. What the store raises passes through, and
+the stream can then only be abandoned.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import SEEK_CUR, SEEK_END, SEEK_SET
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
-from pyiceberg.io import InputStream
+from pyiceberg.io import InputStream, OutputStream
 
+from tablecrypt._bytes import write_all
 from tablecrypt.crypto import ags1
-from tablecrypt.crypto.aes_gcm import OVERHEAD, AesGcm
+from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, OVERHEAD, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import AuthenticationError, FormatError, KeyMismatchError, TablecryptError, TamperedFileError
 
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
 
 # A store that answers in small pieces makes us hold the pieces and their join; with one plaintext block that stays under 8 MiB.
 FETCH_BLOCKS: Final = 3
+_ABORT_MARK: Final = b"\x00"
 
 
 class Ags1InputStream:
@@ -263,3 +272,162 @@ class Ags1InputStream:
             pieces.append(piece)
             missing -= len(piece)
         return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+
+class NewFileStream(ABC):
+    """A binary stream that writes a new file to `raw`, in order. Leaving a `with` block by an exception abandons the file."""
+
+    mode: Final = "wb"
+
+    def __init__(self, raw: OutputStream) -> None:
+        self._raw = raw
+        self._length = 0
+        self._closed = False
+
+    @abstractmethod
+    def write(self, data: Buffer) -> int:
+        """Take all of `data` and return its length in bytes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Make the file whole and close `raw`. Closing twice is fine."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Give the file up and close `raw`. Does nothing once closed."""
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        """How many bytes were given to `write`."""
+        return self._length
+
+    def flush(self) -> None:  # noqa: B027 - nothing to override: what is held back is, and the store takes what it takes
+        """Does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, exctype: type[BaseException] | None, excinst: BaseException | None, exctb: TracebackType | None) -> None:
+        if excinst is None:
+            self.close()
+            return
+        try:
+            self.abandon()
+        except Exception as failure:  # noqa: BLE001 - whatever the store raises, the caller's own exception is the one to see
+            excinst.add_note(f"the unfinished file could not be closed either: {failure}")
+
+
+class Ags1OutputStream(NewFileStream):
+    """Takes plaintext, writes one AGS1 file to `raw`. The file is whole only after `close()` has returned.
+
+    Leaving a `with` block by an exception abandons the file. Closing the stream closes `raw`.
+
+    Args:
+        raw: where the encrypted file goes. It is given `bytes` of its own each time, so it may keep them.
+        key_metadata: the DEK and AAD prefix, used for this file and no other.
+        random: returns as many unpredictable bytes as asked for.
+    """
+
+    def __init__(self, raw: OutputStream, key_metadata: StandardKeyMetadata, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        super().__init__(raw)
+        self._cipher = AesGcm(key_metadata.encryption_key)
+        self._aad_prefix = key_metadata.aad_prefix
+        self._random = random
+        self._pending = bytearray()
+        self._blocks_written = 0
+        self._file_length: int | None = None
+        self._broken = False
+
+    @property
+    def file_length(self) -> int:
+        """How long the encrypted file is, in bytes. ValueError before `close()` has returned, and for an abandoned file."""
+        if self._file_length is None:
+            raise ValueError("the encrypted file is not finished, it has no length yet")
+        return self._file_length
+
+    @property
+    def finished(self) -> bool:
+        """Whether the file is whole: closed, and not abandoned."""
+        return self._file_length is not None
+
+    def write(self, data: Buffer) -> int:
+        """Take all of `data` and return its length in bytes. ValueError when closed, OSError after an earlier failure."""
+        self._check_writable()
+        view = memoryview(data).cast("B")
+        written = len(view)
+        if self._pending:
+            space = ags1.BLOCK_LENGTH - len(self._pending)
+            self._pending += view[:space]
+            view = view[space:]
+            if len(self._pending) == ags1.BLOCK_LENGTH:
+                self._write_block(self._pending)
+                self._pending.clear()
+        while len(view) >= ags1.BLOCK_LENGTH:
+            self._write_block(view[: ags1.BLOCK_LENGTH])
+            view = view[ags1.BLOCK_LENGTH :]
+        self._pending += view
+        self._length += written
+        return written
+
+    def close(self) -> None:
+        """Write the last block and close `raw`. Closing twice is fine. OSError when an earlier write failed: the file is not whole."""
+        if self._closed:
+            return
+        if self._broken:
+            self.abandon()
+            raise OSError("an earlier write to the encrypted file failed: the file is incomplete")
+        try:
+            if self._pending or self._blocks_written == 0:
+                self._write_block(self._pending)
+        except BaseException:
+            self.abandon()
+            raise
+        self._closed = True
+        self._pending.clear()
+        self._raw.close()
+        self._file_length = ags1.file_length(self._length)
+
+    def abandon(self) -> None:
+        """Give the file up: close `raw` over something that no reader takes for a whole file. Does nothing once closed."""
+        if self._closed:
+            return
+        self._closed = True
+        self._pending.clear()
+        try:
+            if self._blocks_written > 0 and not self._broken:
+                self._put(_ABORT_MARK)
+        finally:
+            self._raw.close()
+
+    def _check_writable(self) -> None:
+        if self._closed:
+            raise ValueError("the encrypted file is closed")
+        if self._broken:
+            raise OSError("an earlier write to the encrypted file failed: nothing more can be written to it")
+
+    def _write_block(self, plaintext: bytearray | memoryview) -> None:
+        aad = ags1.block_aad(self._aad_prefix, self._blocks_written)
+        nonce = self._random(NONCE_LENGTH)
+        encrypted = self._cipher.encrypt_detached(nonce, plaintext, aad)
+        self._put(ags1.header() + nonce if self._blocks_written == 0 else nonce)
+        self._put(encrypted)
+        self._blocks_written += 1
+
+    def _put(self, data: bytes) -> None:
+        try:
+            write_all(self._raw, data)
+        except BaseException:
+            self._broken = True
+            raise
