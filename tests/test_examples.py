@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 ROOT: Final = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_the_first_example_shows_ciphertext_keys_and_calls(warehouse: Path) -> None:
     search_path = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
     command = [sys.executable, str(ROOT / "examples" / "first_encrypted_table.py")]

@@ -160,6 +160,7 @@ def test_a_uri_that_does_not_say_which_catalog_it_is_needs_a_class(home: Path, s
     assert type(glue) is EncryptedGlueCatalog
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["file", "environment"])
 def test_what_is_configured_to_fail_closed_encrypts_here_and_is_refused_by_pyiceberg(
     home: Path, monkeypatch: pytest.MonkeyPatch, sql: dict[str, str], by: str
@@ -208,6 +209,7 @@ def test_the_package_offers_what_most_users_need(home: Path, sql: dict[str, str]
     assert tablecrypt.__version__ == importlib.metadata.version("tablecrypt")
 
 
+@pytest.mark.slow
 def test_pyicebergs_own_load_catalog_takes_no_class_from_the_file(home: Path, sql: dict[str, str]) -> None:
     """Why there is a load_catalog of ours. When this fails, PyIceberg has learnt it."""
     configure(home, {"prod": sql})

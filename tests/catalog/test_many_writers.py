@@ -41,6 +41,7 @@ def rows(writer: int, commit: int) -> pa.Table:
     return pa.table({"writer": pa.array([writer], pa.int64()), "commit": pa.array([commit], pa.int64()), "text": [CANARY]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [FEW, MANY])
 def test_no_commit_of_many_writers_is_lost(size: tuple[int, int], uri: str, warehouse: Path, aws: AwsServer) -> None:
     writers, commits = size

@@ -13,6 +13,7 @@ import pytest
 
 from tablecrypt.kms.factory import load_kms
 
+pytestmark = pytest.mark.slow
 MAIN = "from tablecrypt.cli.main import main; main()"
 
 

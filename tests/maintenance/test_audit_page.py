@@ -123,6 +123,7 @@ def test_names_of_others_are_never_markup() -> None:
     assert {"\\x1b", "\\u202e"} <= set(re.findall(r"\\x1b|\\u202e", text))
 
 
+@pytest.mark.slow
 def test_without_jinja_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['jinja2'] = None\n"

@@ -208,6 +208,7 @@ BOMBS: Final = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.name)
 def test_a_bomb_is_refused_within_its_bound(bomb: Bomb, tmp_path: Path, record_property: Any) -> None:
     data = bomb.make()

@@ -84,6 +84,7 @@ class Crowd:
         return known
 
 
+@pytest.mark.slow
 @MODES
 def test_two_writing_processes_lose_nothing(uri: str, warehouse: Path, tmp_path: Path, aws: AwsServer, mode: str) -> None:
     crowd = Crowd(uri, warehouse, tmp_path, aws, mode)

@@ -1,7 +1,8 @@
 """A pytest plugin: which tests run where.
 
-- With `--dist loadgroup`, tests in files that use the mark `java` go to one worker, so that only one process holds a JVM. The grouping of
-  pytest-xdist itself cannot be used: it changes node ids, which pytest has not allowed since version 9.2, and then groups nothing.
+- With `--dist loadgroup`, tests in files that use the mark `java` go to one worker, so that only one process holds a JVM. The tests of any
+  other file stay together too: what they share is made once. The grouping of pytest-xdist itself cannot be used: it changes node ids, which
+  pytest has not allowed since version 9.2, and then groups nothing.
 - Without Java 17 those with the mark are skipped with the reason; on a build machine (CI is set) they run and fail.
 - On a build machine a skipped test fails the run: a check that did not run proves nothing.
 """
@@ -55,11 +56,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     from xdist.scheduler import LoadScopeScheduling
 
     class OneJavaScheduling(LoadScopeScheduling):  # type: ignore[misc]
-        """Every test is a unit of its own, but all of Java is one."""
+        """Every file is a unit of its own, but all of Java is one."""
 
         def _split_scope(self, nodeid: str) -> str:
-            path = config.rootpath / nodeid.partition("::")[0]
-            return "java" if _uses_java_mark(path) else nodeid
+            file = nodeid.partition("::")[0]
+            return "java" if _uses_java_mark(config.rootpath / file) else file
 
     return OneJavaScheduling(config, log)
 

@@ -87,6 +87,7 @@ def set_partition_fields(table: Table, wanted: set[str]) -> None:
             update.add_field(*FIELDS[name], name)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(specs=st.lists(st.sets(st.sampled_from(sorted(FIELDS))), min_size=1, max_size=6))
 def test_specs_evolve_as_in_version_2_and_an_id_means_one_field_for_ever(catalog: Catalog, tmp_path: Path, specs: list[set[str]]) -> None:

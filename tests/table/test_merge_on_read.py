@@ -153,6 +153,7 @@ def test_replaced_vectors_are_recorded_as_deleted(catalog: Catalog) -> None:
     assert sorted(statuses) == [ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(deletes=st.lists(st.tuples(st.sampled_from(["id", "value"]), st.sampled_from(["=", "<", ">="]), st.integers(-1, 40)), max_size=4))
 def test_both_modes_leave_the_same_rows(catalog: Catalog, deletes: list[tuple[str, str, int]]) -> None:

@@ -68,6 +68,7 @@ def ids(table: Table, row_filter: Any) -> list[int]:
     return sorted(table.scan(row_filter=row_filter, case_sensitive=False).to_arrow().column("id").to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", [None, *TRANSFORMS])
 @pytest.mark.parametrize(("zone", "suffix"), [(None, ""), ("UTC", "+00:00")])
 def test_every_comparison_is_to_the_nanosecond(

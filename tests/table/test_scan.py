@@ -28,6 +28,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
+from tests.support.plaintext_scan import watch
 
 KEYRING = {"encryption.kms-type": "memory", "kms.memory.name": "scans"}
 SCHEMA = Schema(
@@ -66,12 +67,14 @@ def catalog(warehouse: Path) -> Catalog:
     return encrypted_catalog(warehouse)
 
 
-@pytest.fixture(params=[PartitionSpec(), BY_TEAM], ids=["unpartitioned", "by team"])
-def tables(request: pytest.FixtureRequest, catalog: Catalog, unwatched_warehouse: Path) -> tuple[EncryptedTable, Table]:
-    """An encrypted table and a plain one with the same three appends, a delete and a schema change between them."""
-    plain_catalog = InMemoryCatalog("plain", warehouse=f"file://{unwatched_warehouse}")
+@pytest.fixture(scope="module", params=[PartitionSpec(), BY_TEAM], ids=["unpartitioned", "by team"])
+def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[EncryptedTable, Table]:
+    """An encrypted table and a plain one with the same three appends, a delete and a schema change between them. Tests only read them."""
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    watch(warehouse)
+    plain_catalog = InMemoryCatalog("plain", warehouse=f"file://{tmp_path_factory.mktemp('plain')}")
     plain_catalog.create_namespace("db")
-    encrypted = create(catalog, "db.t", SCHEMA, request.param, ROW_GROUPS_OF_7)
+    encrypted = create(encrypted_catalog(warehouse), "db.t", SCHEMA, request.param, ROW_GROUPS_OF_7)
     plain = plain_catalog.create_table("db.t", SCHEMA, partition_spec=request.param, properties=ROW_GROUPS_OF_7)
     for table in (encrypted, plain):
         table.append(rows(range(40)))
@@ -157,11 +160,13 @@ def test_older_snapshots_are_read_in_their_own_schema(tables: tuple[EncryptedTab
         assert_same_rows(encrypted.scan(snapshot_id=ours.snapshot_id).to_arrow(), plain.scan(snapshot_id=theirs.snapshot_id).to_arrow())
 
 
-def test_a_branch_and_a_tag_are_read_by_name(tables: tuple[EncryptedTable, Table]) -> None:
-    encrypted, _ = tables
-    first = encrypted.snapshots()[0].snapshot_id
-    encrypted.manage_snapshots().create_tag(first, "first").commit()
-    assert encrypted.scan().use_ref("first").count() == 40
+def test_a_branch_and_a_tag_are_read_by_name(catalog: Catalog) -> None:
+    table = create(catalog, "db.t", SCHEMA, PartitionSpec(), {})
+    table.append(rows(range(40)))
+    table.append(rows(range(40, 50)))
+    first = table.snapshots()[0].snapshot_id
+    table.manage_snapshots().create_tag(first, "first").create_branch(first, "beside").commit()
+    assert table.scan().use_ref("first").count() == table.scan().use_ref("beside").count() == 40
 
 
 def test_case_may_be_ignored(tables: tuple[EncryptedTable, Table]) -> None:
