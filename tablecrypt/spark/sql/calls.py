@@ -27,6 +27,9 @@ from tablecrypt.table.table import EncryptedTable
 Row = Mapping[str, Any]
 
 _PART: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(?:\.|$)")
+_QUOTED: Final = re.compile(
+    r"""'(?:[^']|'')*'|"(?P<text>[^"]*)"|`(?P<name>[^`]*)`|(?P<type>\b(?:date|timestamp(?:_ntz|_ltz)?)\s+(?='))""", re.IGNORECASE
+)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -62,6 +65,7 @@ class Procedure:
         columns: of the rows that it returns.
         run: does it, and returns the rows.
         runs_jobs: whether it reads or writes data files, which a cluster's executors share.
+        only_looks: whether the table stays as it is.
     """
 
     description: str
@@ -69,6 +73,7 @@ class Procedure:
     columns: pa.Schema
     run: Callable[[Call], Iterable[Row]]
     runs_jobs: bool = False
+    only_looks: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,11 @@ class Call:
         value = self._given(name, int)
         return None if value is None else _EPOCH + dt.timedelta(microseconds=value)
 
+    def row_filter(self, name: str = "where") -> str | None:
+        """Return a filter, as PyIceberg reads it; None where it was not given."""
+        text = self.optional_text(name)
+        return None if text is None else _QUOTED.sub(_quoted_for_iceberg, text)
+
     def items(self, name: str) -> tuple[Any, ...]:
         """Return the items of an array; none where it was not given."""
         return tuple(self._given(name, list) or ())
@@ -182,6 +192,15 @@ def name_parts(name: str) -> Identifier:
     if not parts or name.endswith("."):
         raise ConfigurationError(f"{name!r} is not a table's name: write namespace.table")
     return tuple(parts)
+
+
+def _quoted_for_iceberg(match: re.Match[str]) -> str:
+    """Spark's "text" is 'text' to PyIceberg, its `name` is "name", and its DATE '…' is '…'."""
+    if match["text"] is not None:
+        return "'" + match["text"].replace("'", "''") + "'"
+    if match["name"] is not None:
+        return f'"{match["name"]}"'
+    return "" if match["type"] is not None else match[0]
 
 
 def columns(**types: pa.DataType) -> pa.Schema:

@@ -60,7 +60,6 @@ _DELETES: Final = {
 
 def _compact(call: Call) -> Iterator[Row]:
     names = (
-        "where",
         "target_file_size",
         "min_input_files",
         "delete_ratio",
@@ -70,7 +69,9 @@ def _compact(call: Call) -> Iterator[Row]:
         "dry_run",
         "workers",
     )
-    compacted = maintenance.compact(call.encrypted_table(), sort_by=call.items("sort_by"), runner=call.runner, **call.given(*names))
+    compacted = maintenance.compact(
+        call.encrypted_table(), call.row_filter(), sort_by=call.items("sort_by"), runner=call.runner, **call.given(*names)
+    )
     yield compacted.to_json()
 
 
@@ -79,7 +80,7 @@ def _rewrite_data_files(call: Call) -> Iterator[Row]:
     arguments = _compaction_arguments(call.mapping("options"))
     compacted = maintenance.compact(
         table,
-        call.optional_text("where"),
+        call.row_filter(),
         sort_by=_sort_by(call, table),
         branch=call.optional_text("branch") or "main",
         runner=call.runner,

@@ -34,7 +34,9 @@ def _prune_keys(call: Call) -> Iterator[Row]:
 
 
 def _reencrypt(call: Call) -> Iterator[Row]:
-    options = call.given("where", "data_key_length", "branch", "dry_run", "workers")
+    options = call.given("data_key_length", "branch", "dry_run", "workers")
+    if (row_filter := call.row_filter()) is not None:
+        options["where"] = row_filter
     yield maintenance.reencrypt(call.encrypted_table(), older_than=call.moment("older_than"), runner=call.runner, **options).to_json()
 
 
@@ -214,6 +216,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         (*_texts("table"), *_arrays("include", "exclude")),
         columns(table=pa.string(), severity=pa.string(), kind=pa.string(), where=pa.string(), message=pa.string()),
         _audit,
+        only_looks=True,
     ),
     "verify": Procedure(
         "Authenticate every byte of a table.",
@@ -231,6 +234,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         ),
         _verify,
         runs_jobs=True,
+        only_looks=True,
     ),
     "shred": Procedure(
         "Destroy the keys of snapshots, or of a whole table.",
@@ -297,5 +301,6 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         (*_texts("table"), *_arrays("key_ids"), *_flags("read_only")),
         columns(area=pa.string(), name=pa.string(), state=pa.string(), found=pa.string(), advice=pa.string()),
         _doctor,
+        only_looks=True,
     ),
 }

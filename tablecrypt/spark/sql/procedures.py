@@ -82,7 +82,10 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     with runner_of(request, is_wanted="workers" not in arguments) as runner:
         call = Call(opened.catalog, opened.name, name_parts(namespace) if namespace else (), arguments, runner)
         rows = list(procedure.run(call))
-    return Response({"name": f"{opened.name}.{_SYSTEM}.{name}"}, arrow_stream(rows, procedure.columns))
+    described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}"}
+    if not procedure.only_looks:
+        described["changed"] = [opened.name, *call.identifier()]
+    return Response(described, arrow_stream(rows, procedure.columns))
 
 
 def _named(name: str) -> Procedure:

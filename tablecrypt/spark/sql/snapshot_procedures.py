@@ -270,6 +270,7 @@ PROCEDURES: Final = {
         (TABLE, Parameter("snapshot_id", "BIGINT")),
         columns(snapshot_id=pa.int64(), timestamp=pa.int64()),
         _ancestors_of,
+        only_looks=True,
     ),
     "create_branch": Procedure(
         "Create a branch.",

@@ -155,6 +155,23 @@ def test_compaction_has_icebergs_arguments_and_columns(orders: Orders) -> None:
     assert orders.one("rewrite_position_delete_files")["rewritten_delete_files_count"] == 0
 
 
+def test_filters_are_quoted_as_in_spark(orders: Orders) -> None:
+    for where in ("\"note = 'note 1'\"", "'note = \"note 1\"'", "'`note` = \"note 1\" AND id < 5'"):
+        assert orders.one("compact", where=where, rewrite_all="true", dry_run="true")["rewritten_files"] == 1
+    assert "does not fit" in refusal(orders, "rewrite_data_files", where="'nothing = 3'")
+
+
+def test_what_spark_has_cached_is_read_again_after_a_procedure(orders: Orders) -> None:
+    table = f"prod.{orders.name}"
+    orders.spark.sql(f"CACHE TABLE {table}")
+    try:
+        assert orders.spark.table(table).count() == 3
+        orders.one("rollback_to_snapshot", snapshot_id=orders.snapshots[0])
+        assert orders.spark.table(table).count() == 1
+    finally:
+        orders.spark.sql(f"UNCACHE TABLE {table}")
+
+
 def test_manifests_become_one_and_rows_keep_their_identity(orders: Orders) -> None:
     fields = ("id", "_row_id", "_last_updated_sequence_number")
     before = orders.table.scan(selected_fields=fields).to_arrow().sort_by("id")

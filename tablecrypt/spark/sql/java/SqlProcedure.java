@@ -79,7 +79,19 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     }
     boolean hasJobs = told.required("runs_jobs").asBoolean() && !arguments.has("workers");
     PlannerResponse response = hasJobs && JobProcess.isWorthwhile() ? JobProcess.ask(catalog, request) : ask(request);
+    if (response.json.has("changed")) {
+      session.catalog().refreshTable(quoted(response.json.required("changed")));
+    }
     return Collections.singletonList(new LocalTable(response.json.required("name").asText(), response.bytes)).iterator();
+  }
+
+  /** What Spark has cached of the table is of the state before. */
+  private static String quoted(JsonNode parts) {
+    StringBuilder name = new StringBuilder();
+    for (int index = 0; index < parts.size(); index++) {
+      name.append(index == 0 ? "`" : ".`").append(parts.required(index).asText().replace("`", "``")).append("`");
+    }
+    return name.toString();
   }
 
   private PlannerResponse ask(ObjectNode request) {
