@@ -23,7 +23,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, plan, portable, procedures
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
-from tablecrypt.spark.sql.writes import commits, layout
+from tablecrypt.spark.sql.writes import commits, layout, row_level
 
 Operation: TypeAlias = Callable[[Planner, Request], Response]
 OPERATIONS: Final[Mapping[str, Operation]] = {
@@ -37,6 +37,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **portable.OPERATIONS,
     **commits.OPERATIONS,
     **layout.OPERATIONS,
+    **row_level.OPERATIONS,
 }
 
 _HEAD: Final = struct.Struct(">II")

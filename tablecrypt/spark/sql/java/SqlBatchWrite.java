@@ -1,5 +1,6 @@
 package tablecrypt.jvm;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWriterFactory;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
@@ -24,7 +25,11 @@ class SqlBatchWrite implements DeltaBatchWrite {
   }
 
   public void commit(WriterCommitMessage[] messages) {
-    open.commit(Planner.JSON.createObjectNode(), messages);
+    ObjectNode fields = Planner.JSON.createObjectNode();
+    if (write.change != null) {
+      write.change.describeScan(fields);
+    }
+    open.commit(fields, messages);
   }
 
   public void abort(WriterCommitMessage[] messages) {

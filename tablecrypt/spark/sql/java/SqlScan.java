@@ -37,10 +37,10 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
   private static final String BATCHES = "returning_batch";
 
   private final SqlTable table;
+  private final SqlRowChange change;
   private final StructType columns;
   private final Predicate[] filters;
   private final Integer limit;
-  private final boolean ofWholeFiles;
   private final String read = UUID.randomUUID().toString();
   private JsonNode plan;
   private ScanColumns layout;
@@ -49,15 +49,15 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
   private PlannedFiles files;
 
   /**
+   * @param change what the rows are read for; null for a query
    * @param limit so many rows are enough; null for all
-   * @param ofWholeFiles whether Spark will name the files in which rows change
    */
-  SqlScan(SqlTable table, StructType columns, Predicate[] filters, Integer limit, boolean ofWholeFiles) {
+  SqlScan(SqlTable table, SqlRowChange change, StructType columns, Predicate[] filters, Integer limit) {
     this.table = table;
+    this.change = change;
     this.columns = columns;
     this.filters = filters;
     this.limit = limit;
-    this.ofWholeFiles = ofWholeFiles;
   }
 
   public StructType readSchema() {
@@ -72,9 +72,17 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
     return this;
   }
 
-  /** Scans of the same rows are read once, where Spark can use an exchange again. */
+  /** Whether the files that are read will be written again whole. Then Spark names those in which rows change, and all their rows count. */
+  private boolean ofWholeFiles() {
+    return change != null && !change.isDelta();
+  }
+
+  /** Scans of the same rows are read once, where Spark can use an exchange again. That of a change is its own: its commit asks for its plan. */
   public boolean equals(Object other) {
-    return other instanceof SqlScan && !ofWholeFiles && sameness().equals(((SqlScan) other).sameness());
+    if (change != null || !(other instanceof SqlScan)) {
+      return this == other;
+    }
+    return ((SqlScan) other).change == null && sameness().equals(((SqlScan) other).sameness());
   }
 
   public int hashCode() {
@@ -82,7 +90,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
   }
 
   private String sameness() {
-    return ofWholeFiles + " " + table.name() + " " + table.id() + " " + table.version() + " " + columns.json() + " " + limit + " "
+    return table.name() + " " + table.id() + " " + table.version() + " " + columns.json() + " " + limit + " "
         + Arrays.toString(filters);
   }
 
@@ -134,11 +142,11 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
 
   public NamedReference[] filterAttributes() {
     ArrayList names = new ArrayList();
-    if (ofWholeFiles) {
+    if (ofWholeFiles()) {
       names.add(Expressions.column("_file"));
     }
     JsonNode pruning = table.told.required("runtime_filters");
-    for (int index = 0; !ofWholeFiles && limit == null && index < pruning.size(); index++) {
+    for (int index = 0; !ofWholeFiles() && limit == null && index < pruning.size(); index++) {
       // Spark takes names of the scan's own columns alone.
       if (columns.getFieldIndex(pruning.required(index).asText()).isDefined()) {
         names.add(Expressions.column(pruning.required(index).asText()));
@@ -224,7 +232,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
   /** Filters for Parquet's row groups: on columns that no file of the table ever had under another name or type. */
   private Filter[] pushed() {
     ArrayList known = new ArrayList();
-    for (int index = 0; index < filters.length; index++) {
+    for (int index = 0; index < filters.length && !ofWholeFiles(); index++) {
       Option filter = PredicateUtils.toV1(filters[index]);
       if (filter.isDefined() && isSteady(((Filter) filter.get()).references())) {
         known.add(filter.get());

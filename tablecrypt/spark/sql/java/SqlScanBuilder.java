@@ -10,12 +10,15 @@ import org.apache.spark.sql.types.StructType;
 /** Takes columns, filters and a limit. Filters prune files and row groups; Spark evaluates all of them again on the rows. */
 class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit {
   private final SqlTable table;
+  private final SqlRowChange change;
   private StructType columns;
   private Predicate[] filters = new Predicate[0];
   private Integer limit;
 
-  SqlScanBuilder(SqlTable table) {
+  /** @param change the DELETE, UPDATE or MERGE that the rows are read for; null for queries */
+  SqlScanBuilder(SqlTable table, SqlRowChange change) {
     this.table = table;
+    this.change = change;
     this.columns = table.schema();
   }
 
@@ -43,11 +46,10 @@ class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDow
   }
 
   public Scan build() {
-    return new SqlScan(table, columns, filters, limit, false);
-  }
-
-  /** A scan of files that go whole and are written again: Spark tells it in which of them a row changes. */
-  SqlScan ofWholeFiles() {
-    return new SqlScan(table, columns, filters, null, true);
+    SqlScan scan = new SqlScan(table, change, columns, filters, limit);
+    if (change != null) {
+      change.addScan(scan);
+    }
+    return scan;
   }
 }

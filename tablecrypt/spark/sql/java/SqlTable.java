@@ -7,15 +7,20 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -23,7 +28,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** One table at one snapshot, as Python told of it when it was loaded. */
-public class SqlTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
+public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsDeleteV2, SupportsMetadataColumns {
   private static final String PLAIN = "{}";
   static final MetadataField FILE = new MetadataField("_file", DataTypes.StringType, false, PLAIN);
   static final MetadataField POSITION = new MetadataField("_pos", DataTypes.LongType, false, PLAIN);
@@ -112,6 +117,7 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsMetadataCo
     known.add(TableCapability.BATCH_WRITE);
     known.add(TableCapability.STREAMING_WRITE);
     known.add(TableCapability.TRUNCATE);
+    known.add(TableCapability.OVERWRITE_BY_FILTER);
     known.add(TableCapability.OVERWRITE_DYNAMIC);
     return known;
   }
@@ -123,10 +129,29 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsMetadataCo
   }
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new SqlScanBuilder(this);
+    return new SqlScanBuilder(this, null);
   }
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new SqlWriteBuilder(this, info);
+    return new SqlWriteBuilder(this, null, info);
+  }
+
+  // Row-level changes
+
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    return new SqlRowChange.Builder(this, info);
+  }
+
+  /** Whether a condition matches whole files. */
+  public boolean canDeleteWhere(Predicate[] predicates) {
+    ObjectNode request = request("can_delete_where");
+    request.set("filter", SqlFilter.json(predicates));
+    return planner.ask(request).json.required("whole").asBoolean();
+  }
+
+  public void deleteWhere(Predicate[] predicates) {
+    ObjectNode request = request("delete_where");
+    request.set("filter", SqlFilter.json(predicates));
+    planner.ask(request);
   }
 }

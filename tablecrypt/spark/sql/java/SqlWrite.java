@@ -2,6 +2,7 @@ package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Locale;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
 import org.apache.spark.sql.connector.expressions.Expression;
@@ -18,20 +19,22 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 /** A write that is planned: how Spark distributes and sorts the rows, as Python says (tablecrypt/spark/sql/writes/layout.py). */
 class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
   final SqlTable table;
+  final SqlRowChange change;
   final LogicalWriteInfo info;
   private final String mode;
   private final JsonNode filter;
   private JsonNode layout;
 
-  SqlWrite(SqlTable table, LogicalWriteInfo info, String mode, JsonNode filter) {
+  SqlWrite(SqlTable table, SqlRowChange change, LogicalWriteInfo info, String mode, JsonNode filter) {
     this.table = table;
+    this.change = change;
     this.info = info;
     this.mode = mode;
     this.filter = filter;
   }
 
   public String toString() {
-    return table.name() + " " + mode;
+    return table.name() + " " + (change == null ? mode : change.description());
   }
 
   public String description() {
@@ -51,6 +54,9 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
     ObjectNode request = table.request(operation).put("mode", mode);
     request.set("filter", filter);
     request.set("options", Planner.JSON.valueToTree(info.options().asCaseSensitiveMap()));
+    if (change != null) {
+      request.put("command", change.command().toString().toLowerCase(Locale.ROOT));
+    }
     return request;
   }
 

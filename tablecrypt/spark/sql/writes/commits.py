@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -47,6 +47,7 @@ from tablecrypt.spark.jvm.writer import check_found, opened_results, unsupported
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.layout import described_partition
 from tablecrypt.spark.sql.writes.options import SqlWriteOptions
+from tablecrypt.spark.sql.writes.row_level import changed_rows, scans_of, whole_files
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, check_unchanged, commit_change, commit_written
 from tablecrypt.table.lineage import with_lineage
@@ -146,14 +147,20 @@ def commit_write(planner: Planner, request: Request) -> Response:
     write = planner.writes.pop(request.text("write"))
     try:
         files, deleted = _reported(write, request.content)
-        if deleted and not write.is_row_level:
-            raise FormatError(f"{write.located.name}: tasks of a write that deletes nothing report deleted rows")
         check_found(write.io, files)
+        change = _change(planner, write, request, files, deleted)
     except BaseException:
         write.remove_files_except(())
         raise
     write.remove_files_except(files)
-    _commit_rows(write, files, None if write.query_id is None else request.number("batch_id"))
+    marker = None if write.query_id is None else BatchMarker(write.query_id, request.number("batch_id"), write.loaded.branch)
+    try:
+        if change is not None:
+            commit_change(write.located, change, _options(write, marker))
+        else:
+            commit_written(write.located, files, _options(write, marker))
+    except BatchAlreadyCommittedError:
+        logger.info("%s holds the batch already: %s", write.located.name, marker)
     return Response({"files": len(files)})
 
 
@@ -182,7 +189,9 @@ def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: Sql
         refuse_restricted(located.table.io, "a write that removes or replaces rows")
     if mode == "overwrite_partitions" and not located.table.spec().is_unpartitioned():
         check_can_replace_partitions(located, loaded.branch)
-    return None
+    if mode != "overwrite" or not predicates:
+        return None
+    return replace(whole_files(loaded, predicates), isolation=options.isolation)
 
 
 def _unsupported(schema: Schema) -> str | None:
@@ -204,16 +213,15 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     return files, deleted
 
 
-def _commit_rows(write: OpenWrite, files: list[DataFile], batch_id: int | None) -> None:
-    marker = None if batch_id is None else BatchMarker(str(write.query_id), batch_id, write.loaded.branch)
-    options = _options(write, marker)
-    try:
-        if write.replaced is not None:
-            commit_change(write.located, replace(write.replaced, added=files), options)
-        else:
-            commit_written(write.located, files, options)
-    except BatchAlreadyCommittedError:
-        logger.info("%s holds batch %s of query %s already", write.located.name, batch_id, write.query_id)
+def _change(
+    planner: Planner, write: OpenWrite, request: Request, files: list[DataFile], deleted: Mapping[str, BitMap64]
+) -> RowChange | None:
+    """Return the change that a write comes to; None for one that adds rows, or replaces all of them or whole partitions."""
+    if write.is_row_level:
+        return changed_rows(write.loaded, str(write.command), scans_of(planner, request), files, deleted)
+    if deleted:
+        raise FormatError(f"{write.located.name}: tasks of a write that deletes no single row report deleted ones")
+    return None if write.replaced is None else replace(write.replaced, added=files)
 
 
 def _options(write: OpenWrite, marker: BatchMarker | None) -> WriteOptions:

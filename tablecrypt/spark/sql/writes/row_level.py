@@ -1,0 +1,156 @@
+"""DELETE, UPDATE and MERGE: which rows go, and what takes their place.
+
+    merge-on-read   tasks report positions of deleted rows, and files with new versions ─▶ deletion vectors and files, one snapshot
+    copy-on-write   tasks write again all rows of the files that have such rows       ─▶ these files in place of those, one snapshot
+    no job at all   the condition matches whole files, as their partitions show       ─▶ one snapshot without these files
+
+write.delete.mode, write.update.mode and write.merge.mode say which; write.{delete,update,merge}.isolation-level what others may do in the
+meantime: nothing that the rows that were read depend on (serializable), or add rows (snapshot). The plans of the rows that were read say
+what these are. So each change is checked against the very files and condition that Spark worked with.
+
+Raises:
+    ConfigurationError: a mode, an isolation level or a condition that is not served.
+    FormatError: tasks delete rows that the query did not read.
+    ValidationException: others changed rows that this change is about. Nothing is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import TableProperties
+from pyroaring import BitMap64
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.spark.commit import RowChange, is_merge_on_read, split_whole_files
+from tablecrypt.spark.sql.filters import exact_filter
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.writes.options import SqlWriteOptions, isolation_level
+from tablecrypt.spark.write import WriteOptions, commit_change
+from tablecrypt.table.filters import with_sql_null_semantics
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+
+if TYPE_CHECKING:
+    from tablecrypt.spark.sql.plan import Plan
+    from tablecrypt.spark.sql.planner import LoadedTable, Planner
+
+_COMMANDS: Final = ("delete", "update", "merge")
+
+
+def row_change(planner: Planner, request: Request) -> Response:
+    """Say how a command changes rows: by a delta, or by groups of rows, the files."""
+    loaded, command = planner.tables[request.text("table")], request.text("command")
+    if command not in _COMMANDS:
+        raise FormatError(f"a change by {command!r} is not known")
+    loaded.check_writable()
+    refuse_restricted(loaded.located.table.io, command.upper())
+    return Response({"delta": _is_delta(loaded, command)})
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """What a command's rows came from: the plan of a scan, and the numbers of its files that were read."""
+
+    plan: Plan
+    numbers: Sequence[int]
+
+
+def scans_of(planner: Planner, request: Request) -> list[ReadFiles]:
+    """Return the scans that a commit names. FormatError where it names none well."""
+    try:
+        return [ReadFiles(planner.plans[scan["plan"]], [int(number) for number in scan["files"]]) for scan in request.items("scans")]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError("a commit does not say which files its rows came from") from error
+
+
+def changed_rows(
+    loaded: LoadedTable, command: str, scans: Sequence[ReadFiles], files: list[DataFile], deleted: Mapping[str, BitMap64]
+) -> RowChange:
+    """Return the change that a command's tasks report.
+
+    Args:
+        command: delete, update or merge.
+        files: with new and rewritten rows.
+        deleted: positions of deleted rows by data file; empty for copy-on-write.
+    """
+    properties = loaded.located.table.metadata.properties
+    level = f"write.{command}.isolation-level"
+    change = RowChange(
+        branch=loaded.branch,
+        conflicts_with=reduce(Or, (scan.plan.row_filter for scan in scans), cast("BooleanExpression", AlwaysFalse())),
+        isolation=isolation_level(properties.get(level, TableProperties.WRITE_ISOLATION_LEVEL_DEFAULT), level),
+    )
+    if _is_delta(loaded, command):
+        change.marked = _marked(scans, deleted)
+        change.added = files
+    elif deleted:
+        raise FormatError(f"{loaded.located.name}: tasks of a copy-on-write change report deleted rows")
+    else:
+        change.dropped = [scan.plan.tasks[number].file for scan in scans for number in scan.numbers]
+        change.rewritten = files
+    return change
+
+
+def _is_delta(loaded: LoadedTable, command: str) -> bool:
+    name = f"write.{command}.mode"
+    mode = loaded.located.table.metadata.properties.get(name, TableProperties.DELETE_MODE_DEFAULT)
+    if mode not in (TableProperties.DELETE_MODE_COPY_ON_WRITE, TableProperties.DELETE_MODE_MERGE_ON_READ):
+        raise ConfigurationError(f"{loaded.located.name}: {name}={mode}: use copy-on-write or merge-on-read")
+    return is_merge_on_read(mode)
+
+
+def _marked(scans: Sequence[ReadFiles], deleted: Mapping[str, BitMap64]) -> list[tuple[EncryptedFileScanTask, BitMap64]]:
+    tasks = {task.file.file_path: task for scan in scans for task in scan.plan.tasks}
+    for location, positions in deleted.items():
+        if location not in tasks or not len(positions) or positions.max() >= tasks[location].file.record_count:
+            raise FormatError(f"{location}: a task deletes rows that its query did not read")
+    return [(tasks[location], positions) for location, positions in deleted.items()]
+
+
+def can_delete_where(planner: Planner, request: Request) -> Response:
+    """Say whether a condition matches whole files, so that no row has to be read."""
+    try:
+        whole_files(planner.tables[request.text("table")], request.items("filter"))
+    except ConfigurationError:
+        return Response({"whole": False})
+    return Response({"whole": True})
+
+
+def delete_where(planner: Planner, request: Request) -> Response:
+    """Delete the files that a condition matches whole. TRUNCATE is this with no condition."""
+    loaded = planner.tables[request.text("table")]
+    loaded.check_writable()
+    refuse_restricted(loaded.located.table.io, "DELETE")
+    change = whole_files(loaded, request.items("filter"))
+    summary = SqlWriteOptions.of({}).snapshot_properties
+    commit_change(loaded.located, change, WriteOptions(branch=loaded.branch, snapshot_properties=summary))
+    return Response({})
+
+
+def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) -> RowChange:
+    """Return the removal of the files in which every row matches all of the predicates.
+
+    Raises:
+        ConfigurationError: some files may have rows that match and others that do not, or a predicate has no exact translation.
+    """
+    located = loaded.located
+    schema = located.table.metadata.schema()
+    asked = exact_filter(predicates, schema)
+    if asked is None:
+        raise ConfigurationError(f"{located.name}: the condition is not one on partitions: use DELETE, UPDATE or MERGE")
+    sure = with_sql_null_semantics(asked, schema)
+    whole, rest = split_whole_files(cast("list[EncryptedFileScanTask]", list(located.scan(sure, loaded.branch).plan_files())))
+    if rest:
+        raise ConfigurationError(
+            f"{rest[0].file.file_path}: the condition may match some of its rows and not others: use DELETE, UPDATE or MERGE"
+        )
+    return RowChange(branch=loaded.branch, conflicts_with=sure, dropped=whole)
+
+
+OPERATIONS: Final = {"row_change": row_change, "can_delete_where": can_delete_where, "delete_where": delete_where}
