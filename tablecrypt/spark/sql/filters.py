@@ -149,8 +149,8 @@ class _Translation:
 
     def _in(self, column: Predicate, values: Sequence[Predicate], negated: bool) -> BooleanExpression:
         name, field_type = self._field(column)
-        if negated and isinstance(field_type, _FLOATING):
-            raise UntranslatedError(f"NOT IN on {name}, which may be NaN")
+        if isinstance(field_type, _FLOATING) and (negated or any(each.get("value") == 0 for each in values)):
+            raise UntranslatedError(f"{name} may be NaN, or a zero of the other sign, which only Spark takes for the same")
         if any(each.get("value") is None for each in values) and negated:
             raise UntranslatedError("NOT IN with a null")
         make: Make = ice.In
