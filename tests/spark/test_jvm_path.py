@@ -553,10 +553,16 @@ def test_executors_of_a_cluster_get_their_keys_and_one_that_is_killed_is_replace
     for first in range(0, 4000, 500):
         table.append(pa.table({"id": pa.array(range(first, first + 500), pa.int64()), "note": [CANARY] * 500}))
     table.delete("id in (0, 1, 3999)")
-    keys = [key.hex() for key in file_keys(encrypted_table(table))]
+    other = lake.catalog.create_table(
+        "db.refs", Schema(NestedField(1, "id", LongType()), NestedField(2, "ref", UUIDType())), properties=KEY
+    )
+    other.append(pa.table({"id": pa.array(range(100), pa.int64()), "ref": pa.array([bytes(16)] * 100, pa.uuid())}))
+    other.delete("id < 10")
+    keys = [key.hex() for each in (table, other) for key in file_keys(encrypted_table(each))]
 
     job = Path(__file__).parents[1] / "support" / "spark_cluster_job.py"
-    arguments = json.dumps({"table": lake.identifier("db.many"), "properties": lake.properties, "folder": str(lake.warehouse.parent)})
+    names = {"table": lake.identifier("db.many"), "portable": lake.identifier("db.refs")}
+    arguments = json.dumps({**names, "properties": lake.properties, "folder": str(lake.warehouse.parent)})
     run = subprocess.run(
         [sys.executable, str(job)], input=arguments, capture_output=True, text=True, check=False, timeout=300, cwd=lake.warehouse.parent
     )
@@ -568,7 +574,8 @@ def test_executors_of_a_cluster_get_their_keys_and_one_that_is_killed_is_replace
     assert results["first"] == [len(live), sum(live)]
     assert results["killed"] >= 1
     assert results["while an executor was killed"] == [len(live), sum(live)]
-    assert results["afterwards"] == [len(live), sum(live)]
+    assert results["afterwards"] == results["by SQL"] == [len(live), sum(live)]
+    assert results["by SQL and Python"] == [90, sum(range(10, 100))]
     assert not [key for key in keys if key in run.stdout + run.stderr]
 
 

@@ -43,9 +43,15 @@ def client_properties(lake: Lake, server: RestrictingServer) -> dict[str, str]:
     )
 
 
+def _by_sql(spark: SparkSession, properties: dict[str, str]) -> DataFrame:
+    tcs.catalog(spark, "restricted", properties)
+    return spark.table(TABLE)
+
+
 READERS: dict[str, Callable[[SparkSession, dict[str, str]], DataFrame]] = {
     "read_table": lambda spark, properties: tcs.read_table(spark, TABLE, catalog_properties=properties),
     "read_table on the Python path": lambda spark, properties: tcs.read_table(spark, TABLE, path="python", catalog_properties=properties),
+    "Spark SQL": _by_sql,
     "the data source": lambda spark, properties: spark.read.format("tablecrypt").load(TABLE),
 }
 

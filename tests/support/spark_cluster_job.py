@@ -1,6 +1,8 @@
 """A Spark application of its own, on a cluster whose executors are processes: it reads a table and loses an executor on the way.
 
-Takes JSON on standard input: the table's name, the catalog's properties, and a folder for its files. Its last line of output is JSON.
+It reads through Spark SQL too, and a table there whose files the executors' Python has to read.
+
+Takes JSON on standard input: the tables' names, the catalog's properties, and a folder for its files. Its last line of output is JSON.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ def cluster_session(folder: str) -> SparkSession:
         "spark.authenticate": "true",
         "spark.authenticate.secret": os.urandom(16).hex(),
         "spark.network.crypto.enabled": "true",
+        "spark.pyspark.python": sys.executable,
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]),
         "spark.sql.files.maxPartitionBytes": "1k",
         "spark.sql.files.openCostInBytes": "1",
         "spark.local.dir": f"{folder}/spark-local",
@@ -92,6 +96,9 @@ def main() -> None:
     timer.join()
     answers["killed"] = len(killed)
     answers["afterwards"] = count_and_sum(tcs.read_table(spark, job["table"], catalog_properties=job["properties"]))
+    tcs.catalog(spark, job["table"].partition(".")[0], job["properties"])
+    answers["by SQL"] = count_and_sum(spark.table(job["table"]))
+    answers["by SQL and Python"] = count_and_sum(spark.table(job["portable"]).where("ref IS NOT NULL"))
     spark.stop()
     sys.stdout.write("\n" + json.dumps(answers) + "\n")
 
