@@ -309,6 +309,19 @@ class EncryptedRowDelta(EncryptedOverwrite):
         return writer.to_manifest_file()
 
 
+class EncryptedReplacement(EncryptedProducer, WholeSnapshotAdapter):
+    """A snapshot of the added files alone, which no other precedes: what the branch held before stays in the table's history."""
+
+    @property
+    def parent_snapshot_id(self) -> int | None:
+        """None: nothing of the snapshots before is in this one."""
+        return None
+
+    def collect_manifests(self) -> list[ManifestFile]:
+        """Write the manifests of the added files."""
+        return self.finish_manifests([])
+
+
 class EncryptedUpdateSnapshot(UpdateSnapshotAdapter):
     """What `Transaction.update_snapshot()` returns on an encrypted table."""
 
@@ -329,6 +342,10 @@ class EncryptedUpdateSnapshot(UpdateSnapshotAdapter):
     def delete(self) -> EncryptedDelete:
         """Return a producer that drops data files."""
         return self.producer(EncryptedDelete, Operation.DELETE)
+
+    def replacement(self) -> EncryptedReplacement:
+        """Return a producer that puts the files which are added in place of everything."""
+        return self.producer(EncryptedReplacement, Operation.APPEND)
 
     def row_delta(self, row_delta: RowDelta, operation: Operation = Operation.DELETE) -> EncryptedRowDelta:
         """Return a producer that adds deletion vectors, and data files where the operation is an overwrite."""

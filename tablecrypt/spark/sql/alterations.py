@@ -67,22 +67,25 @@ def _alter_properties(transaction: Transaction, changes: Sequence[Change]) -> No
         else:
             removals.add(name)
             updates.pop(name, None)
-    _check_properties(transaction.table_metadata, updates)
+    check_properties(transaction.table_metadata, updates)
+    for stated in ("format-version", "location"):
+        updates.pop(stated, None)
     if updates:
         transaction.set_properties(updates)
     if present := removals & transaction.table_metadata.properties.keys():
         transaction.remove_properties(*sorted(present))
 
 
-def _check_properties(metadata: TableMetadata, updates: dict[str, str]) -> None:
+def check_properties(metadata: TableMetadata, updates: Mapping[str, str]) -> None:
+    """Raise ConfigurationError where a statement would set what a table has no other value for."""
     check_settable(updates)
-    if "location" in updates:
+    if updates.get("location", metadata.location) != metadata.location:
         raise ConfigurationError(
             f"an encrypted table stays where it is ({metadata.location}): its pins remember the place. To copy it elsewhere use "
             "tablecrypt.maintenance.relocate"
         )
-    version = updates.pop("format-version", None)
-    if version is not None and version != str(metadata.format_version):
+    version = updates.get("format-version", str(metadata.format_version))
+    if version != str(metadata.format_version):
         raise ConfigurationError(f"an encrypted table has format version {metadata.format_version}, which cannot become {version}")
 
 

@@ -51,19 +51,17 @@ class Definition:
     properties: dict[str, str]
 
     @classmethod
-    def of(cls, catalog: Catalog, request: Request) -> Definition:
+    def of(cls, request: Request) -> Definition:
         """Read the definition in a request.
 
         Raises:
-            ConfigurationError: nothing names a master key, or a part of the definition has no meaning for an encrypted table.
+            ConfigurationError: a part of the definition has no meaning for an encrypted table.
         """
         check_names(request.identifier)
         given = request.mapping("properties")
         schema = iceberg_schema(json.loads(request.text("schema")))
         transforms = [SparkTransform.of(each) for each in request.items("partitions")]
-        definition = cls(request.identifier, schema, partition_spec(schema, transforms), given.get("location"), table_properties(given))
-        definition.check_key(catalog)
-        return definition
+        return cls(request.identifier, schema, partition_spec(schema, transforms), given.get("location"), table_properties(given))
 
     def check_key(self, catalog: Catalog) -> None:
         """Raise ConfigurationError unless the table will be encrypted."""
@@ -107,11 +105,12 @@ def create_table(planner: Planner, request: Request) -> Response:
     """Create an encrypted table and load it.
 
     Raises:
-        ConfigurationError: as `Definition.of`.
+        ConfigurationError: as `Definition.of`, or nothing names a master key.
         TableAlreadyExistsError, NoSuchNamespaceError: as PyIceberg's.
     """
     catalog = catalog_of(planner, request).catalog
-    definition = Definition.of(catalog, request)
+    definition = Definition.of(request)
+    definition.check_key(catalog)
     catalog.create_table(
         definition.identifier,
         definition.schema,

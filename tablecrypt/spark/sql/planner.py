@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from tablecrypt.spark.sql.plan import Plan
+    from tablecrypt.spark.sql.staging import StagedTable
     from tablecrypt.spark.sql.writes.commits import OpenWrite
 
 _CATALOGS: Final = 10_000
@@ -25,6 +26,7 @@ _TABLES: Final = 1_000
 _PLANS: Final = 1_000
 _READERS: Final = 1_000
 _WRITES: Final = 1_000
+_STAGED: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class LoadedTable:
         branch: where writes go.
         snapshot_id: what is read; None for a table without snapshots.
         is_writable: False where a snapshot or tag was asked for.
+        staged: of a table that a statement is creating or replacing.
     """
 
     located: LocatedTable
@@ -52,6 +55,7 @@ class LoadedTable:
     branch: str
     snapshot_id: int | None
     is_writable: bool
+    staged: StagedTable | None = None
 
     @property
     def schema(self) -> Schema:
@@ -80,3 +84,4 @@ class Planner:
     plans: Handles[Plan] = field(default_factory=lambda: Handles(_PLANS))
     readers: Handles[Generator[RecordBatch]] = field(default_factory=lambda: Handles(_READERS))
     writes: Handles[OpenWrite] = field(default_factory=lambda: Handles(_WRITES))
+    staged: Handles[StagedTable] = field(default_factory=lambda: Handles(_STAGED))

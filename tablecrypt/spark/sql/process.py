@@ -20,7 +20,7 @@ from threading import Lock
 from typing import BinaryIO, Final, TypeAlias
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, plan, portable, procedures
+from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, plan, portable, procedures, staging
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.writes import commits, layout, row_level
@@ -32,6 +32,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **namespaces.OPERATIONS,
     **definitions.OPERATIONS,
     **alterations.OPERATIONS,
+    **staging.OPERATIONS,
     **procedures.OPERATIONS,
     **plan.OPERATIONS,
     **portable.OPERATIONS,

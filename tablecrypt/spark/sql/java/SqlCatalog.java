@@ -16,9 +16,10 @@ import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
@@ -27,7 +28,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of encrypted tables in Spark SQL: spark.sql.catalog.prod=tablecrypt.jvm.SqlCatalog. All that it knows Python tells it. */
-public class SqlCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
+public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog, FunctionCatalog {
   private String name;
   private CatalogSettings settings;
   private Planner planner;
@@ -207,14 +208,57 @@ public class SqlCatalog implements TableCatalog, SupportsNamespaces, ProcedureCa
     try {
       return new SqlTable(this, planner(), planner().ask(request).json);
     } catch (PlannerError error) {
-      if (error.is("TableAlreadyExistsError")) {
-        throw new TableAlreadyExistsException(table);
+      checkIsNew(error, table);
+      throw error;
+    }
+  }
+
+  private static void checkIsNew(PlannerError error, Identifier table) throws TableAlreadyExistsException, NoSuchNamespaceException {
+    if (error.is("TableAlreadyExistsError")) {
+      throw new TableAlreadyExistsException(table);
+    }
+    if (error.is("NoSuchNamespaceError")) {
+      throw new NoSuchNamespaceException(table.namespace());
+    }
+  }
+
+  public StagedTable stageCreate(Identifier table, Column[] columns, Transform[] partitions, Map properties)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    try {
+      return stage("stage_create", table, columns, partitions, properties);
+    } catch (PlannerError error) {
+      checkIsNew(error, table);
+      throw error;
+    }
+  }
+
+  public StagedTable stageReplace(Identifier table, Column[] columns, Transform[] partitions, Map properties)
+      throws NoSuchNamespaceException, NoSuchTableException {
+    try {
+      return stage("stage_replace", table, columns, partitions, properties);
+    } catch (PlannerError error) {
+      if (error.is("NoSuchTableError")) {
+        throw new NoSuchTableException(table);
       }
+      throw error;
+    }
+  }
+
+  public StagedTable stageCreateOrReplace(Identifier table, Column[] columns, Transform[] partitions, Map properties)
+      throws NoSuchNamespaceException {
+    try {
+      return stage("stage_create_or_replace", table, columns, partitions, properties);
+    } catch (PlannerError error) {
       if (error.is("NoSuchNamespaceError")) {
         throw new NoSuchNamespaceException(table.namespace());
       }
       throw error;
     }
+  }
+
+  private StagedTable stage(String operation, Identifier table, Column[] columns, Transform[] partitions, Map properties) {
+    ObjectNode request = SqlDefinition.put(request(operation, table), SqlDefinition.schema(columns), partitions, properties);
+    return new SqlStagedTable(this, planner(), planner().ask(request).json);
   }
 
   public Table alterTable(Identifier table, TableChange[] changes) throws NoSuchTableException {

@@ -153,6 +153,9 @@ def commit_write(planner: Planner, request: Request) -> Response:
         write.remove_files_except(())
         raise
     write.remove_files_except(files)
+    if write.loaded.staged is not None:
+        write.loaded.staged.keep(files, _options(write, None).summary)
+        return Response({"files": len(files)})
     marker = None if write.query_id is None else BatchMarker(write.query_id, request.number("batch_id"), write.loaded.branch)
     try:
         if change is not None:

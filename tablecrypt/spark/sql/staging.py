@@ -1,0 +1,187 @@
+"""CREATE TABLE AS SELECT, REPLACE TABLE and CREATE OR REPLACE TABLE: a table and its rows in one commit.
+
+    stage_create | stage_replace | stage_create_or_replace ─▶ a table that only this statement sees, and whose writes are kept back
+    begin_write … commit_write                             ─▶ files, checked, none of them in any snapshot yet
+    commit_staged ─▶ one commit: table, keys and rows;  abort_staged ─▶ no file is left
+
+A table that is replaced keeps its history, branches and tags, properties that the statement does not name, and its master key. Until the
+commit everybody reads it as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.spark.executor_job import delete_files, removing_on_error
+from tablecrypt.spark.sql.alterations import check_properties
+from tablecrypt.spark.sql.catalogs import catalog_of, described
+from tablecrypt.spark.sql.definitions import Definition
+from tablecrypt.spark.sql.loading import find_table
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.spark.write import NOT_COMMITTED
+from tablecrypt.table.replacement import stage_replacement
+from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.transaction import EncryptedTransaction
+
+
+@dataclass
+class StagedTable:
+    """A table that is being created or replaced.
+
+    Attributes:
+        transaction: what is staged so far.
+        replaces: whether there is a table whose rows are replaced.
+        files: what writes have left to be committed.
+        snapshot_properties: for the summary of the snapshot.
+    """
+
+    transaction: EncryptedTransaction
+    replaces: bool
+    files: list[DataFile] = field(default_factory=list)
+    snapshot_properties: dict[str, str] = field(default_factory=dict)
+
+    def keep(self, files: Sequence[DataFile], snapshot_properties: Mapping[str, str]) -> None:
+        """Take the files of a write, which `commit` commits and `abort` deletes."""
+        self.files += files
+        self.snapshot_properties |= snapshot_properties
+
+    def commit(self) -> None:
+        """Commit the table and its rows.
+
+        Raises:
+            TableAlreadyExistsError, CommitFailedException: somebody has created or changed the table meanwhile; no file is left.
+        """
+        with removing_on_error(self._io, self.files):
+            self._stage_rows()
+        try:
+            self.transaction.commit_transaction()
+        except (*NOT_COMMITTED, TableAlreadyExistsError):
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Delete the files."""
+        delete_files(self._io, self.files)
+
+    def _stage_rows(self) -> None:
+        update = self.transaction.update_snapshot(self.snapshot_properties)
+        # A branch that pins remember must not end with its table's replacement, so there is a snapshot even without rows.
+        if not self.replaces and not self.files:
+            return
+        producer = update.replacement() if self.replaces else update.fast_append()
+        with producer:
+            for file in self.files:
+                producer.append_data_file(file)
+
+    @property
+    def _io(self) -> EncryptingFileIO:
+        return cast("EncryptingFileIO", self.transaction.table_io)
+
+
+def stage_create(planner: Planner, request: Request) -> Response:
+    """Begin a table that is not there yet.
+
+    Raises:
+        TableAlreadyExistsError: it is.
+        NoSuchNamespaceError, ConfigurationError: as CREATE TABLE.
+    """
+    opened = catalog_of(planner, request)
+    if opened.catalog.table_exists(request.identifier):
+        raise TableAlreadyExistsError(f"Table {'.'.join(request.identifier)} already exists")
+    return _created(planner, opened, request)
+
+
+def stage_replace(planner: Planner, request: Request) -> Response:
+    """Begin to replace a table.
+
+    Raises:
+        NoSuchTableError: there is none.
+        ConfigurationError: it is not encrypted, or a property or the location cannot be changed.
+        KeyIdChangedError: the statement names another master key than the table has.
+        ReadRestrictionError: the catalog's server does not let the user see all rows that would go.
+    """
+    return _replaced(planner, catalog_of(planner, request), request)
+
+
+def stage_create_or_replace(planner: Planner, request: Request) -> Response:
+    """Begin a table, or begin to replace the one that is there. Raises as both."""
+    opened = catalog_of(planner, request)
+    try:
+        return _replaced(planner, opened, request)
+    except NoSuchTableError:
+        return _created(planner, opened, request)
+
+
+def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Response:
+    definition = Definition.of(request)
+    definition.check_key(opened.catalog)
+    namespace = definition.identifier[:-1]
+    if not opened.catalog.namespace_exists(namespace):
+        raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(namespace)}")
+    transaction = opened.catalog.create_table_transaction(
+        definition.identifier,
+        definition.schema,
+        location=definition.location,
+        partition_spec=definition.spec,
+        properties=definition.properties,
+    )
+    if not isinstance(transaction, EncryptedTransaction):
+        raise ConfigurationError(f"catalog {opened.name} does not create encrypted tables: use one of tablecrypt_catalog")
+    name = ".".join(definition.identifier)
+    located = LocatedTable(opened.catalog, name, cast("EncryptedTable", transaction.table))
+    return _staged(planner, opened, located, StagedTable(transaction, replaces=False))
+
+
+def _replaced(planner: Planner, opened: OpenCatalog, request: Request) -> Response:
+    located, part = find_table(opened, request.identifier)
+    if part is not None:
+        raise ConfigurationError(f"{part} is no table of its own but a view of {located.name}: it cannot be replaced")
+    definition = Definition.of(request)
+    properties = dict(definition.properties)
+    location = {} if definition.location is None else {"location": definition.location}
+    check_properties(located.table.metadata, properties | location)
+    properties.pop("format-version", None)
+    refuse_restricted(located.table.io, "REPLACE TABLE")
+    transaction = located.table.transaction()
+    stage_replacement(transaction, definition.schema, definition.spec, properties)
+    staged = copy(located.table)
+    staged.metadata = transaction.table_metadata
+    return _staged(planner, opened, LocatedTable(opened.catalog, located.name, staged), StagedTable(transaction, replaces=True))
+
+
+def _staged(planner: Planner, opened: OpenCatalog, located: LocatedTable, staged: StagedTable) -> Response:
+    loaded = LoadedTable(located, opened.name, MAIN_BRANCH, None, is_writable=True, staged=staged)
+    return Response({**described(planner, loaded), "staged": planner.staged.add(staged)})
+
+
+def commit_staged(planner: Planner, request: Request) -> Response:
+    """Commit a table and its rows. Raises as `StagedTable.commit`."""
+    planner.staged.pop(request.text("staged")).commit()
+    return Response({})
+
+
+def abort_staged(planner: Planner, request: Request) -> Response:
+    """Give a table up, and delete what was written for it."""
+    planner.staged.pop(request.text("staged")).abort()
+    return Response({})
+
+
+OPERATIONS: Final = {
+    "stage_create": stage_create,
+    "stage_replace": stage_replace,
+    "stage_create_or_replace": stage_create_or_replace,
+    "commit_staged": commit_staged,
+    "abort_staged": abort_staged,
+}
