@@ -304,11 +304,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
         return opened_table(self, super().load_table(identifier), pin_check.accept_rollback)  # type: ignore[safe-super]
 
     def stage_commit(
-        self,
-        current: Table | None,
-        identifier: Identifier,
-        requirements: tuple[TableRequirement, ...],
-        updates: tuple[TableUpdate, ...],
+        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> StagedTable:
         """Return the table as a commit will leave it, after checking what must hold for every commit to an encrypted table."""
         check_updates(self.client_properties, identifier, updates)

@@ -82,11 +82,7 @@ class EncryptedGlueCatalog(EncryptionMixin, GlueCatalogAdapter):
         return self.load_table(identifier)
 
     def stage_commit(
-        self,
-        current: Table | None,
-        identifier: Identifier,
-        requirements: tuple[TableRequirement, ...],
-        updates: tuple[TableUpdate, ...],
+        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> StagedTable:
         """Return the table as a commit will leave it, with the parameters that pin it."""
         staged = super().stage_commit(current, identifier, requirements, updates)

@@ -107,11 +107,7 @@ class EncryptedHiveCatalog(EncryptionMixin, HiveCatalogAdapter):
         return pinning_parameters(metadata, MetadataFile(table.metadata_location, metadata.model_dump_json().encode()))
 
     def stage_commit(
-        self,
-        current: Table | None,
-        identifier: Identifier,
-        requirements: tuple[TableRequirement, ...],
-        updates: tuple[TableUpdate, ...],
+        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> StagedTable:
         """Return the table as a commit will leave it, with the parameters that pin it."""
         staged = super().stage_commit(current, identifier, requirements, updates)

@@ -208,11 +208,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestCatalogAdapter):
         return hashlib.sha256(metadata.model_dump_json().encode()).hexdigest()
 
     def _encrypted_table(
-        self,
-        table: Table,
-        metadata: EncryptedTableMetadata,
-        restrictions: ReadRestrictions | None = None,
-        pin: TableVersion | None = None,
+        self, table: Table, metadata: EncryptedTableMetadata, restrictions: ReadRestrictions | None = None, pin: TableVersion | None = None
     ) -> EncryptedTable:
         if table.config.get(SCAN_PLANNING_MODE) == ScanPlanningMode.SERVER.value:
             raise _server_planning_refused(table.name())

@@ -30,11 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TABLE_FAILED: Final = "with --include or --exclude, a table failed; the report names it and why"
 _BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
-_CODES: Final = {
-    0: "done",
-    REFUSED: "refused, or wrong arguments; stderr says why",
-    INTERRUPTED: "interrupted, or answered with no",
-}
+_CODES: Final = {0: "done", REFUSED: "refused, or wrong arguments; stderr says why", INTERRUPTED: "interrupted, or answered with no"}
 
 
 class DocumentedCommand(click.Command):

@@ -109,11 +109,7 @@ class HadoopKmsKeys:
         check_local_key_length(master.length)
         if len(encrypted) != master.length:
             raise FormatError(f"an encrypted local key under {master} has {master.length} bytes, not {len(encrypted)}")
-        body = {
-            "name": master.name,
-            "iv": base64.b64encode(sent_iv(encrypted)).decode(),
-            "material": base64.b64encode(encrypted).decode(),
-        }
+        body = {"name": master.name, "iv": base64.b64encode(sent_iv(encrypted)).decode(), "material": base64.b64encode(encrypted).decode()}
         answer = self._ask("POST", f"keyversion/{_quoted(master.name)}%40{master.version}/_eek?eek_op=decrypt", str(master), body)
         try:
             local_key = Secret(decode_base64(answer.get("material")))

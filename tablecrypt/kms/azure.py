@@ -70,10 +70,7 @@ class AzureKeyManagementClient:
     """
 
     def __init__(
-        self,
-        properties: Mapping[str, str],
-        credential: TokenCredential | None = None,
-        random: Callable[[int], bytes] = secrets.token_bytes,
+        self, properties: Mapping[str, str], credential: TokenCredential | None = None, random: Callable[[int], bytes] = secrets.token_bytes
     ) -> None:
         self._url = properties.get(AZURE_KEYVAULT_URL.name, "")
         if not self._url.startswith("https://"):

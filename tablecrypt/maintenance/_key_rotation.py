@@ -82,10 +82,7 @@ class Rotation:
 
 
 def plan_rotation(
-    table: EncryptedTable,
-    new_kek: Callable[[], EncryptedKey],
-    counted: Counted,
-    kept: Iterable[EncryptedSnapshot] | None = None,
+    table: EncryptedTable, new_kek: Callable[[], EncryptedKey], counted: Counted, kept: Iterable[EncryptedSnapshot] | None = None
 ) -> Rotation:
     """Plan the rotation of a table's newest state.
 

@@ -93,12 +93,7 @@ class Reencrypted(OperationResult):
     unused: tuple[str, ...] = ()
 
 
-@checked_arguments(
-    but=(
-        "where",
-        "older_than",
-    )
-)
+@checked_arguments(but=("where", "older_than"))
 def reencrypt(
     table: Table,
     where: str | BooleanExpression = ALWAYS_TRUE,

@@ -153,10 +153,7 @@ class _Copying:
         self.metadata = only_snapshots(metadata, kept_snapshots(metadata, all_snapshots))
         self.source = source
         manager = EncryptionManager(
-            source.manager.kms,
-            self.key_id,
-            data_key_length=source.manager.data_key_length,
-            kek_lifespan_ms=source.manager.kek_lifespan_ms,
+            source.manager.kms, self.key_id, data_key_length=source.manager.data_key_length, kek_lifespan_ms=source.manager.kek_lifespan_ms
         )
         self.target = TableFileIO(source.inner, manager, DeletionScope((new_location,)))
         self.identity = CopyIdentity.of(metadata, table.metadata_location, new_location, self.key_id, all_snapshots)

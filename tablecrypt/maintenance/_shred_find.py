@@ -39,14 +39,7 @@ from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 
-_OUT_OF_REACH: Final = (
-    AuthenticationError,
-    FormatError,
-    KeyIdChangedError,
-    KeyNotFoundError,
-    PlaintextRefusedError,
-    FileNotFoundError,
-)
+_OUT_OF_REACH: Final = (AuthenticationError, FormatError, KeyIdChangedError, KeyNotFoundError, PlaintextRefusedError, FileNotFoundError)
 
 
 @dataclass(frozen=True)

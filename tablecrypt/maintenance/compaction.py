@@ -355,9 +355,7 @@ def group_work(codec: FileEntryCodec, group: FileGroup) -> FileWork[GroupWork]:
     """Return the work of a group, its keys apart."""
     without_keys = [
         EncryptedFileScanTask(
-            with_key(task.file, None),
-            {with_key(file, None) for file in task.delete_files},
-            data_sequence_number=task.data_sequence_number,
+            with_key(task.file, None), {with_key(file, None) for file in task.delete_files}, data_sequence_number=task.data_sequence_number
         )
         for task in group.tasks
     ]

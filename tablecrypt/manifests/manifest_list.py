@@ -152,11 +152,7 @@ class ManifestListWriterV3(ManifestListWriter):
         self.next_row_id = first_row_id
         self.complete = False
         self.avro_file = BlockAvroOutputFile[EncryptedManifestFile](
-            output_file=output_file,
-            file_schema=MANIFEST_LIST_SCHEMA,
-            schema_name=_MANIFEST_NAME,
-            metadata=header,
-            compression=compression,
+            output_file=output_file, file_schema=MANIFEST_LIST_SCHEMA, schema_name=_MANIFEST_NAME, metadata=header, compression=compression
         )
 
     def __enter__(self) -> ManifestListWriterV3:

@@ -134,7 +134,4 @@ def _rights(tail: Tail, keys: KeyProvider | None) -> tuple[tuple[str, ...], tupl
     column_keys = ColumnKeys(tail, keys)
     roots = sorted({variant.root for variant in column_keys.encryption.variants})
     granted = [root for root in roots if column_keys.choose(root)[0] is not None]
-    return (
-        tuple(tail.schema.name_of(root) for root in granted),
-        tuple(tail.schema.name_of(root) for root in roots if root not in granted),
-    )
+    return (tuple(tail.schema.name_of(root) for root in granted), tuple(tail.schema.name_of(root) for root in roots if root not in granted))

@@ -107,11 +107,7 @@ class UniformParquetFile:
             check_one_key(footer, key_metadata, metadata, self._file)
 
     def batches(
-        self,
-        columns: list[str],
-        row_filter: pc.Expression | None = None,
-        read_ahead: int | None = None,
-        part: Container[int] | None = None,
+        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass the filter. Row groups whose statistics rule them out are not read.
 
@@ -128,11 +124,7 @@ class UniformParquetFile:
             yield from self._scan(portion, columns, row_filter)
 
     def positioned_batches(
-        self,
-        columns: list[str],
-        prune_by: pc.Expression | None = None,
-        read_ahead: int | None = None,
-        part: Container[int] | None = None,
+        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
     ) -> Iterator[PositionedBatch]:
         """Yield every row of the row groups that the filter's statistics leave, each with its position in the file.
 
@@ -228,10 +220,7 @@ class UniformParquetFile:
             raise self._diagnosed(part) from error
 
     def _diagnosed(self, part: str) -> TablecryptError:
-        head, tail = (
-            self._file.read_at(MAGIC_LENGTH, 0),
-            self._file.read_at(MAGIC_LENGTH, self._length - MAGIC_LENGTH),
-        )
+        head, tail = (self._file.read_at(MAGIC_LENGTH, 0), self._file.read_at(MAGIC_LENGTH, self._length - MAGIC_LENGTH))
         if not head == tail == ENCRYPTED_MAGIC:
             return foreign_end(head, tail, self.location)
         return TamperedFileError(self.location, f"{part} cannot be authenticated: the bytes were changed, or the key is another file's")

@@ -124,10 +124,7 @@ class _Checks:
         self._unauthenticated_pages = 0
         self._in_the_clear: dict[str, None] = {}
         self._faults: list[_Fault] = []
-        self._spans = [
-            OwnedSpan(0, MAGIC_LENGTH, "the first magic"),
-            OwnedSpan(layout.footer.start, layout.source.length, "the footer"),
-        ]
+        self._spans = [OwnedSpan(0, MAGIC_LENGTH, "the first magic"), OwnedSpan(layout.footer.start, layout.source.length, "the footer")]
 
     def check_chunk(self, chunk: Chunk) -> None:
         if not chunk.is_encrypted:

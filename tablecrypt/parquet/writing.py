@@ -78,12 +78,7 @@ def decrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = No
         return rewrite(encrypted_layout(opened, keys), out, None, secrets.token_bytes)
 
 
-@checked_arguments(
-    but=(
-        "old",
-        "new",
-    )
-)
+@checked_arguments(but=("old", "new"))
 def reencrypt(
     source: Any, sink: Any, old: FileKeys, new: FileKeys, *, location: str | None = None, random: Random = secrets.token_bytes
 ) -> int:

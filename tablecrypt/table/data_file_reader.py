@@ -81,20 +81,12 @@ class OpenedFile(Protocol):
         """The columns as they are stored, with field ids."""
 
     def batches(
-        self,
-        columns: list[str],
-        row_filter: pc.Expression | None = None,
-        read_ahead: int | None = None,
-        part: Container[int] | None = None,
+        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass the filter; with `part`, those of row groups whose first byte lies in it."""
 
     def positioned_batches(
-        self,
-        columns: list[str],
-        prune_by: pc.Expression | None = None,
-        read_ahead: int | None = None,
-        part: Container[int] | None = None,
+        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
     ) -> Iterator[PositionedBatch]:
         """Yield rows with their positions in the file, at least those that pass the filter; `part` as for `batches`."""
 
@@ -131,11 +123,7 @@ class AvroDataFile:
         self.schema = pa.schema([column.field for column in self._columns])
 
     def batches(
-        self,
-        columns: list[str],
-        row_filter: pc.Expression | None = None,
-        read_ahead: int | None = None,
-        part: Container[int] | None = None,
+        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass the filter, which may name only `columns`. FormatError for a part: an Avro file has none."""
         self._refuse_part(part)
@@ -143,11 +131,7 @@ class AvroDataFile:
             yield batch if row_filter is None else batch.filter(row_filter)
 
     def positioned_batches(
-        self,
-        columns: list[str],
-        prune_by: pc.Expression | None = None,
-        read_ahead: int | None = None,
-        part: Container[int] | None = None,
+        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
     ) -> Iterator[PositionedBatch]:
         """Yield every row with its position in the file. Avro has no statistics to prune by, and no parts, as for `batches`."""
         self._refuse_part(part)

@@ -156,11 +156,7 @@ def _entries_of(task: EncryptedFileScanTask) -> list[ManifestEntry]:
 def _entry(file: EncryptedDataFile, spec_id: int, sequence_number: int | None) -> ManifestEntry:
     file.spec_id = spec_id
     return ManifestEntry.from_args(
-        status=ManifestEntryStatus.ADDED,
-        snapshot_id=None,
-        sequence_number=sequence_number,
-        file_sequence_number=None,
-        data_file=file,
+        status=ManifestEntryStatus.ADDED, snapshot_id=None, sequence_number=sequence_number, file_sequence_number=None, data_file=file
     )
 
 

@@ -22,11 +22,7 @@ from tablecrypt.errors import ConfigurationError
 
 ROW_ID: Final = NestedField(2147483540, "_row_id", LongType(), required=False, doc="Implicit row ID that is automatically assigned")
 LAST_UPDATED: Final = NestedField(
-    2147483539,
-    "_last_updated_sequence_number",
-    LongType(),
-    required=False,
-    doc="Sequence number of the snapshot that last updated the row",
+    2147483539, "_last_updated_sequence_number", LongType(), required=False, doc="Sequence number of the snapshot that last updated the row"
 )
 LINEAGE_FIELDS: Final = (ROW_ID, LAST_UPDATED)
 LINEAGE_FIELD_IDS: Final = frozenset(field.field_id for field in LINEAGE_FIELDS)

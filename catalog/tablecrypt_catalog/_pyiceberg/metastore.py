@@ -24,11 +24,7 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
 
     @abstractmethod
     def stage_commit(
-        self,
-        current: Table | None,
-        identifier: Identifier,
-        requirements: tuple[TableRequirement, ...],
-        updates: tuple[TableUpdate, ...],
+        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> StagedTable:
         """Return the table as the commit will leave it."""
 
@@ -38,11 +34,7 @@ class MetastoreCatalogAdapter(MetastoreCatalog):
         """Return the metadata in the class that is written to metadata.json."""
 
     def stage_as_pyiceberg(
-        self,
-        current: Table | None,
-        identifier: Identifier,
-        requirements: tuple[TableRequirement, ...],
-        updates: tuple[TableUpdate, ...],
+        self, current: Table | None, identifier: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> StagedTable:
         """Stage a commit the way PyIceberg's own catalog does."""
         base = None if current is None else Table(identifier, for_ourselves(current.metadata), current.metadata_location, current.io, self)

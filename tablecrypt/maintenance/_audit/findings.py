@@ -164,10 +164,7 @@ class FindingKind(Enum):
         "Anybody with the master key can open what they open: delete those metadata files, or shred.",
     )
     UNFINISHED_OPERATION = _Meaning(
-        "unfinished-operation",
-        Severity.INFO,
-        "Journal of an unfinished operation",
-        "If it is not under way, run it again: it continues.",
+        "unfinished-operation", Severity.INFO, "Journal of an unfinished operation", "If it is not under way, run it again: it continues."
     )
     ORPHANS = _Meaning(
         "orphans", Severity.INFO, "Encrypted files that the table does not know", "Remove orphan files, but for those of writes under way."

@@ -75,11 +75,7 @@ def _template() -> Template:
         return value if isinstance(value, Markup) else printable(value)
 
     environment = Environment(
-        loader=PackageLoader(__package__, "."),
-        autoescape=True,
-        finalize=shown,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
+        loader=PackageLoader(__package__, "."), autoescape=True, finalize=shown, undefined=StrictUndefined, keep_trailing_newline=True
     )
     return environment.get_template("page.html")
 
