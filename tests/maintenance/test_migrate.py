@@ -18,11 +18,11 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import ConfigurationError, FormatError, KeyNotFoundError
 from tablecrypt.maintenance import FindingKind, Migrated, Progress, audit, migrate
-from tablecrypt.maintenance._journal import Journal
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import key_metadata_of
 from tests.support.aws import AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.kill_points import MORTAL_IO, Killed, dying_at, mortal
 from tests.support.plaintext import CANARY, findings
 
@@ -78,7 +78,7 @@ def catalog_of_both(unwatched_warehouse: Path, aws: AwsServer) -> Catalog:
     return encrypted_sql_catalog(unwatched_warehouse, aws)
 
 
-def killed(journal: Journal) -> None:
+def die() -> None:
     raise Killed
 
 
@@ -286,15 +286,12 @@ def test_a_finished_migration_into_a_new_table_is_known_again_until_the_plain_on
         migrate(plain, MASTER_KEY, into="db.rows")
 
 
-def test_a_run_killed_after_it_registered_the_new_table_is_finished_by_the_next(
-    catalog_of_both: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = plain_table(catalog_of_both)
-    with monkeypatch.context() as patched:
-        patched.setattr(Journal, "remove", killed)
-        with pytest.raises(Killed):
-            migrate(plain, MASTER_KEY, into="db.sealed")
-    table = catalog_of_both.load_table("db.sealed")
+def test_a_run_killed_after_it_registered_the_new_table_is_finished_by_the_next(unwatched_warehouse: Path, aws: AwsServer) -> None:
+    catalog = encrypted_sql_catalog(unwatched_warehouse, aws, INTERRUPTED)
+    plain = plain_table(catalog)
+    with at_commits(after=die), pytest.raises(Killed):
+        migrate(plain, MASTER_KEY, into="db.sealed")
+    table = catalog.load_table("db.sealed")
     assert any("tablecrypt-migrate" in name for name in stored(table))
     migrate(plain, MASTER_KEY, into="db.sealed")
     assert not any("tablecrypt-migrate" in name for name in stored(table))

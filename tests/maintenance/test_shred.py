@@ -10,7 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from moto.kms.models import kms_backends
@@ -20,11 +20,12 @@ from pyiceberg.table import Table
 
 from tablecrypt.errors import ConfigurationError, KeyNotFoundError, TablecryptError
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.maintenance import Progress, _shred, _shred_scrub, remove_orphan_files, rescue, rewrap, rotate_kek, shred
+from tablecrypt.maintenance import Progress, remove_orphan_files, rescue, rewrap, rotate_kek, shred
 from tablecrypt.maintenance._shred_find import look_at_older
 from tablecrypt.maintenance._storage import older_metadata
 from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.interrupted_catalog import INTERRUPTED, at_commits
 from tests.support.key_tables import SCHEMA, encrypted_table, keks, manifest_list_keys, metadata_of, rows, state, table_with_history
 
 pytestmark = pytest.mark.slow
@@ -275,19 +276,22 @@ def test_deleted_rows_are_out_of_reach_once_the_head_that_deleted_them_is_replac
     assert table.scan().count() == left.num_rows + 20
 
 
-def test_a_run_killed_after_a_head_was_replaced_takes_that_head_along(
-    tmp_path: Path, aws: AwsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = encrypted_sql_catalog(tmp_path, aws).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
+def die() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_run_killed_after_a_head_was_replaced_takes_that_head_along(tmp_path: Path, aws: AwsServer) -> None:
+    table = encrypted_sql_catalog(tmp_path, aws, INTERRUPTED).create_table("db.t", SCHEMA, properties={"encryption.key-id": MASTER_KEY})
     table.append(rows(0))
     table.append(rows(100))
     table.delete("id >= 100")
     selected, head = old_snapshots(table), table.current_snapshot()
     assert head is not None
-    with monkeypatch.context() as killing:
-        killing.setattr(_shred, "_carry_out", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            shred(table, selected, replace_heads=True)
+    with at_commits(after=die), pytest.raises(KeyboardInterrupt):
+        shred(table, selected, replace_heads=True)
+    successor = table.refresh().current_snapshot()
+    assert successor is not None
+    assert successor.parent_snapshot_id == head.snapshot_id
     assert head.snapshot_id in state(table)
 
     result = shred(table, selected, replace_heads=True)
@@ -563,26 +567,19 @@ def test_a_file_that_was_half_written_when_it_was_looked_at_is_scrubbed_once_it_
     assert not [kek for kek in result.retired_keks if kek in half.read_text()]
 
 
-def test_a_file_that_came_after_the_commit_may_be_current_by_now_and_waits_for_the_next_look(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_came_after_the_commit_may_be_current_by_now_and_waits_for_the_next_look(tmp_path: Path, aws: AwsServer) -> None:
     """A REST server that accepts a commit under a retired KEK writes such a file, and then makes it the table's."""
+    table = table_with_history(encrypted_sql_catalog(tmp_path, aws, INTERRUPTED), "db.t")
     text, late = Path(table.metadata_location.removeprefix("file://")).read_text(), metadata_folder(table) / "00097-late.metadata.json"
-    scrub, rounds = _shred_scrub.scrub, []
+    untouched: list[bool] = []
 
-    def look(fresh: Any, before: Any) -> Any:
-        late.exists() or late.write_text(text)
-        return look_at_older(fresh, before)
+    def note(step: Progress) -> None:
+        if step.operation == "shred: metadata files" and step.done == step.total:
+            untouched.append(late.read_text() == text)
 
-    def noted(fresh: Any, older: Any, *rest: Any) -> Any:
-        rounds.append(late.as_uri() in older.keks)
-        return scrub(fresh, older, *rest)
+    with at_commits(after=lambda: late.exists() or late.write_text(text)):
+        result = shred(table, old_snapshots(table), progress=note)
 
-    monkeypatch.setattr(_shred, "look_at_older", look)
-    monkeypatch.setattr(_shred, "scrub", noted)
-
-    result = shred(table, old_snapshots(table))
-
-    assert rounds[:2] == [False, True]
+    assert untouched == [True]
     assert late.as_uri() in result.rewritten
     assert result.left == {}

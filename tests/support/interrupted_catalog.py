@@ -1,4 +1,4 @@
-"""A catalog that stops at each commit and lets a test do something: have another commit first, or have the client die."""
+"""A catalog that stops at each commit and registration and lets a test do something: have another commit first, or have the client die."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pyiceberg.table import CommitTableResponse
+from pyiceberg.table import CommitTableResponse, Table
 
 from tablecrypt_catalog import EncryptedSqlCatalog
 
@@ -21,12 +21,21 @@ class InterruptedCatalog(EncryptedSqlCatalog):
     """Calls what `at_commits` was given."""
 
     def commit_table(self, *arguments: Any) -> CommitTableResponse:
-        for act in _before:
-            act()
-        response = super().commit_table(*arguments)
-        for act in _after:
-            act()
-        return response
+        with _interrupted():
+            return super().commit_table(*arguments)
+
+    def register_table(self, *arguments: Any, **options: Any) -> Table:
+        with _interrupted():
+            return super().register_table(*arguments, **options)
+
+
+@contextmanager
+def _interrupted() -> Iterator[None]:
+    for act in _before:
+        act()
+    yield
+    for act in _after:
+        act()
 
 
 @contextmanager
