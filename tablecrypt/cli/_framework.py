@@ -10,14 +10,15 @@ import datetime as dt
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
 from tablecrypt.cli._output import did_you_mean, progress_shown, retries_shown, say, show
 from tablecrypt.cli.main import FOUND, INTERRUPTED, REFUSED
-from tablecrypt.cli.settings import Settings, parse_properties
+from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.printable import counted, printable
 
@@ -149,6 +150,57 @@ def spark_runner(use_spark: bool) -> Runner | None:
     return SparkRunner(SparkSession.builder.getOrCreate())
 
 
+@dataclass(frozen=True)
+class Run:
+    """One run of an operation: the command's settings, and what the options of `operation_options` say."""
+
+    settings: Settings
+    dry_run: bool
+    as_json: bool
+    on_files: bool
+    workers: int | None = None
+    use_spark: bool = False
+
+    def show(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call an operation with these arguments and its options, show what it did, and return that."""
+        places = {"workers": self.workers, "runner": spark_runner(self.use_spark)} if self.on_files else {}
+        with progress_shown(self.settings) as heard:
+            done = operation(*arguments, **options, **places, dry_run=self.dry_run, progress=heard)
+        show(done, self.as_json)
+        return done
+
+
+def operation_options(*, on_files: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add --dry-run, --progress, --quiet and --json, and --workers and --spark for an operation on files. The command gets a Run."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @pass_settings
+        @wraps(command)
+        def run(
+            settings: Settings,
+            /,
+            *,
+            dry_run: bool,
+            as_json: bool,
+            workers: int | None = None,
+            use_spark: bool = False,
+            **options: Any,
+        ) -> None:
+            command(Run(settings, dry_run, as_json, on_files, workers, use_spark), **options)
+
+        added: Callable[..., None] = run
+        for option in (json_option, progress_options, dry_run_option, *((spark_option, workers_option) if on_files else ())):
+            added = option(added)
+        return added
+
+    return add
+
+
+def end_with_found() -> NoReturn:
+    """End the command with the code that says that something was found."""
+    click.get_current_context().exit(FOUND)
+
+
 def confirm(question: str, yes: bool) -> None:
     """Return if the answer is yes.
 
@@ -210,22 +262,21 @@ def glob_options(command: F) -> F:
 
 
 def run_on(
-    context: click.Context,
     settings: Settings,
     chosen: Chosen,
     operation: Callable[[Table, ProgressListener], Any],
-    show_one: Callable[[Any], None],
     as_json: bool,
+    show_one: Callable[[Any], None] = lambda result: show(result, as_json=False),
     is_bad: Callable[[Any], bool] = lambda result: False,
 ) -> None:
     """Run an operation and print what it came to; end with code 1 if a table of several failed, or is bad.
 
     Args:
-        context, settings: the command's.
+        settings: the command's.
         chosen: which tables.
         operation: is given a table, and a listener for its progress.
+        as_json: whether to print JSON.
         show_one: prints one result for people.
-        as_json: whether to print JSON instead.
         is_bad: whether a result says that something was found.
     """
     if not chosen.is_several:
@@ -233,14 +284,14 @@ def run_on(
             result = operation(settings.table(chosen.table or ""), heard)
         show(result, as_json) if as_json else show_one(result)
         if is_bad(result):
-            context.exit(FOUND)
+            end_with_found()
         return
     with progress_shown(settings) as heard:
         done = _on_each(settings, chosen, operation, heard)
     bad = sum(map(is_bad, done.results))
     show(done, as_json) if as_json else _print_each(done, show_one, bad)
     if done.failed or bad:
-        context.exit(FOUND)
+        end_with_found()
 
 
 def _on_each(

@@ -12,6 +12,7 @@ import click
 from tablecrypt.cli._framework import (
     Chosen,
     DocumentedCommand,
+    end_with_found,
     glob_options,
     json_option,
     optional_table_argument,
@@ -61,9 +62,7 @@ if TYPE_CHECKING:
 @progress_options
 @json_option
 @pass_settings
-@click.pass_context
 def audit(
-    context: click.Context,
     settings: Settings,
     table: str | None,
     include: tuple[str, ...],
@@ -99,7 +98,7 @@ def audit(
     else:
         _print_audit(found)
     if found.worst is not None and found.worst >= Severity[fail_on.upper()]:
-        context.exit(FOUND)
+        end_with_found()
 
 
 def _print_audit(found: Audit) -> None:
@@ -146,9 +145,7 @@ def _print_table(table: TableAudit) -> None:
 @progress_options
 @json_option
 @pass_settings
-@click.pass_context
 def verify(
-    context: click.Context,
     settings: Settings,
     table: str | None,
     include: tuple[str, ...],
@@ -175,7 +172,7 @@ def verify(
     def one(table: Table, heard: ProgressListener) -> Verification:
         return authenticate(table, quick=quick, progress=heard, runner=runner, workers=workers, resume_from=resume_from)
 
-    run_on(context, settings, chosen, one, _print_verification, as_json, is_bad=lambda done: not done.is_good)
+    run_on(settings, chosen, one, as_json, _print_verification, is_bad=lambda done: not done.is_good)
 
 
 def _print_verification(done: Verification) -> None:
@@ -210,8 +207,7 @@ _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
 @click.option("--read-only", is_flag=True, help="Wrap nothing and write nothing.")
 @json_option
 @pass_settings
-@click.pass_context
-def doctor(context: click.Context, settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool, as_json: bool) -> None:
+def doctor(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool, as_json: bool) -> None:
     """Check whether everything works.
 
     Loads the catalog, lets the key service wrap and unwrap a random probe under each master key, and opens TABLE's newest key. Lists and
@@ -224,7 +220,7 @@ def doctor(context: click.Context, settings: Settings, table: str | None, key_id
     else:
         _print_check_up(found)
     if not found.is_well:
-        context.exit(FOUND)
+        end_with_found()
 
 
 def _check_up(settings: Settings, table: str | None, key_ids: tuple[str, ...], read_only: bool) -> CheckUp:

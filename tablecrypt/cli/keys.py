@@ -14,17 +14,18 @@ from tablecrypt.cli._framework import (
     TABLE_FAILED,
     Chosen,
     DocumentedCommand,
+    Run,
     confirm,
     dry_run_option,
     glob_options,
     json_option,
+    operation_options,
     optional_table_argument,
-    progress_options,
     run_on,
     table_argument,
     yes_option,
 )
-from tablecrypt.cli._output import progress_shown, show
+from tablecrypt.cli._output import show
 from tablecrypt.cli.main import FOUND
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError
@@ -89,20 +90,8 @@ def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, a
 )
 @optional_table_argument
 @glob_options
-@dry_run_option
-@progress_options
-@json_option
-@pass_settings
-@click.pass_context
-def rotate_kek(
-    context: click.Context,
-    settings: Settings,
-    table: str | None,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+@operation_options()
+def rotate_kek(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...]) -> None:
     """Give a table a new KEK now.
 
     Wraps the manifest-list key of every snapshot of TABLE under a new KEK and removes the old KEKs, in one metadata commit. No file is read
@@ -112,9 +101,9 @@ def rotate_kek(
     from tablecrypt.maintenance import rotate_kek as rotate
 
     def one(table: Table, heard: ProgressListener) -> RotatedKek:
-        return rotate(table, dry_run=dry_run, progress=heard)
+        return rotate(table, dry_run=run.dry_run, progress=heard)
 
-    run_on(context, settings, Chosen(table, include, exclude), one, lambda done: show(done, False), as_json)
+    run_on(run.settings, Chosen(table, include, exclude), one, run.as_json)
 
 
 @click.command(
@@ -130,21 +119,8 @@ def rotate_kek(
 @optional_table_argument
 @glob_options
 @click.option("--from-key-id", metavar="KEY", help="The master key that wraps the KEKs now, if its alias was moved.")
-@dry_run_option
-@progress_options
-@json_option
-@pass_settings
-@click.pass_context
-def rewrap(
-    context: click.Context,
-    settings: Settings,
-    table: str | None,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    from_key_id: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+@operation_options()
+def rewrap(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...], from_key_id: str | None) -> None:
     """Wrap the KEKs again, under the newest master key version.
 
     Run it before an old version of TABLE's master key is disabled, or after its alias was moved to another key. The KEKs do not change, nor
@@ -153,9 +129,9 @@ def rewrap(
     from tablecrypt.maintenance import rewrap as wrap_again
 
     def one(table: Table, heard: ProgressListener) -> Rewrapped:
-        return wrap_again(table, from_key_id, dry_run=dry_run, progress=heard)
+        return wrap_again(table, from_key_id, dry_run=run.dry_run, progress=heard)
 
-    run_on(context, settings, Chosen(table, include, exclude), one, lambda done: show(done, False), as_json)
+    run_on(run.settings, Chosen(table, include, exclude), one, run.as_json)
 
 
 @click.command(
@@ -190,11 +166,8 @@ def prune_keys(settings: Settings, table: str, dry_run: bool, as_json: bool) -> 
 @click.option("--metadata", multiple=True, metavar="LOCATION", help="A metadata file that may hold the keys; repeatable.")
 @click.option("--expire-lost", is_flag=True, help="Remove snapshots whose keys cannot be found.")
 @yes_option
-@dry_run_option
-@progress_options
-@json_option
-@pass_settings
-def rescue(settings: Settings, table: str, metadata: tuple[str, ...], expire_lost: bool, yes: bool, dry_run: bool, as_json: bool) -> None:
+@operation_options()
+def rescue(run: Run, table: str, metadata: tuple[str, ...], expire_lost: bool, yes: bool) -> None:
     """Bring back a lost key from older metadata.
 
     Helps if another tool wrote the metadata of TABLE and dropped entries of encryption-keys. Searches the metadata files that the table
@@ -202,8 +175,6 @@ def rescue(settings: Settings, table: str, metadata: tuple[str, ...], expire_los
     """
     from tablecrypt.maintenance import rescue as bring_back
 
-    if expire_lost and not dry_run:
+    if expire_lost and not run.dry_run:
         confirm(f"Snapshots of {table} whose keys cannot be found will be removed. Continue?", yes)
-    with progress_shown(settings) as heard:
-        done = bring_back(settings.table(table), metadata, expire_lost, dry_run=dry_run, progress=heard)
-    show(done, as_json)
+    run.show(bring_back, run.settings.table(table), metadata, expire_lost)

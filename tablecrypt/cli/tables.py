@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tablecrypt.cli._framework import (
     DocumentedCommand,
+    Run,
     confirm,
     delete_below_option,
     dry_run_option,
+    end_with_found,
     json_option,
     moment,
-    progress_options,
-    spark_option,
-    spark_runner,
+    operation_options,
     table_argument,
-    workers_option,
     yes_option,
 )
-from tablecrypt.cli._output import progress_shown, say, show
+from tablecrypt.cli._output import say, show
 from tablecrypt.cli.main import FOUND
 from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
 from tablecrypt.errors import ConfigurationError
@@ -50,24 +49,8 @@ if TYPE_CHECKING:
 )
 @click.option("--data-key-length", type=click.Choice([16, 24, 32]), help="Length of the new keys in bytes; by default what the table says.")
 @click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
-@workers_option
-@spark_option
-@dry_run_option
-@progress_options
-@json_option
-@pass_settings
-def reencrypt(
-    settings: Settings,
-    table: str,
-    where: str | None,
-    older_than: dt.datetime | None,
-    data_key_length: int | None,
-    branch: str,
-    workers: int | None,
-    use_spark: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+@operation_options(on_files=True)
+def reencrypt(run: Run, table: str, where: str | None, older_than: dt.datetime | None, data_key_length: int | None, branch: str) -> None:
     """Encrypt data files again, under fresh keys.
 
     Data and delete files of TABLE are decrypted and encrypted module by module, without decoding a value, and replace the old ones in one
@@ -77,19 +60,8 @@ def reencrypt(
     from tablecrypt.maintenance import reencrypt as encrypt_again
 
     filtered = {} if where is None else {"where": where}
-    with progress_shown(settings) as heard:
-        done = encrypt_again(
-            settings.table(table),
-            **filtered,
-            older_than=older_than,
-            data_key_length=data_key_length,
-            branch=branch,
-            dry_run=dry_run,
-            progress=heard,
-            runner=spark_runner(use_spark),
-            workers=workers,
-        )
-    show(done, as_json)
+    loaded = run.settings.table(table)
+    run.show(encrypt_again, loaded, **filtered, older_than=older_than, data_key_length=data_key_length, branch=branch)
 
 
 @click.command(
@@ -111,15 +83,10 @@ def reencrypt(
 @click.option("--drop-refs", is_flag=True, help="Drop other branches and tags, which would keep plaintext snapshots.")
 @click.option("--keep-plaintext", is_flag=True, help="Do not delete the plaintext files after the commit.")
 @delete_below_option
-@workers_option
-@spark_option
 @yes_option
-@dry_run_option
-@progress_options
-@json_option
-@pass_settings
+@operation_options(on_files=True)
 def migrate(
-    settings: Settings,
+    run: Run,
     table: str,
     key_id: str,
     into: str | None,
@@ -128,11 +95,7 @@ def migrate(
     drop_refs: bool,
     keep_plaintext: bool,
     delete_below: tuple[str, ...],
-    workers: int | None,
-    use_spark: bool,
     yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Make an encrypted table of a plaintext one.
 
@@ -143,25 +106,20 @@ def migrate(
     """
     from tablecrypt.maintenance import migrate as encrypt_table
 
-    if not dry_run and into is None:
+    if not run.dry_run and into is None:
         losses = "its history goes" if keep_plaintext else "its history goes and its plaintext files are deleted"
         confirm(f"Encrypt {table} under {key_id}: {losses}. Go on?", yes)
-    with progress_shown(settings) as heard:
-        done = encrypt_table(
-            settings.plain_table(table),
-            key_id,
-            into=into,
-            location=location,
-            properties=parse_properties(properties, "--set"),
-            drop_refs=drop_refs,
-            keep_plaintext=keep_plaintext,
-            delete_below=delete_below,
-            dry_run=dry_run,
-            progress=heard,
-            runner=spark_runner(use_spark),
-            workers=workers,
-        )
-    show(done, as_json)
+    run.show(
+        encrypt_table,
+        run.settings.plain_table(table),
+        key_id,
+        into=into,
+        location=location,
+        properties=parse_properties(properties, "--set"),
+        drop_refs=drop_refs,
+        keep_plaintext=keep_plaintext,
+        delete_below=delete_below,
+    )
 
 
 @click.command(
@@ -197,28 +155,8 @@ def migrate(
 @click.option("--sort-by", multiple=True, metavar="COLUMN", help="Order the rows of each group; repeatable.")
 @click.option("--partial-progress", type=click.IntRange(min=1), metavar="N", help="Commit after every N groups, not once at the end.")
 @click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
-@workers_option
-@spark_option
-@dry_run_option
-@progress_options
-@json_option
-@pass_settings
-def compact(
-    settings: Settings,
-    table: str,
-    where: str | None,
-    target_file_size: int | None,
-    min_input_files: int,
-    delete_ratio: float,
-    rewrite_all: bool,
-    sort_by: tuple[str, ...],
-    partial_progress: int | None,
-    branch: str,
-    workers: int | None,
-    use_spark: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+@operation_options(on_files=True)
+def compact(run: Run, table: str, where: str | None, **options: Any) -> None:
     """Rewrite small files and applied deletes.
 
     Small files of TABLE, and files with many deleted rows, are rewritten as files of the right size under fresh keys. Rows keep their ids.
@@ -226,23 +164,7 @@ def compact(
     """
     from tablecrypt.maintenance import compact as rewrite
 
-    with progress_shown(settings) as heard:
-        done = rewrite(
-            settings.table(table),
-            where,
-            target_file_size=target_file_size,
-            min_input_files=min_input_files,
-            delete_ratio=delete_ratio,
-            rewrite_all=rewrite_all,
-            sort_by=sort_by,
-            partial_progress=partial_progress,
-            branch=branch,
-            progress=heard,
-            dry_run=dry_run,
-            runner=spark_runner(use_spark),
-            workers=workers,
-        )
-    show(done, as_json)
+    run.show(rewrite, run.settings.table(table), where, **options)
 
 
 @click.command(
@@ -262,24 +184,9 @@ def compact(
 @click.option("--register-as", "--as", "register_as", metavar="NAME", help="Register the copy under this name.")
 @click.option("--current-only", is_flag=True, help="Copy the current snapshot alone, not all of them.")
 @click.option("--trust-lengths", is_flag=True, help="Do not compare the content of files that an earlier run copied, only their lengths.")
-@workers_option
-@spark_option
-@dry_run_option
-@progress_options
-@json_option
-@pass_settings
+@operation_options(on_files=True)
 def relocate(
-    settings: Settings,
-    table: str,
-    location: str,
-    key_id: str | None,
-    register_as: str | None,
-    current_only: bool,
-    trust_lengths: bool,
-    workers: int | None,
-    use_spark: bool,
-    dry_run: bool,
-    as_json: bool,
+    run: Run, table: str, location: str, key_id: str | None, register_as: str | None, current_only: bool, trust_lengths: bool
 ) -> None:
     """Copy a table to another place or master key.
 
@@ -289,20 +196,8 @@ def relocate(
     """
     from tablecrypt.maintenance import relocate as copy_table
 
-    with progress_shown(settings) as heard:
-        done = copy_table(
-            settings.table(table),
-            location,
-            key_id,
-            register_as,
-            current_only=current_only,
-            trust_lengths=trust_lengths,
-            dry_run=dry_run,
-            progress=heard,
-            runner=spark_runner(use_spark),
-            workers=workers,
-        )
-    show(done, as_json)
+    loaded = run.settings.table(table)
+    run.show(copy_table, loaded, location, key_id, register_as, current_only=current_only, trust_lengths=trust_lengths)
 
 
 @click.command(
@@ -325,22 +220,15 @@ def relocate(
 )
 @delete_below_option
 @yes_option
-@dry_run_option
-@progress_options
-@json_option
-@pass_settings
-@click.pass_context
+@operation_options()
 def shred(
-    context: click.Context,
-    settings: Settings,
+    run: Run,
     table: str,
     snapshots: tuple[int, ...],
     whole_table: str | None,
     replace_heads: bool,
     delete_below: tuple[str, ...],
     yes: bool,
-    dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Destroy the keys of snapshots, or of a whole table.
 
@@ -356,22 +244,13 @@ def shred(
         raise ConfigurationError("--snapshot and --whole-table exclude each other")
     if whole_table is not None and whole_table != table:
         raise ConfigurationError(f"--whole-table says {whole_table}, but the table is {table}: to destroy all of it, repeat its name")
-    if not dry_run:
+    if not run.dry_run:
         what = f"{len(snapshots)} {'snapshot' if len(snapshots) == 1 else 'snapshots'} of {table}" if snapshots else f"all of {table}"
         confirm(f"The keys of {what} will be destroyed for good. Go on?", yes)
-    with progress_shown(settings) as heard:
-        done = destroy(
-            settings.table(table),
-            list(snapshots) or None,
-            whole_table=whole_table or "",
-            replace_heads=replace_heads,
-            dry_run=dry_run,
-            progress=heard,
-            delete_below=delete_below,
-        )
-    show(done, as_json)
-    if not dry_run and not done.is_complete:
-        context.exit(FOUND)
+    loaded, named = run.settings.table(table), list(snapshots) or None
+    done = run.show(destroy, loaded, named, whole_table=whole_table or "", replace_heads=replace_heads, delete_below=delete_below)
+    if not run.dry_run and not done.is_complete:
+        end_with_found()
 
 
 @click.command(
@@ -395,9 +274,7 @@ def shred(
 @dry_run_option
 @json_option
 @pass_settings
-@click.pass_context
 def orphans(
-    context: click.Context,
     settings: Settings,
     table: str,
     older_than: dt.datetime | None,
@@ -423,7 +300,7 @@ def orphans(
     else:
         _print_orphans(result)
     if result.failed:
-        context.exit(FOUND)
+        end_with_found()
 
 
 def _print_orphans(result: OrphanFiles) -> None:
