@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from sqlalchemy import Engine, event
 
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
 from tests.support.java_version import java_problem
@@ -31,6 +33,13 @@ if not any(name.startswith("TABLECRYPT_LIVE_") for name in os.environ):
     os.environ.update(AWS_CONFIG_FILE=os.devnull, AWS_SHARED_CREDENTIALS_FILE=os.devnull)
     for _name in [name for name in os.environ if name == "AWS_PROFILE" or name.startswith("AWS_ENDPOINT_URL")]:
         del os.environ[_name]
+
+
+@event.listens_for(Engine, "connect")
+def _without_fsync(connection: Any, _: object) -> None:
+    """The data of a test needs to survive a killed process, and no power failure."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
