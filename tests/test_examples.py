@@ -30,3 +30,19 @@ def test_the_first_example_shows_ciphertext_keys_and_calls(warehouse: Path) -> N
     assert any(line.endswith("wrap_key × 4") for line in shown)
     assert any(line.endswith("unwrap_key × 1") for line in shown)
     assert not any(line.startswith("it returned") for line in shown)
+
+
+def test_engines_join_encrypted_tables(warehouse: Path) -> None:
+    """And no value of theirs is in the folder: not even in a temporary file of an engine."""
+    search_path = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
+    command = [sys.executable, str(ROOT / "examples" / "query_engines.py")]
+    run = subprocess.run(
+        command, cwd=warehouse, env=os.environ | {"PYTHONPATH": search_path}, capture_output=True, encoding="utf-8", check=False
+    )
+
+    assert run.returncode == 0, run.stderr
+    rows = "[('IT', 1, 300), ('NO', 2, 270)]"
+    assert run.stdout.splitlines() == [f"DuckDB: {rows}", f"Polars: {rows}"]
+    stored = [path.read_bytes() for path in (warehouse / "warehouse").rglob("*.parquet")]
+    assert len(stored) == 2
+    assert not any(name in content for content in stored for name in (b"Cleo", b"country", b"PAR1"))

@@ -56,10 +56,10 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.parquet_options import target_file_size as target_file_size_of
 from tablecrypt.table.parquet_options import with_target_file_size
 from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.replace_files import EncryptedRewrite, RewrittenFiles
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.scan import prefetched
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import FreshKeys, TableFileIO, delete_written, key_metadata_of, with_key
 from tablecrypt.table.write import write_data_files

@@ -34,10 +34,9 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Final
 
 import pyarrow as pa
-from pyarrow import fs
 
 from tablecrypt import _magics as magics
 from tablecrypt._magics import HEAD_LENGTH, looks_like
@@ -46,7 +45,7 @@ from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedE
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.keys import AES_GCM_CTR_V1, AES_GCM_V1, FileKeys
 from tablecrypt.parquet.modules import FOOTER_SUFFIX, SIGNATURE_LENGTH, ModuleCipher, module_length
-from tablecrypt.parquet.storage import Sink, Source
+from tablecrypt.parquet.storage import RefusingFileSystem, Sink, Source
 from tablecrypt.parquet.thrift import (
     FILE_CRYPTO_META_DATA_SHAPE,
     FILE_META_DATA_SHAPE,
@@ -362,7 +361,7 @@ def foreign_end(head: bytes, tail: bytes, location: str) -> TamperedFileError | 
     return TamperedFileError(location, f"{name} with {magic!r}, not with {ENCRYPTED_MAGIC!r} as an encrypted Parquet file does")
 
 
-class EndThenFile(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+class EndThenFile(RefusingFileSystem):
     """A file system of one file, from which Arrow reads the footer out of checked bytes, and after `serve_file` everything else.
 
     Arrow keeps the footer that it has read with the fragment, and reads none again when it scans.
@@ -372,9 +371,8 @@ class EndThenFile(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no
         file: the ciphertext.
     """
 
-    PATH: Final = "file"
-
     def __init__(self, end: bytes, file: pa.NativeFile) -> None:
+        super().__init__("this file system has one file, which is opened and nothing else")
         self._end: bytes | None = end
         self._file = file
 
@@ -382,25 +380,8 @@ class EndThenFile(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no
         """Give the file itself from now on."""
         self._end = None
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def get_type_name(self) -> str:
-        return "tablecrypt"
-
-    def normalize_path(self, path: str) -> str:
-        return path
-
     def open_input_file(self, path: str) -> pa.NativeFile:
         return self._file if self._end is None else pa.BufferReader(self._end)
-
-    def _refuse(self, *arguments: Any, **more: Any) -> NoReturn:
-        raise OSError("this file system has one file, which is opened and nothing else")
-
-    get_file_info = get_file_info_selector = open_input_stream = open_output_stream = open_append_stream = _refuse
-    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = move = copy_file = _refuse
 
 
 def _checked_footer(stored: bytes, start: int, key_metadata: StandardKeyMetadata, location: str) -> StoredFooter:

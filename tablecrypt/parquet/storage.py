@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -108,6 +108,37 @@ class Sink:
         view = memoryview(data).cast("B")
         self.position += view.nbytes
         write_all(self._file, view)
+
+
+class RefusingFileSystem(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+    """A file system for pyarrow that refuses everything; a subclass gives what it has.
+
+    Args:
+        why: what the OSError says.
+    """
+
+    PATH: Final = "file"
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def get_type_name(self) -> str:
+        return "tablecrypt"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def _refuse(self, *arguments: Any, **more: Any) -> NoReturn:
+        raise OSError(self._why)
+
+    open_input_file = open_input_stream = open_output_stream = open_append_stream = _refuse
+    get_file_info = get_file_info_selector = create_dir = delete_dir = delete_dir_contents = _refuse
+    delete_root_dir_contents = delete_file = move = copy_file = _refuse
 
 
 def source_of(source: Any, location: str | None = None) -> Source:

@@ -151,6 +151,14 @@ class UniformParquetFile:
             self._check_head()
             return fragment.to_table(schema=self.schema, columns=columns, filter=row_filter, use_threads=use_threads)
 
+    def fragment(self) -> ds.ParquetFileFragment:
+        """Return the file for an Arrow dataset, its head checked. The fragment's format decrypts the file: treat it like the key.
+
+        Arrow raises an OSError where a module of it does not authenticate.
+        """
+        self._check_head()
+        return self._fragment
+
     def footer(self) -> pq.FileMetaData:
         """Return row counts and column statistics. The object keeps a decryptor of the file: treat it like its key."""
         with self._translated("the footer"):

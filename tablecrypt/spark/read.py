@@ -29,8 +29,8 @@ from tablecrypt.spark.jvm.reader import jvm_rows
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.tables import PlannedRead, TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.reader import TaskReader
-from tablecrypt.table.scan import prefetched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, BoundIsNaN, BoundNotEqualTo, BoundNotIn, BoundPredicate, Not, Or
 from pyiceberg.expressions.visitors import bind, extract_field_ids, translate_column_names
-from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema
+from pyiceberg.io.pyarrow import expression_to_pyarrow, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.table import ALWAYS_TRUE, FileScanTask
@@ -43,6 +43,7 @@ from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
 
 _POSITION: Final = "__tablecrypt_position"
+_LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class TaskReader:
         read_ahead: int | None = None,
     ) -> None:
         self._table_metadata = table_metadata
-        self._io = io
+        self.io = io
         self._projected = projected
         self._row_filter = row_filter
         self._bound_filter = bind(table_metadata.schema(), row_filter, case_sensitive=case_sensitive)
@@ -109,6 +110,26 @@ class TaskReader:
         self._deletes = DeleteReader(io, table_metadata)
         self._name_mapping = table_metadata.name_mapping()
         self._stored_schemas: dict[bytes, Schema] = {}
+
+    @property
+    def may_prune(self) -> bool:
+        """Whether the statistics of a file's row groups may rule them out by the filter."""
+        return self._may_prune
+
+    def filter_on(self, columns: Schema) -> pc.Expression | None:
+        """Return the filter for Arrow, on columns that may have other names than the table's; None where all rows pass."""
+        return self._arrow_filter(columns, {})
+
+    def stores(self, stored: pa.Schema, columns: Schema) -> bool:
+        """Whether a file with that schema stores all of these columns as they are: with their field ids, names and types."""
+        by_id = {field.field_id: field for field in self._stored_schema(stored).fields}
+        for field, expected in zip(columns.fields, schema_to_pyarrow(columns, include_field_ids=False), strict=True):
+            found = by_id.get(field.field_id)
+            if found is None or found.name != field.name or found.field_type != field.field_type:
+                return False
+            if stored.names.count(field.name) != 1 or not _is_read_as(stored.field(field.name).type, expected.type):
+                return False
+        return True
 
     def batches(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
         """Yield a task's rows; none of the batches is empty.
@@ -130,7 +151,7 @@ class TaskReader:
             ReadRestrictionError: the table's reader is restricted: positions are for changing the rows that lie there.
             Others as `batches`.
         """
-        refuse_restricted(self._io, "changing rows")
+        refuse_restricted(self.io, "changing rows")
         deletes = self._deletes.deletes_of(task)
         for positions, rows in self._live_rows(task, deletes):
             if positions is not None:
@@ -148,7 +169,7 @@ class TaskReader:
         Raises:
             As `positioned_batches`.
         """
-        refuse_restricted(self._io, "changing rows")
+        refuse_restricted(self.io, "changing rows")
         deletes = self._deletes.deletes_of(task)
         delete = self._delete_filter
         matching: list[pa.Array] = []
@@ -175,7 +196,7 @@ class TaskReader:
             projected = restricted.columns
         projected = self._projected if projected is None else projected
         wanted = self._with_equality_columns(task, projected)
-        with opened_file(self._io, task.file, self._dictionary_columns) as opened:
+        with opened_file(self.io, task.file, self._dictionary_columns) as opened:
             projection = self._projection(opened, task.file, wanted)
             part = task.part if isinstance(task, EncryptedFileScanTask) else None
             for stored_positions, batch in self._rows(opened, projection, deletes, part):
@@ -281,6 +302,11 @@ def may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> boo
     if isinstance(field_type, (FloatType, DoubleType)):
         return not negated and not isinstance(bound, (BoundIsNaN, BoundNotEqualTo, BoundNotIn))
     return not isinstance(field_type, UUIDType)
+
+
+def _is_read_as(stored: pa.DataType, expected: pa.DataType) -> bool:
+    """Whether Arrow's scanner gives one type as the other, at most with wider offsets."""
+    return bool(stored == expected or _LARGE.get(stored) == expected)
 
 
 def _without_equal(positions: pa.Array | None, rows: pa.RecordBatch, deletes: TaskDeletes) -> tuple[pa.Array | None, pa.RecordBatch]:

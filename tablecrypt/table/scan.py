@@ -5,15 +5,6 @@ the table's columns, `_row_id` and `_last_updated_sequence_number` can be select
 
 What a catalog's server restricts is left out and masked in every result (read_restrictions.py).
 
-Several files are read ahead, in order and within bounds:
-
-    file 0 ──▶ [queue of a few batches] ──┐
-    file 1 ──▶ [queue of a few batches] ──┼──▶ the consumer takes all of file 0, then all of file 1, ...
-    file 2 ──▶ [queue of a few batches] ──┘         and file 3 starts once file 0 is used up
-
-Each is read in a thread of its own that waits when its queue is full. The threads are not from a shared pool, where waiting would keep
-other work from running, and are daemons, so that a consumer that is never finished does not keep the process from ending.
-
 Raises PlaintextRefusedError, TamperedFileError, AuthenticationError, FormatError or KmsError, naming the file; no row of a file that fails
 is in a result, and `to_arrow` returns nothing at all then.
 
@@ -23,11 +14,9 @@ Iceberg table spec, "Scan Planning", "Row Lineage".
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from threading import Condition, Thread, current_thread
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -38,18 +27,24 @@ from pyiceberg.table import ALWAYS_TRUE, DataScan, FileScanTask, IncrementalAppe
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
+from tablecrypt.table.datasets.dataset import EncryptedDataset
 from tablecrypt.table.filters import with_nanoseconds
 from tablecrypt.table.foreign_engines import ScanForOthers
 from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import ScanPlanner
+from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.reader import MatchingPositions, TaskReader
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted, restrictions_of
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from tablecrypt.table.datasets.engine_read import DatasetScan
+
 Scan: TypeAlias = DataScan | IncrementalAppendScan
 _WORKERS: Final = 3
 _QUEUE_LENGTH: Final = 4
@@ -57,7 +52,37 @@ _READ_AHEAD: Final = 64 * 1024 * 1024
 """A stream reads this many files at once, of each this many bytes ahead (or one row group), and keeps this many batches of each waiting."""
 
 
-class EncryptedDataScan(ScanForOthers, DataScan):
+class _ReadByEngines:
+    """A scan whose rows engines read with columns and filters of their own."""
+
+    def to_arrow_dataset(self) -> EncryptedDataset:
+        """Return the rows as a pyarrow dataset, for DuckDB, Polars, DataFusion and Arrow. Nothing is read before one asks for rows."""
+        return EncryptedDataset(cast("DatasetScan", self))
+
+    def to_duckdb(self, table_name: str, connection: DuckDBPyConnection | None = None) -> DuckDBPyConnection:
+        """Register the rows in DuckDB, which reads what each query takes of them; return the connection.
+
+        Args:
+            table_name: what queries call them.
+            connection: None: a new one, in memory.
+
+        Raises:
+            MissingExtraError: DuckDB is not installed.
+        """
+        try:
+            import duckdb
+        except ImportError as error:
+            raise MissingExtraError('to_duckdb() needs DuckDB: pip install "tablecrypt[duckdb]"') from error
+        connected = duckdb.connect() if connection is None else connection
+        connected.register(table_name, self.to_arrow_dataset())
+        return connected
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as a stream, by Arrow's PyCapsule interface."""
+        return self.to_arrow_dataset().scanner().to_reader().__arrow_c_stream__(requested_schema)
+
+
+class EncryptedDataScan(_ReadByEngines, ScanForOthers, DataScan):
     """A scan of one snapshot of an encrypted table."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -130,7 +155,7 @@ class EncryptedDataScan(ScanForOthers, DataScan):
         return known + sum(counts)
 
 
-class EncryptedIncrementalAppendScan(ScanForOthers, IncrementalAppendScanAdapter):
+class EncryptedIncrementalAppendScan(_ReadByEngines, ScanForOthers, IncrementalAppendScanAdapter):
     """A scan of the rows that append snapshots added between two snapshots of an encrypted table."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -237,90 +262,3 @@ def _reader(scan: Scan, projected: Schema, dictionary_columns: tuple[str, ...], 
     if not isinstance(scan.io, EncryptingFileIO):
         raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(scan.io).__name__}")
     return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, read_ahead)
-
-
-def prefetched(sources: Iterable[Callable[[], Iterator[T]]], workers: int, depth: int) -> Iterator[T]:
-    """Yield all items of all sources, in order.
-
-    Args:
-        sources: functions that start an iterator.
-        workers: how many of them are read at once.
-        depth: how many items of each wait to be taken, at most.
-
-    Raises:
-        Whatever a source raises, in the place of its next item. The others are stopped, also when the consumer stops early.
-    """
-    remaining = iter(sources)
-    running: deque[_Worker[T]] = deque()
-    try:
-        while True:
-            while len(running) < workers and (source := next(remaining, None)) is not None:
-                running.append(_Worker(source, depth))
-            if not running:
-                return
-            yield from running[0].items()
-            running.popleft()
-    finally:
-        for worker in running:
-            worker.stop()
-        for worker in running:
-            worker.join()
-
-
-class _Worker(Generic[T]):
-    """One source, read by a thread into a bounded queue."""
-
-    def __init__(self, source: Callable[[], Iterator[T]], depth: int) -> None:
-        self._source = source
-        self._depth = depth
-        self._items: deque[T] = deque()
-        self._changed = Condition()
-        self._stopped = False
-        self._finished = False
-        self._error: BaseException | None = None
-        self._thread = Thread(target=self._run, name="tablecrypt-prefetch", daemon=True)
-        self._thread.start()
-
-    def items(self) -> Iterator[T]:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._items or self._finished)
-                if not self._items:
-                    break
-                item = self._items.popleft()
-                self._changed.notify_all()
-            yield item
-        if self._error is not None:
-            raise self._error
-
-    def stop(self) -> None:
-        with self._changed:
-            self._stopped = True
-            self._items.clear()
-            self._changed.notify_all()
-
-    def join(self) -> None:
-        # A forgotten consumer is finished by the garbage collector, which may run in this very thread.
-        if self._thread is not current_thread():
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            for item in self._source():
-                if not self._put(item):
-                    return
-        except BaseException as error:  # noqa: BLE001  carried to the consumer's thread and raised there
-            self._error = error
-        finally:
-            with self._changed:
-                self._finished = True
-                self._changed.notify_all()
-
-    def _put(self, item: T) -> bool:
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped or len(self._items) < self._depth)
-            if self._stopped:
-                return False
-            self._items.append(item)
-            self._changed.notify_all()
-            return True

@@ -7,9 +7,6 @@ counts or partitions of the rows are refused (ReadRestrictionError): they are ab
 Expiring snapshots removes from `encryption-keys`, in the same commit, what no remaining snapshot needs. Iceberg Java never removes an
 entry, so its tables keep the key of every snapshot that there ever was.
 
-Polars' own Iceberg reader opens data files itself and cannot decrypt them, so Polars asks a source of ours for batches instead: it gets the
-columns and the number of rows that it needs, and filters them itself.
-
 A table that has encryption.key-id and is not encrypted, because another writer made it, is opened for audit and migration alone
 (`plain_tables_opened`). Everywhere else it is refused (PlaintextRefusedError): the property promises what is not there. Commits to it are
 refused outside of this context too, so that a table opened in it is no way to write plaintext.
@@ -25,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.locations import LocationProvider
@@ -43,10 +39,11 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from tablecrypt import properties as names
 from tablecrypt.arguments import names_of
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import FormatError, MissingExtraError
+from tablecrypt.errors import FormatError
 from tablecrypt.table._pyiceberg.producers import ExpireSnapshotsAdapter
 from tablecrypt.table._pyiceberg.scans import EntriesTable, InspectAdapter
 from tablecrypt.table._pyiceberg.transactions import TableAdapter
+from tablecrypt.table.datasets.lazy_frame import scan_lazily
 from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
@@ -200,29 +197,26 @@ class EncryptedTable(TableAdapter):
         return self.transaction().update_statistics()
 
     def to_polars(self) -> pl.LazyFrame:
-        """Return a LazyFrame that scans this table, with projection, limit and simple filters pushed down."""
+        """Return a LazyFrame that scans this table. Columns, limits and simple filters decide what is read; see lazy_frame.py."""
         return scan_lazily(self.scan())
 
     def to_daft(self) -> NoReturn:
         """Refuse: Daft opens the data files itself and cannot decrypt them."""
-        self._refuse_foreign_reader("daft.from_arrow")
+        self._refuse_foreign_reader("daft.from_arrow(table.scan().to_arrow())")
 
     def to_bodo(self) -> NoReturn:
         """Refuse: Bodo opens the data files itself and cannot decrypt them."""
-        self._refuse_foreign_reader("bodo.pandas.from_pandas")
+        self._refuse_foreign_reader("bodo.pandas.from_pandas(table.scan().to_arrow())")
 
     def __datafusion_table_provider__(self, session: Any | None = None) -> NoReturn:
-        """Refuse: the provider opens the data files itself and cannot decrypt them."""
-        self._refuse_foreign_reader("SessionContext.from_arrow")
+        """Refuse: PyIceberg's provider, in Rust, opens the data files itself and cannot decrypt them."""
+        self._refuse_foreign_reader('SessionContext.register_dataset("name", table.scan().to_arrow_dataset())')
 
     def _autocommit(self) -> EncryptedTransaction:
         return EncryptedTransaction(self, autocommit=True)
 
     def _refuse_foreign_reader(self, alternative: str) -> NoReturn:
-        raise FormatError(
-            f"{'.'.join(self.name())}: this engine reads data files by itself and cannot decrypt them; "
-            f"use {alternative}(table.scan().to_arrow())"
-        )
+        raise FormatError(f"{'.'.join(self.name())}: this engine reads data files by itself and cannot decrypt them; use {alternative}")
 
 
 class EncryptedMaintenance(MaintenanceTable):
@@ -330,35 +324,6 @@ class EncryptedExpireSnapshots(ExpireSnapshotsAdapter):
         head = metadata.refs.get(MAIN_BRANCH)
         unmoved = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head is not None else None)
         return removals, (unmoved,)
-
-
-def scan_lazily(scan: EncryptedDataScan) -> pl.LazyFrame:
-    """Return a LazyFrame that runs the scan when it is collected, with projection and limit pushed down.
-
-    Raises:
-        MissingExtraError: Polars is not installed.
-    """
-    try:
-        import polars as pl
-        from polars.io.plugins import register_io_source
-    except ImportError as error:
-        raise MissingExtraError("to_polars() needs Polars: pip install polars") from error
-
-    empty = pa.Table.from_batches([], schema_to_pyarrow(scan.projection(), include_field_ids=False))
-    schema = pl.DataFrame(empty).schema
-
-    def batches(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
-    ) -> Iterator[pl.DataFrame]:
-        narrowed = scan if with_columns is None else scan.update(selected_fields=tuple(with_columns))
-        if n_rows is not None and predicate is None:
-            narrowed = narrowed.update(limit=n_rows)
-        for batch in narrowed.to_arrow_batch_reader():
-            frame = pl.DataFrame(pa.Table.from_batches([batch]))
-            frame = frame if with_columns is None else frame.select(with_columns)
-            yield frame if predicate is None else frame.filter(predicate)
-
-    return register_io_source(batches, schema=schema)
 
 
 @contextmanager

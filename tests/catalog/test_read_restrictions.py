@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -136,6 +137,10 @@ READERS: dict[str, Callable[[EncryptedTable], pa.Table]] = {
     "to_polars of a scan": lambda table: table.scan().to_polars().to_arrow(),
     "to_polars of a table": lambda table: table.to_polars().collect().to_arrow(),
     "to_duckdb": _by_duckdb,
+    "to_arrow_dataset": lambda table: table.scan().to_arrow_dataset().to_table(),
+    "a fragment": lambda table: pa.concat_tables(each.to_table() for each in table.scan().to_arrow_dataset().get_fragments()),
+    "Arrow's stream": lambda table: pa.table(table.scan()),
+    "Polars filters": lambda table: table.to_polars().filter(pl.col("id") >= 0).collect().to_arrow(),
     "appends": _by_appends,
     "time travel": _by_time_travel,
     "a transaction": _by_transaction,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablecrypt.table.scan import prefetched
+from tablecrypt.table.prefetch import prefetched
 
 
 def source(items: list[int]) -> Iterator[int]:

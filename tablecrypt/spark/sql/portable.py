@@ -38,8 +38,8 @@ from tablecrypt.spark.tables import TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.reader import TaskReader
-from tablecrypt.table.scan import prefetched
 
 POSITION: Final = "_pos"
 _LENGTH: Final = struct.Struct(">I")

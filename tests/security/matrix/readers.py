@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import duckdb
 from pyiceberg.table import Table
 
 from tablecrypt.errors import TablecryptError
@@ -94,6 +95,11 @@ def _duckdb(table: Table) -> Rows:
     connection = table.scan().to_duckdb("orders")
     try:
         return rows_of(connection.execute("SELECT * FROM orders").to_arrow_table())
+    except duckdb.Error as error:
+        # DuckDB puts what a source raises into an error of its own, as text.
+        if "tablecrypt.errors." not in str(error) and "FileNotFoundError" not in str(error):
+            raise
+        raise ReportedError(str(error)) from error
     finally:
         connection.close()
 

@@ -1,0 +1,304 @@
+"""One read of a scan's rows by an engine: its columns and its filter, over all data files or some of them.
+
+    scan, and the engine's filter ──▶ manifests and files that may match ──▶ each file is opened, a few at once, and is either
+
+    native            Parquet without deletes, whose stored columns are those that the read takes: same field ids, names and types.
+                      Arrow scans the files of a group together, each by a format of its own that carries its decryption properties.
+    backed by a task  deletes, defaults, renamed or promoted columns, row lineage, Avro, read restrictions: the rows that the scan itself
+                      would give (tablecrypt.table.reader), and the engine's filter after that.
+
+Opening a file checks its trusted length, both magics, AES_GCM_V1 and that every column is under the file's key; its pages authenticate
+while Arrow reads them. So no row comes from bytes that did not authenticate, in whichever engine.
+
+At most a few files are open at once, and of each so much is read ahead as Arrow's scanner does.
+
+Raises TamperedFileError, PlaintextRefusedError, FormatError or KmsError, naming the file, in the place of its first batch that failed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import and_
+from typing import Any, Final, Protocol, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow import fs
+from pyiceberg.expressions import And, BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from tablecrypt.errors import ConfigurationError, TablecryptError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
+from tablecrypt.table.data_file_reader import opened_file
+from tablecrypt.table.datasets.engine_filter import EngineFilter
+from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
+from tablecrypt.table.prefetch import prefetched
+from tablecrypt.table.reader import TaskReader, cast_batch
+from tablecrypt.table.restrictions.read_restrictions import restrictions_of
+
+Columns: TypeAlias = list[str] | dict[str, pc.Expression] | None
+"""As pyarrow's datasets take them: names, or expressions by the name of what they make; None for all columns."""
+
+FILES_OPEN: Final = 16
+"""So many files are opened and scanned together, while as many are opened ahead."""
+_WORKERS: Final = 3
+_QUEUE_LENGTH: Final = 4
+_READ_AHEAD: Final = 64 * 1024 * 1024
+
+
+class DatasetScan(Protocol):
+    """What a read takes of a scan."""
+
+    table_metadata: TableMetadata
+    row_filter: BooleanExpression
+    case_sensitive: bool
+    limit: int | None
+
+    @property
+    def io(self) -> FileIO:
+        """The table's EncryptingFileIO."""
+
+    def projection(self) -> Schema:
+        """The columns of its rows."""
+
+    def tasks(self) -> Iterable[FileScanTask]:
+        """A task for each data file that may hold matching rows."""
+
+    def update(self, **overrides: Any) -> DatasetScan:
+        """The scan with other arguments."""
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """Its rows."""
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """The task of one data file, with the file where Arrow can read it by itself, to be closed by `files`."""
+
+    task: FileScanTask
+    file: UniformParquetFile | None
+    files: ExitStack
+
+
+class EngineRead:
+    """See the module.
+
+    Args:
+        scan: whose rows are read.
+        columns: of the result, in the order in which they were asked for.
+        expression: the engine's filter, on the scan's columns.
+        tasks: the data files to read; None for all that may match.
+        batch_size: rows in a batch, at most.
+
+    Raises:
+        ConfigurationError: a column that the scan does not have, or a filter that does not fit its columns.
+    """
+
+    def __init__(
+        self,
+        scan: DatasetScan,
+        columns: Columns = None,
+        expression: pc.Expression | None = None,
+        tasks: list[FileScanTask] | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        self._scan = scan
+        self._columns = columns
+        self._expression = expression
+        self._tasks = tasks
+        self._options = {} if batch_size is None else {"batch_size": batch_size}
+        self._all = scan.projection()
+        self._engine = None if expression is None else EngineFilter(expression, self._all)
+        self._needed = self._needed_columns()
+        self._arrow = schema_to_pyarrow(self._needed, include_field_ids=False)
+        try:
+            empty = ds.dataset(schema_to_pyarrow(self._all, include_field_ids=False).empty_table())
+            self.schema: pa.Schema = empty.scanner(columns=columns, filter=expression).projected_schema
+        except (pa.ArrowException, KeyError) as error:
+            raise ConfigurationError(f"the columns or the filter do not fit the columns of the scan: {error}") from error
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, file by file."""
+        if self._scan.limit is not None:
+            narrowed = self._scan.update(selected_fields=tuple(field.name for field in self._needed.fields) or ("*",))
+            yield from self._finished(batch.select(self._arrow.names) for batch in narrowed.to_arrow_batch_reader())
+            return
+        scan = self._pruned()
+        reader = self._reader(scan, self._needed)
+        native = None if self._is_never_native else self._native()
+        tasks = list(scan.tasks()) if self._tasks is None else self._tasks
+        for group in _opened_ahead(tasks, native):
+            for is_native, run in itertools.groupby(group, lambda each: each.file is not None):
+                if native is not None and is_native:
+                    yield from self._of_native([each.file for each in run if each.file is not None], native)
+                    continue
+                sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, each.task) for each in run]
+                yield from self._finished(prefetched(sources, _WORKERS, _QUEUE_LENGTH))
+
+    def tasks(self) -> list[FileScanTask]:
+        """Return the tasks of the data files that may hold rows of this read."""
+        return list(self._pruned().tasks())
+
+    def _pruned(self) -> DatasetScan:
+        """The scan, with what of the engine's filter can rule out files."""
+        if self._engine is None:
+            return self._scan
+        by_engine = self._engine.row_filter(self._scan.table_metadata.schema())
+        return self._scan.update(row_filter=And(self._scan.row_filter, by_engine))
+
+    @property
+    def _is_never_native(self) -> bool:
+        return restrictions_of(self._scan.io) is not None or not LINEAGE_FIELD_IDS.isdisjoint(self._needed.field_ids)
+
+    def _needed_columns(self) -> Schema:
+        """The scan's columns that the result or the filter takes, in the scan's order; the first, where neither takes any."""
+        names = self._names_of_columns()
+        filtered = set() if self._engine is None else self._engine.columns
+        if names is None or filtered is None:
+            return self._all
+        needed = [field for field in self._all.fields if field.name in names | filtered]
+        return Schema(*(needed or self._all.fields[:1]))
+
+    def _names_of_columns(self) -> set[str] | None:
+        if self._columns is None:
+            return None
+        if isinstance(self._columns, dict):
+            looked_at = [EngineFilter(expression, self._all).columns for expression in self._columns.values()]
+            return None if None in looked_at else {name for names in looked_at if names is not None for name in names}
+        known = {field.name for field in self._all.fields}
+        return {name if name in known else name.partition(".")[0] for name in self._columns}
+
+    def _native(self) -> _NativeFiles:
+        """Files are read with the needed columns, and those of the table that only the scan's own filter looks at."""
+        scan = self._scan
+        table = scan.table_metadata.schema()
+        looked_at = extract_field_ids(bind(table, scan.row_filter, case_sensitive=scan.case_sensitive))
+        known = self._needed.field_ids
+        more = [field for field in table.fields if field.field_id not in known and not looked_at.isdisjoint(Schema(field).field_ids)]
+        schema = Schema(*self._needed.fields, *more)
+        return _NativeFiles(self._reader(scan, schema), schema)
+
+    def _reader(self, scan: DatasetScan, projected: Schema) -> TaskReader:
+        if not isinstance(scan.io, EncryptingFileIO):
+            raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(scan.io).__name__}")
+        return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, (), _READ_AHEAD)
+
+    def _of_native(self, files: list[UniformParquetFile], native: _NativeFiles) -> Iterator[pa.RecordBatch]:
+        prunes_safely = native.may_prune and (self._engine is None or self._engine.prunes_safely)
+        together = _together(native.row_filter, self._expression)
+        dataset = native.dataset(files)
+        if prunes_safely:
+            scanned = dataset.scanner(columns=self._columns_or_all, filter=together, **self._options).to_batches()
+            yield from _diagnosing(scanned, files, native.columns)
+            return
+        every = _diagnosing(dataset.to_batches(**self._options), files, native.columns)
+        yield from _scanned(every, dataset.schema, self._columns_or_all, together)
+
+    @property
+    def _columns_or_all(self) -> Any:
+        return self._arrow.names if self._columns is None else self._columns
+
+    def _finished(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Apply the engine's filter and columns to rows in the needed columns."""
+        cast = (cast_batch(batch, self._arrow) for batch in rows)
+        return _scanned(cast, self._arrow, self._columns_or_all, self._expression)
+
+
+class _NativeFiles:
+    """The files that Arrow can read by itself as a read takes them.
+
+    Args:
+        reader: of the read's tasks, in `schema`.
+        schema: the columns that the read takes of a file, those of its filter among them.
+    """
+
+    def __init__(self, reader: TaskReader, schema: Schema) -> None:
+        self._reader = reader
+        self._schema = schema
+        self._arrow = schema_to_pyarrow(schema, include_field_ids=False)
+        self.columns: list[str] = self._arrow.names
+        self.may_prune = reader.may_prune
+        self.row_filter = reader.filter_on(schema)
+
+    def open(self, task: FileScanTask) -> _Opened:
+        """Open a task's file, and close it again where Arrow cannot read it by itself."""
+        if task.delete_files or task.file.file_format != FileFormat.PARQUET:
+            return _Opened(task, None, ExitStack())
+        with ExitStack() as stack:
+            opened = stack.enter_context(opened_file(self._reader.io, task.file))
+            if isinstance(opened, UniformParquetFile) and self._reader.stores(opened.schema, self._schema):
+                return _Opened(task, opened, stack.pop_all())
+        return _Opened(task, None, ExitStack())
+
+    def dataset(self, files: list[UniformParquetFile]) -> ds.Dataset:
+        """Return the files as one dataset, in `schema`."""
+        fragments = [file.fragment() for file in files]
+        return ds.FileSystemDataset(fragments, self._arrow, ds.ParquetFileFormat(), fs.LocalFileSystem())
+
+
+def _opened_ahead(tasks: list[FileScanTask], native: _NativeFiles | None) -> Iterator[list[_Opened]]:
+    """Yield the tasks in groups. The files of one are open until the next is asked for; those of the next are being opened meanwhile."""
+    if native is None:
+        yield [_Opened(task, None, ExitStack()) for task in tasks]
+        return
+    executor = ExecutorFactory.get_or_create()
+    remaining = iter(tasks)
+
+    def begin() -> list[Future[_Opened]]:
+        return [executor.submit(native.open, task) for task in itertools.islice(remaining, FILES_OPEN)]
+
+    current, following = begin(), list[Future[_Opened]]()
+    try:
+        while current:
+            following = begin()
+            yield [future.result() for future in current]
+            _close(current)
+            current, following = following, []
+    finally:
+        _close([*current, *following])
+
+
+def _close(opened: Iterable[Future[_Opened]]) -> None:
+    for future in opened:
+        if not future.cancel() and future.exception() is None:
+            future.result().files.close()
+
+
+def _together(*expressions: pc.Expression | None) -> pc.Expression | None:
+    given = [each for each in expressions if each is not None]
+    return reduce(and_, given) if given else None
+
+
+def _scanned(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, columns: Any, expression: pc.Expression | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from ds.dataset(pa.Table.from_batches([batch], schema)).to_batches(columns=columns, filter=expression, use_threads=False)
+
+
+def _diagnosing(batches: Iterator[pa.RecordBatch], files: list[UniformParquetFile], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches. Where Arrow cannot decrypt one, find out of which file: it does not say so."""
+    try:
+        yield from batches
+    except (OSError, pa.ArrowException, RuntimeError) as error:
+        if isinstance(error, TablecryptError) or is_store_error(error):
+            raise
+        for file in files:
+            with closing(file.batches(columns)) as rows:  # type: ignore[type-var]
+                for _ in rows:
+                    pass
+        raise

@@ -1,0 +1,90 @@
+"""A scan as a Polars LazyFrame: columns, filters and the number of rows reach planning and the row groups of files.
+
+Polars' own Iceberg reader opens data files itself and cannot decrypt them, so Polars asks a source of ours for batches instead. It gives
+its filter as an expression of its own, and turns it into Arrow's only for an Arrow dataset. So an empty dataset asks for it:
+
+    predicate ──▶ LazyFrame over a dataset without rows ──▶ the filter that Polars gives it ──▶ which files may match (engine_filter.py)
+
+What is read is filtered by Polars itself: where the two differ, as in NaN, which Polars takes for the greatest number, Polars is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyiceberg.expressions import And
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from tablecrypt.errors import MissingExtraError
+from tablecrypt.table.datasets.dataset import EncryptedDataset
+from tablecrypt.table.datasets.engine_filter import EngineFilter
+from tablecrypt.table.datasets.engine_read import DatasetScan
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def scan_lazily(scan: DatasetScan) -> pl.LazyFrame:
+    """Return a LazyFrame that runs the scan when it is collected.
+
+    Raises:
+        MissingExtraError: Polars is not installed.
+    """
+    try:
+        import polars as pl
+        from polars.io.plugins import register_io_source
+    except ImportError as error:
+        raise MissingExtraError('to_polars() needs Polars: pip install "tablecrypt[polars]"') from error
+
+    empty = schema_to_pyarrow(scan.projection(), include_field_ids=False).empty_table()
+    schema = pl.DataFrame(empty).schema
+
+    def batches(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        # The first rows are those before the filter.
+        narrowed = scan if predicate is None or n_rows is not None else _narrowed(scan, predicate, empty)
+        left = n_rows
+        for batch in EncryptedDataset(narrowed).scanner(columns=with_columns, batch_size=batch_size).to_batches():
+            frame = pl.DataFrame(pa.Table.from_batches([batch if left is None else batch.slice(0, left)]))
+            yield frame if predicate is None else frame.filter(predicate)
+            left = None if left is None else left - min(left, len(batch))
+            if left == 0:
+                return
+
+    return register_io_source(batches, schema=schema)
+
+
+def _narrowed(scan: DatasetScan, predicate: pl.Expr, empty: pa.Table) -> DatasetScan:
+    """The scan, with what of Polars' filter can rule out files and row groups."""
+    pushed = _arrow_filter(predicate, empty)
+    if pushed is None or scan.limit is not None:
+        return scan
+    understood = EngineFilter(pushed, scan.projection()).row_filter(scan.table_metadata.schema(), nan_is_greatest=True)
+    return scan.update(row_filter=And(scan.row_filter, understood))
+
+
+def _arrow_filter(predicate: pl.Expr, empty: pa.Table) -> pc.Expression | None:
+    """The Arrow expression that Polars makes of its filter; None where it makes none."""
+    import polars as pl
+
+    asked = _Asked(empty)
+    try:
+        pl.scan_pyarrow_dataset(asked).filter(predicate).collect()
+    except pl.exceptions.PolarsError:
+        return None
+    return asked.filter_of_polars
+
+
+class _Asked(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no types
+    """A dataset without rows, which remembers the filter that it was read with."""
+
+    filter_of_polars: pc.Expression | None = None
+
+    def to_batches(self, **options: Any) -> Iterator[pa.RecordBatch]:
+        self.filter_of_polars = options.get("filter")
+        return iter(())
