@@ -26,6 +26,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.streams.history import StreamRules
 
 _CATALOG: Final = "catalog."
 _SNAPSHOT_PROPERTY: Final = "snapshot-property."
@@ -99,6 +100,11 @@ class SourceOptions:
     def catalog(self) -> str:
         """The catalog's name."""
         return self.table.partition(".")[0]
+
+    @property
+    def rules(self) -> StreamRules:
+        """What a stream passes over, and the limits of its micro-batches."""
+        return StreamRules(self.skip_deletes, self.skip_overwrites, self.max_snapshots, self.max_files)
 
     def written_branch(self) -> str:
         """Return the branch to write to, or to stream from."""

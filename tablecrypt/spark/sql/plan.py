@@ -91,16 +91,19 @@ class Plan:
 def plan(planner: Planner, request: Request) -> Response:
     """Plan a scan."""
     loaded = planner.tables[request.text("table")]
-    wanted = _json(request.text("columns"))
-    schema = loaded.schema
-    metadata = loaded.located.table.metadata
-    row_filter = pruning_filter(request.items("filter"), schema, metadata.schema())
-    projected = _projected(schema, wanted)
-    tasks = _tasks(loaded, row_filter)
+    tasks = _tasks(loaded, _row_filter(loaded, request))
     limit = request.optional_number("limit")
     if limit is not None and restrictions_of(loaded.located.table.io) is None:
         tasks = _limited(tasks, limit)
-    made = Plan(loaded, row_filter, projected, tasks)
+    return planned(planner, loaded, request, tasks)
+
+
+def planned(planner: Planner, loaded: LoadedTable, request: Request, tasks: list[EncryptedFileScanTask]) -> Response:
+    """Keep the plan of a request's columns in these files, and return what Spark knows of it."""
+    wanted = _json(request.text("columns"))
+    metadata = loaded.located.table.metadata
+    projected = _projected(loaded.schema, wanted)
+    made = Plan(loaded, _row_filter(loaded, request), projected, tasks)
     names = stored_names(projected.fields, metadata.schemas, f"tc{secrets.token_hex(6)}")
     reason = _unsupported(loaded, projected)
     return Response(
@@ -117,6 +120,10 @@ def plan(planner: Planner, request: Request) -> Response:
             "portable": [reason or _unsupported_file(task, projected, metadata) for task in tasks],
         }
     )
+
+
+def _row_filter(loaded: LoadedTable, request: Request) -> BooleanExpression:
+    return pruning_filter(request.items("filter"), loaded.schema, loaded.located.table.metadata.schema())
 
 
 def prune(planner: Planner, request: Request) -> Response:

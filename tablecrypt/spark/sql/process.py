@@ -23,6 +23,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, plan, portable, procedures, staging
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.streams import requests as streams
 from tablecrypt.spark.sql.writes import commits, layout, row_level
 
 Operation: TypeAlias = Callable[[Planner, Request], Response]
@@ -36,6 +37,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **procedures.OPERATIONS,
     **plan.OPERATIONS,
     **portable.OPERATIONS,
+    **streams.OPERATIONS,
     **commits.OPERATIONS,
     **layout.OPERATIONS,
     **row_level.OPERATIONS,

@@ -46,7 +46,7 @@ class SqlRowChange implements RowLevelOperation {
   }
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new SqlScanBuilder(table, this);
+    return new SqlScanBuilder(table, this, options);
   }
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {

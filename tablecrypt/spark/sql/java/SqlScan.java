@@ -19,11 +19,13 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.internal.connector.PredicateUtils;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Function1;
 import scala.Option;
 import scala.collection.immutable.ArraySeq$;
@@ -38,10 +40,12 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
 
   private final SqlTable table;
   private final SqlRowChange change;
+  private final CaseInsensitiveStringMap options;
   private final StructType columns;
   private final Predicate[] filters;
   private final Integer limit;
   private final String read = UUID.randomUUID().toString();
+  private ObjectNode appends;
   private JsonNode plan;
   private ScanColumns layout;
   private boolean[] left;
@@ -52,9 +56,11 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
    * @param change what the rows are read for; null for a query
    * @param limit so many rows are enough; null for all
    */
-  SqlScan(SqlTable table, SqlRowChange change, StructType columns, Predicate[] filters, Integer limit) {
+  SqlScan(
+      SqlTable table, SqlRowChange change, CaseInsensitiveStringMap options, StructType columns, Predicate[] filters, Integer limit) {
     this.table = table;
     this.change = change;
+    this.options = options;
     this.columns = columns;
     this.filters = filters;
     this.limit = limit;
@@ -70,6 +76,17 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
 
   public Batch toBatch() {
     return this;
+  }
+
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    return new SqlStream(table, this, options);
+  }
+
+  /** A scan of the same columns in what was appended in a range of snapshots, which the request plan_appends names. */
+  SqlScan ofRange(ObjectNode request) {
+    SqlScan scan = new SqlScan(table, null, options, columns, filters, null);
+    scan.appends = request;
+    return scan;
   }
 
   /** Whether the files that are read will be written again whole. Then Spark names those in which rows change, and all their rows count. */
@@ -114,7 +131,8 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
 
   private synchronized JsonNode plan() {
     if (plan == null) {
-      ObjectNode request = table.request("plan").put("columns", columns.json()).put("limit", limit);
+      ObjectNode request = appends != null ? appends : table.request("plan");
+      request.put("columns", columns.json()).put("limit", limit);
       request.set("filter", SqlFilter.json(filters));
       plan = table.planner.ask(request).json;
       left = new boolean[plan.required("lengths").size()];

@@ -6,19 +6,22 @@ import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Takes columns, filters and a limit. Filters prune files and row groups; Spark evaluates all of them again on the rows. */
 class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit {
   private final SqlTable table;
   private final SqlRowChange change;
+  private final CaseInsensitiveStringMap options;
   private StructType columns;
   private Predicate[] filters = new Predicate[0];
   private Integer limit;
 
   /** @param change the DELETE, UPDATE or MERGE that the rows are read for; null for queries */
-  SqlScanBuilder(SqlTable table, SqlRowChange change) {
+  SqlScanBuilder(SqlTable table, SqlRowChange change, CaseInsensitiveStringMap options) {
     this.table = table;
     this.change = change;
+    this.options = options;
     this.columns = table.schema();
   }
 
@@ -46,7 +49,7 @@ class SqlScanBuilder implements SupportsPushDownRequiredColumns, SupportsPushDow
   }
 
   public Scan build() {
-    SqlScan scan = new SqlScan(table, change, columns, filters, limit);
+    SqlScan scan = new SqlScan(table, change, options, columns, filters, limit);
     if (change != null) {
       change.addScan(scan);
     }

@@ -114,6 +114,7 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
   public Set capabilities() {
     HashSet known = new HashSet();
     known.add(TableCapability.BATCH_READ);
+    known.add(TableCapability.MICRO_BATCH_READ);
     known.add(TableCapability.BATCH_WRITE);
     known.add(TableCapability.STREAMING_WRITE);
     known.add(TableCapability.TRUNCATE);
@@ -129,7 +130,7 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
   }
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new SqlScanBuilder(this, null);
+    return new SqlScanBuilder(this, null, options);
   }
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {

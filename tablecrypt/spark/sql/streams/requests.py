@@ -1,0 +1,154 @@
+"""Streams that read: spark.readStream.table("prod.db.orders").
+
+    stream_start   ─▶ the offset before the first row, or where stream-from-timestamp says
+    stream_latest  ─▶ the offset up to which the next micro-batch goes
+    stream_end     ─▶ the offset of the newest snapshot
+    plan_appends   ─▶ the plan of what was appended after one offset, up to another (plan.py)
+
+    offset = {"table-uuid": the table's, "snapshot-id": the last snapshot that was read, -1 before the first}
+
+Options have Iceberg's names: stream-from-timestamp (milliseconds since 1970), streaming-skip-delete-snapshots,
+streaming-skip-overwrite-snapshots, streaming-max-files-per-micro-batch, streaming-max-rows-per-micro-batch. A micro-batch holds whole
+snapshots, one at least (sql/streams/history.py).
+
+Each request loads the table again. A stream reads the columns that the table had when its query was started.
+
+Raises ConfigurationError: a snapshot or tag was named, which does not grow; the table's columns were changed; what history.py says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.plan import planned
+from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.streams.history import (
+    BEFORE_THE_FIRST,
+    StreamRules,
+    check_appended,
+    check_begins_with_the_first,
+    history,
+    reachable,
+)
+from tablecrypt.table.planning import EncryptedFileScanTask
+
+_FROM_TIMESTAMP: Final = "stream-from-timestamp"
+_SKIP_DELETES: Final = "streaming-skip-delete-snapshots"
+_SKIP_OVERWRITES: Final = "streaming-skip-overwrite-snapshots"
+_MAX_FILES: Final = "streaming-max-files-per-micro-batch"
+_MAX_ROWS: Final = "streaming-max-rows-per-micro-batch"
+
+
+def stream_start(planner: Planner, request: Request) -> Response:
+    """Return where a new query begins."""
+    loaded = _loaded_now(planner.tables[request.text("table")])
+    since = _number(request, _FROM_TIMESTAMP)
+    if since is None:
+        check_begins_with_the_first(loaded.located, loaded.branch)
+        return Response(_offset(loaded, BEFORE_THE_FIRST))
+    position = BEFORE_THE_FIRST
+    for snapshot in history(loaded.located, loaded.branch, BEFORE_THE_FIRST):
+        if snapshot.timestamp_ms < since:
+            position = snapshot.snapshot_id
+    return Response(_offset(loaded, position))
+
+
+def stream_latest(planner: Planner, request: Request) -> Response:
+    """Return how far the next micro-batch goes: at most to "until", without limits where "unlimited" is true."""
+    loaded = _loaded_now(planner.tables[request.text("table")])
+    after = _position(loaded, request.mapping("after"))
+    until = None if request.fields.get("until") is None else _position(loaded, request.mapping("until"))
+    rules = _rules(request)
+    if request.flag("unlimited"):
+        rules = replace(rules, max_files=None, max_rows=None)
+    if until in (after, BEFORE_THE_FIRST):
+        return Response(_offset(loaded, after))
+    return Response(_offset(loaded, reachable(history(loaded.located, loaded.branch, after, until), after, rules)))
+
+
+def stream_end(planner: Planner, request: Request) -> Response:
+    """Return the offset of the newest snapshot, where a query ends that reads what is there when it starts."""
+    loaded = _loaded_now(planner.tables[request.text("table")])
+    head = loaded.located.table.metadata.snapshot_by_name(loaded.branch)
+    return Response(_offset(loaded, BEFORE_THE_FIRST if head is None else head.snapshot_id))
+
+
+def plan_appends(planner: Planner, request: Request) -> Response:
+    """Plan one micro-batch."""
+    loaded = _loaded_now(planner.tables[request.text("table")])
+    after, until = (_position(loaded, request.mapping(name)) for name in ("after", "until"))
+    tasks: list[EncryptedFileScanTask] = []
+    if after != until:
+        snapshots = history(loaded.located, loaded.branch, after, until)
+        rules = _rules(request)
+        for snapshot in snapshots:
+            check_appended(snapshot, rules)
+        scan = loaded.located.table.incremental_append_scan(
+            from_snapshot_id_exclusive=snapshots[0].parent_snapshot_id, to_snapshot_id_inclusive=until
+        )
+        tasks = cast("list[EncryptedFileScanTask]", list(scan.tasks()))
+    return planned(planner, loaded, request, tasks)
+
+
+def _loaded_now(loaded: LoadedTable) -> LoadedTable:
+    name = loaded.located.name
+    if not loaded.is_writable:
+        raise ConfigurationError(f"{name} is read at a snapshot or tag, to which nothing is added: stream from the table or a branch")
+    loaded.located.check_branch(loaded.branch)
+    table = loaded.located.reloaded()
+    if table.metadata.table_uuid != loaded.located.table.metadata.table_uuid:
+        raise ConfigurationError(f"{name} is not the table that this query began with: start it with a new checkpoint")
+    if table.metadata.current_schema_id != loaded.located.table.metadata.current_schema_id:
+        raise ConfigurationError(f"{name}: its columns were changed: start the query again, and it goes on where it stopped")
+    return replace(loaded, located=replace(loaded.located, table=table))
+
+
+def _offset(loaded: LoadedTable, snapshot_id: int) -> dict[str, Any]:
+    return {"offset": {"table-uuid": str(loaded.located.table.metadata.table_uuid), "snapshot-id": snapshot_id}}
+
+
+def _position(loaded: LoadedTable, offset: Mapping[str, Any]) -> int:
+    if set(offset) != {"table-uuid", "snapshot-id"} or type(offset["snapshot-id"]) is not int:
+        raise FormatError("the checkpoint has an offset that is not of a stream of this catalog: begin with a new checkpoint")
+    if offset["table-uuid"] != str(loaded.located.table.metadata.table_uuid):
+        raise ConfigurationError(f"{loaded.located.name} is not the table that this query began with: start it with a new checkpoint")
+    return int(offset["snapshot-id"])
+
+
+def _rules(request: Request) -> StreamRules:
+    return StreamRules(
+        skip_deletes=_flag(request, _SKIP_DELETES),
+        skip_overwrites=_flag(request, _SKIP_OVERWRITES),
+        max_files=_number(request, _MAX_FILES),
+        max_rows=_number(request, _MAX_ROWS),
+        deletes_option=_SKIP_DELETES,
+        overwrites_option=_SKIP_OVERWRITES,
+    )
+
+
+def _option(request: Request, name: str) -> str | None:
+    options = {each.lower(): value for each, value in request.mapping("options").items()}
+    return options.get(name)
+
+
+def _flag(request: Request, name: str) -> bool:
+    value = (_option(request, name) or "false").lower()
+    if value not in ("true", "false"):
+        raise ConfigurationError(f"{name}={value}: use true or false")
+    return value == "true"
+
+
+def _number(request: Request, name: str) -> int | None:
+    value = _option(request, name)
+    if value is None:
+        return None
+    if not value.isdecimal() or int(value) == 0:
+        raise ConfigurationError(f"{name}={value}: a number above 0 is needed")
+    return int(value)
+
+
+OPERATIONS: Final = {"stream_start": stream_start, "stream_latest": stream_latest, "stream_end": stream_end, "plan_appends": plan_appends}
