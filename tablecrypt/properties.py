@@ -118,7 +118,7 @@ DEFAULT_KEY_ID: Final = Property(
     name="encryption.default-key-id",
     scope="catalog",
     reader="tablecrypt_catalog",
-    doc="The master key of every new table that names none in encryption.key-id.",
+    doc="The master key of every new table that names none in encryption.key-id. A namespace may have it too, for allowed keys.",
 )
 SPARK_REQUIRE_ENCRYPTED_RPC: Final = _of_spark(
     name="tablecrypt.spark.require-encrypted-rpc",

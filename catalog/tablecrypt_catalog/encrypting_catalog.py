@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, SupportsIndex, cast
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
@@ -25,6 +25,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
@@ -229,9 +230,38 @@ class EncryptingCatalog(Catalog):
         """Create a table the way PyIceberg's own catalog does."""
         return super().create_table(*new)  # type: ignore[safe-super]
 
+    def default_key_id(self, namespace: str | Identifier) -> str | None:
+        """Return the master key of new tables in a namespace that name none: what the namespace's properties say, else this client's.
+
+        Whoever can write to the catalog can set a namespace's properties, and must not choose this client's keys. So a namespace's key
+        counts only where encryption.allowed-key-ids allows it.
+
+        Raises:
+            ConfigurationError: the namespace names a key, and the client has no encryption.allowed-key-ids.
+            MasterKeyRefusedError: the namespace names a key that is not allowed.
+        """
+        client = self.client_properties
+        try:
+            of_namespace = names.DEFAULT_KEY_ID.read(self.load_namespace_properties(namespace))
+        except NoSuchNamespaceError:
+            of_namespace = ""
+        if not of_namespace:
+            return names.DEFAULT_KEY_ID.read(client) or None
+        where = f"namespace {'.'.join(Catalog.identifier_to_tuple(namespace))} by its property {names.DEFAULT_KEY_ID.name}"
+        if names.ALLOWED_KEY_IDS.name not in client:
+            raise ConfigurationError(
+                f"{where} names the master key {of_namespace!r} for new tables, and this client lists no keys that it allows: set "
+                f"{names.ALLOWED_KEY_IDS.name} for the catalog, or give the table {names.KEY_ID.name}"
+            )
+        AllowedKeys.of(client).check((of_namespace,), where)
+        return of_namespace
+
     def _creation(self, asked: NewTable) -> tuple[NewTable, PinCheck]:
         """Complete a new table's properties, and refuse a plaintext one where an encrypted one is pinned."""
-        new = asked._replace(properties=creation_properties(self.client_properties, asked.properties))
+        properties = dict(asked.properties)
+        if names.KEY_ID.name not in properties and (default := self.default_key_id(Catalog.namespace_from(asked.identifier))):
+            properties[names.KEY_ID.name] = default
+        new = asked._replace(properties=creation_properties(self.client_properties, properties))
         pin_check = self.client_pins.begin_check(new.identifier)
         if not new.is_encrypted:
             pin_check.refuse_plaintext()

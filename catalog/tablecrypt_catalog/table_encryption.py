@@ -8,7 +8,8 @@ or Arrow raise on the way.
 What a new table is asked to be is checked before it is made, since a slip in a property must not make a table that is not encrypted:
 
     encryption.key-id given                        that master key, once the KMS has wrapped a key under it
-    not given, encryption.default-key-id set       the catalog's default
+    not given, encryption.default-key-id set       the default of the namespace, which encryption.allowed-key-ids must allow, else the
+                                                   catalog's
     neither, encryption.required=true              refused
     neither                                        a plain table
 """
@@ -306,7 +307,7 @@ def check_catalog_properties(client_properties: Properties) -> None:
 
 
 def creation_properties(client_properties: Properties, table_properties: Properties) -> Properties:
-    """Return a new table's properties: with the catalog's default key where they name none, and format version 3 if it is encrypted.
+    """Return a new table's properties, checked, and with format version 3 if it is encrypted.
 
     Raises:
         MasterKeyRefusedError: this client does not allow the master key.
@@ -317,9 +318,6 @@ def creation_properties(client_properties: Properties, table_properties: Propert
     creation = dict(table_properties)
     names.check_own_names(creation, "table")
     names.check_table_properties("to be created", creation, client_properties)
-    default_key_id = names.DEFAULT_KEY_ID.read(client_properties)
-    if default_key_id:
-        creation.setdefault(names.KEY_ID.name, default_key_id)
     if names.KEY_ID.name not in creation:
         _refuse_where_required(client_properties)
         return creation

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 import tablecrypt
-from tablecrypt.errors import ConfigurationError, KeyNotFoundError, PlaintextRefusedError
+from tablecrypt.errors import ConfigurationError, KeyNotFoundError, MasterKeyRefusedError, PlaintextRefusedError
 from tablecrypt.maintenance import audit, migrate
 from tablecrypt_catalog import EncryptedInMemoryCatalog
 from tests.support import denying_kms
@@ -165,6 +165,44 @@ class TestDefaultKey:
         table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": other})
 
         assert table.properties["encryption.key-id"] == other
+
+
+class TestDefaultKeyOfANamespace:
+    """encryption.default-key-id among a namespace's properties, where anybody who writes to the catalog can put it."""
+
+    @staticmethod
+    def catalog(tmp_path: Path, aws: AwsServer, key_id: str, **properties: str) -> Catalog:
+        catalog = encrypted_sql_catalog(tmp_path, aws, properties)
+        catalog.create_namespace("team", {"encryption.default-key-id": key_id})
+        return catalog
+
+    def test_a_key_that_the_client_allows_comes_before_the_catalogs_default(self, tmp_path: Path, aws: AwsServer) -> None:
+        own = aws.new_key()
+        allowed = {"encryption.allowed-key-ids": f"{MASTER_KEY},{own}", "encryption.default-key-id": MASTER_KEY}
+        catalog = self.catalog(tmp_path, aws, own, **allowed)
+
+        assert catalog.create_table("team.t", ROWS.schema).properties["encryption.key-id"] == own
+        with catalog.create_table_transaction("team.u", ROWS.schema) as transaction:
+            transaction.append(ROWS)
+        assert catalog.load_table("team.u").properties["encryption.key-id"] == own
+        named = catalog.create_table("team.v", ROWS.schema, properties={"encryption.key-id": MASTER_KEY})
+        assert named.properties["encryption.key-id"] == MASTER_KEY
+        assert catalog.create_table("db.t", ROWS.schema).properties["encryption.key-id"] == MASTER_KEY
+
+    def test_a_key_that_the_client_does_not_list_makes_no_table(self, tmp_path: Path, aws: AwsServer) -> None:
+        catalog = self.catalog(tmp_path, aws, MASTER_KEY)
+        with pytest.raises(ConfigurationError, match=r"set encryption\.allowed-key-ids"):
+            catalog.create_table("team.t", ROWS.schema)
+        assert not catalog.table_exists("team.t")
+
+    def test_a_key_that_the_client_does_not_allow_makes_no_table(self, tmp_path: Path, aws: AwsServer) -> None:
+        foreign = aws.new_key()
+        catalog = self.catalog(
+            tmp_path, aws, foreign, **{"encryption.allowed-key-ids": MASTER_KEY, "encryption.default-key-id": MASTER_KEY}
+        )
+        with pytest.raises(MasterKeyRefusedError, match="namespace team by its property"):
+            catalog.create_table("team.t", ROWS.schema)
+        assert not catalog.table_exists("team.t")
 
 
 def test_a_key_that_the_kms_does_not_have_makes_no_table(tmp_path: Path, aws: AwsServer) -> None:

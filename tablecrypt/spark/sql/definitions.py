@@ -31,6 +31,7 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.partition_fields import SparkTransform, partition_spec
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
 from tablecrypt.spark.sql.spark_types import iceberg_schema
+from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 
 _PROVIDERS: Final = ("iceberg", "parquet", "tablecrypt")
 _OF_SPARK: Final = ("external", "is_managed_location", "location", "provider", "table_type")
@@ -65,12 +66,13 @@ class Definition:
 
     def check_key(self, catalog: Catalog) -> None:
         """Raise ConfigurationError unless the table will be encrypted."""
-        defaults = names.client_properties(catalog)
-        if self.properties.get(names.KEY_ID.name) or names.DEFAULT_KEY_ID.read(defaults):
+        if self.properties.get(names.KEY_ID.name):
+            return
+        if isinstance(catalog, EncryptingCatalog) and catalog.default_key_id(self.identifier[:-1]):
             return
         raise ConfigurationError(
             f"{'.'.join(self.identifier)} would not be encrypted: add TBLPROPERTIES ('{names.KEY_ID.name}' = '…') with the id of a master "
-            f"key, or set {names.DEFAULT_KEY_ID.name} for the catalog"
+            f"key, or set {names.DEFAULT_KEY_ID.name} for the catalog or the namespace"
         )
 
 

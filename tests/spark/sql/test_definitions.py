@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
 
+from tablecrypt import spark as tcs
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.partition_fields import SparkTransform, partition_spec
 from tablecrypt.spark.sql.spark_types import iceberg_schema
@@ -189,6 +191,20 @@ def test_namespaces_are_created_altered_and_dropped(spark: SparkSession, prod: L
     spark.sql("DROP NAMESPACE prod.shop CASCADE")
     assert not prod.catalog.namespace_exists("shop") and not prod.catalog.namespace_exists("shop.inner")
     assert refusal(spark, "DROP NAMESPACE prod.shop")[0] == "SCHEMA_NOT_FOUND"
+
+
+@pytest.mark.java
+def test_a_namespace_may_name_the_key_of_its_new_tables_and_takes_no_misspelt_one(spark: SparkSession, prod: Lake) -> None:
+    misspelt = refusal(spark, "CREATE NAMESPACE prod.keyed WITH PROPERTIES ('encryption.key-id' = 'alias/orders')")[1]
+    assert "encryption.default-key-id names the master key" in misspelt
+    spark.sql("CREATE NAMESPACE prod.keyed WITH PROPERTIES ('encryption.default-key-id' = 'alias/orders')")
+    assert "encryption.allowed-key-ids" in refusal(spark, "CREATE TABLE prod.keyed.t (id INT)")[1]
+
+    allowing = {**prod.properties, "encryption.allowed-key-ids": "alias/orders"}
+    tcs.catalog(spark, "allowing", allowing)
+    spark.sql("CREATE NAMESPACE allowing.keyed WITH PROPERTIES ('encryption.default-key-id' = 'alias/orders')")
+    spark.sql("CREATE TABLE allowing.keyed.t AS SELECT 1 AS id")
+    assert load_catalog("allowing", **allowing).load_table("keyed.t").properties["encryption.key-id"] == "alias/orders"
 
 
 def test_field_ids_are_given_level_by_level() -> None:
