@@ -74,11 +74,19 @@ def contents(folder: Path, pattern: str) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("where", "pattern", "shows"),
     [
-        ("the driver's log and its plans", "driver.log", (b"MapInArrow", b"Scan parquet", b"DEBUG ")),
+        ("the driver's log and its plans", "driver.log", (b"MapInArrow", b"Scan parquet", b"BatchScan", b"DEBUG ")),
         ("what executors printed", "work/*/*/std*", (b"DEBUG ", b"Running task")),
-        ("the event log", "events/*", (b"SparkListenerJobEnd", b"SparkListenerEnvironmentUpdate")),
+        (
+            "the event log",
+            "events/*",
+            (b"SparkListenerJobEnd", b"SparkListenerEnvironmentUpdate", b"CALL sparktest.system.reencrypt", b"spark.job.tags"),
+        ),
         ("local files", "kept/**/*", (b"",)),
-        ("processes", "processes/*", (b"CoarseGrainedExecutorBackend", b"pyspark.daemon", b"spark_cluster_traces.py", b"PYTHONPATH=")),
+        (
+            "processes",
+            "processes/*",
+            (b"CoarseGrainedExecutorBackend", b"pyspark.daemon", b"spark_cluster_traces.py", b"tablecrypt.spark.sql", b"PYTHONPATH="),
+        ),
         ("the UI", "ui/*", (b"MapInArrow", b"Scan parquet", b"spark.network.crypto.enabled")),
     ],
 )
@@ -104,4 +112,9 @@ def test_keys_of_every_kind_are_searched_for_and_would_be_found(traces: Path, ke
 
 def test_rows_are_all_there(traces: Path, traced_lake: Lake) -> None:
     rows: pa.Table = traced_lake.catalog.load_table("db.traced").scan().to_arrow()
-    assert sorted(rows["id"].to_pylist()) == list(range(3000))
+    assert sorted(rows["id"].to_pylist()) == sorted({*range(4000)} - {3002})
+
+
+def test_procedures_ran_on_the_executors(traces: Path) -> None:
+    started = b"".join(contents(traces, "events/*").values()).split(b'"Event":"SparkListenerJobStart"')
+    assert [job for job in started if b"tablecrypt-" in job.partition(b'"spark.job.tags"')[2][:200]]

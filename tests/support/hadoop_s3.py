@@ -46,8 +46,13 @@ def s3a(spark: SparkSession, aws: AwsServer) -> Iterator[None]:
         gateway.jvm.org.apache.hadoop.fs.FileSystem.closeAll()
 
 
+def s3a_jars() -> list[Path]:
+    """Return the jars of Hadoop's S3A, as an application lists them in --jars."""
+    return sorted(fetched_jars(_IVY_FILE, _JARS).glob("*.jar"))
+
+
 def _loader(gateway: Any, parent: Any) -> Any:
-    jars = sorted(fetched_jars(_IVY_FILE, _JARS).glob("*.jar"))
+    jars = s3a_jars()
     urls = gateway.new_array(gateway.jvm.java.net.URL, len(jars))
     for index, jar in enumerate(jars):
         urls[index] = gateway.jvm.java.io.File(str(jar)).toURI().toURL()

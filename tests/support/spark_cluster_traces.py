@@ -110,6 +110,24 @@ def keep_ui(spark: SparkSession, folder: Path) -> None:
             (folder / f"execution-{execution['id']}").write_bytes(answer.read())
 
 
+def by_sql(spark: SparkSession, job: dict[str, Any], folder: Path) -> None:
+    """Insert, change, read and compact by SQL; the procedures run jobs too."""
+    table = job["table"]
+    catalog = table.partition(".")[0]
+    for statement in (
+        f"INSERT INTO {table} SELECT id, '{job['canary']}' FROM range(3000, 4000)",
+        f"MERGE INTO {table} t USING (SELECT 3001L id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET note = '{job['canary']} again'",
+        f"DELETE FROM {table} WHERE id = 3002",
+        f"CALL {catalog}.system.reencrypt('{table}', where => 'id >= 3000')",
+        f"CALL {catalog}.system.verify('{table}')",
+    ):
+        spark.sql(statement).collect()
+    rows = spark.sql(f"SELECT a.id, b.note FROM {table} a JOIN {table} b ON a.id = b.id WHERE a.id >= 3000")
+    for mode in ("extended", "formatted", "codegen", "cost"):
+        rows.explain(mode=mode)
+    assert watched(rows, os.getpid(), folder / "processes").count() == 999
+
+
 def main() -> None:
     """Run the jobs."""
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
@@ -143,6 +161,8 @@ def main() -> None:
             for mode in ("extended", "formatted", "codegen", "cost"):
                 table.explain(mode=mode)
             assert watched(table, os.getpid(), folder / "processes").repartition(2, "id").count() == 1000 * number + 990
+    tcs.catalog(spark, job["table"].partition(".")[0], job["properties"])
+    by_sql(spark, job, folder)
     keep_ui(spark, folder / "ui")
     # Spark removes them when it stops.
     shutil.copytree(folder / "local", folder / "kept", ignore_dangling_symlinks=True)

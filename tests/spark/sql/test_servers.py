@@ -6,7 +6,8 @@ Adversary: a user of a shared Connect server, who may set what the session lets 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from tests.spark.conftest import Lake
-from tests.support.aws import AwsServer
+from tests.support.aws import CREDENTIALS, REGION, AwsServer
+from tests.support.hadoop_s3 import s3a_jars
 from tests.support.server_process import ServerProcess, free_port
 from tests.support.spark_connect import ConnectServer, spark_environment
 from tests.support.spark_jar import catalog_settings, options, spark_jar, write_jar
@@ -88,34 +90,71 @@ def test_a_session_brings_no_code_and_no_secret(connect: ConnectServer, settings
     assert ["db"] in works
 
 
-def test_the_shell_runs_statements_without_a_python_program(served: Lake, java_runtime: None, tmp_path: Path) -> None:
+def shell(
+    folder: Path, settings: dict[str, str], sql: str, jars: Sequence[Path] = (), environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run statements in spark-sql."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    settings = {
-        **catalog_settings("prod", served.properties),
+    quiet = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
         "spark.sql.catalogImplementation": "in-memory",
     }
-    sql = (
-        f"CREATE TABLE prod.db.s (id BIGINT, note STRING) {TABLE}; INSERT INTO prod.db.s VALUES (1, 'a'), (2, 'b'); "
-        "SELECT id, note FROM prod.db.s ORDER BY id; CALL prod.system.verify('db.s'); CALL prod.system.rotate_keks('db.s')"
-    )
-    run = subprocess.run(
-        [home / "bin" / "spark-sql", "--master", "local[2]", "--jars", spark_jar(), *options(settings), "-e", sql],
+    all_jars = ",".join(map(str, (spark_jar(), *jars)))
+    return subprocess.run(
+        [home / "bin" / "spark-sql", "--master", "local[2]", "--jars", all_jars, *options({**quiet, **settings}), "-e", sql],
         capture_output=True,
         text=True,
         check=False,
-        cwd=tmp_path,
-        env=spark_environment() | {"SPARK_HOME": str(home)},
-        timeout=300,
+        cwd=folder,
+        env=spark_environment() | {"SPARK_HOME": str(home), **(environment or {})},
+        timeout=400,
+    )
+
+
+def test_the_shell_runs_statements_without_a_python_program(served: Lake, java_runtime: None, tmp_path: Path) -> None:
+    run = shell(
+        tmp_path,
+        catalog_settings("prod", served.properties),
+        f"CREATE TABLE prod.db.s (id BIGINT, note STRING) {TABLE}; INSERT INTO prod.db.s VALUES (1, 'a'), (2, 'b'); "
+        "SELECT id, note FROM prod.db.s ORDER BY id; CALL prod.system.verify('db.s'); CALL prod.system.rotate_keks('db.s')",
     )
     assert "1\ta\n2\tb\n" in run.stdout, run.stderr[-3000:]
     assert "db.s\ttrue\tfalse\ttrue" in run.stdout
     assert run.returncode != 0 and "did you mean rotate_kek?" in run.stderr
     assert served.catalog.load_table("db.s").scan().to_arrow()["id"].to_pylist() == [1, 2]
+
+
+def test_tables_on_s3_go_through_hadoops_s3a(aws: AwsServer, java_runtime: None, tmp_path: Path) -> None:
+    """Credentials of both clients are in the environment, as on a machine with a role, and in no setting of Spark."""
+    properties = {
+        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"s3a://{aws.bucket('sql-' + uuid.uuid4().hex[:8])}/lake",
+        "s3.endpoint": aws.endpoint,
+        "s3.region": REGION,
+        **aws.kms_properties,
+    }
+    hadoop = {
+        "spark.hadoop.fs.s3a.endpoint": aws.endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": REGION,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
+    }
+    sql = (
+        f"CREATE NAMESPACE lake.db; CREATE TABLE lake.db.t (id BIGINT, region STRING) PARTITIONED BY (region) {TABLE}; "
+        "INSERT INTO lake.db.t SELECT id, concat('r', id % 2) FROM range(20); UPDATE lake.db.t SET id = 100 WHERE id = 3; "
+        "CALL lake.system.rewrite_data_files('db.t', options => map('rewrite-all', 'true')); "
+        "SELECT 'sum', sum(id) FROM lake.db.t WHERE region = 'r1'; CALL lake.system.verify('db.t')"
+    )
+    run = shell(tmp_path, {**catalog_settings("lake", properties), **hadoop}, sql, s3a_jars(), dict(CREDENTIALS))
+    assert run.returncode == 0, run.stderr[-4000:]
+    assert "sum\t197\n" in run.stdout and "db.t\ttrue\tfalse\ttrue" in run.stdout
 
 
 def test_a_thrift_client_reads_and_writes(served: Lake, java_runtime: None, tmp_path: Path) -> None:
