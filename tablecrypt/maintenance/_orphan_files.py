@@ -25,7 +25,7 @@ from pyiceberg.table import Table
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.arguments import checked_arguments
-from tablecrypt.errors import FormatError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
@@ -49,12 +49,14 @@ class OrphanFiles(OperationResult):
         deleted: locations of those that are gone.
         failed: for each location that could not be deleted, what the store said.
         refused: files that no metadata of the table names, and that are not deleted because they need not be the table's; with the reason.
+        known_elsewhere: those of the refused files whose path the table knows in another store, bucket or host.
     """
 
     found: tuple[StoredFile, ...]
     deleted: tuple[str, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    known_elsewhere: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -62,9 +64,15 @@ class OrphanFiles(OperationResult):
         return sum(file.size for file in self.found)
 
 
-@checked_arguments(but=("older_than",))
+@checked_arguments(but=("older_than", "listed"))
 def remove_orphan_files(
-    table: Table, older_than: dt.datetime | None = None, dry_run: bool = True, delete_below: Sequence[str] = ()
+    table: Table,
+    older_than: dt.datetime | None = None,
+    dry_run: bool = True,
+    delete_below: Sequence[str] = (),
+    folder: str | None = None,
+    listed: Sequence[tuple[str, dt.datetime]] | None = None,
+    despite_other_prefixes: bool = False,
 ) -> OrphanFiles:
     """Find the files under an encrypted table's location that nothing in the table names, and delete them if asked to.
 
@@ -75,24 +83,35 @@ def remove_orphan_files(
         dry_run: whether to find only.
         delete_below: folders of the table in which files may be deleted, where no pin says where it lies, or where other tables' files are
             beside its own.
+        folder: only files below this folder, which is the table's location or lies below it.
+        listed: location and last change of the files to look at in place of those that the store lists, such as a bucket's inventory. Only
+            those below the table's location count.
+        despite_other_prefixes: whether a file is an orphan although the table knows one of its path in another store, bucket or host.
 
     Raises:
-        ConfigurationError: the table is not encrypted, `older_than` has no time zone, its FileIO cannot list, or files are to be deleted
-            and neither a pin nor `delete_below` says where the table lies.
+        ConfigurationError: the table is not encrypted, `older_than` has no time zone, its FileIO cannot list, `folder` is not the table's,
+            or files are to be deleted and neither a pin nor `delete_below` says where the table lies.
         TamperedFileError, KeyNotFoundError, KmsError: the table's own files cannot be listed; nothing was deleted.
     """
     io = table_io(require_encrypted(table))
     limit = dt.datetime.now(dt.UTC) - SAFE_AGE if older_than is None else checked_moment("older_than", older_than)
     io = io.deleting_below(delete_below) if dry_run else deleting_io(reload(table), delete_below)
     location = table.location().rstrip("/")
-    listed = list(stored_files(io.inner, location))
+    within = DeletionScope(named=(location,))
+    if folder is not None and not within.contains(folder):
+        raise ConfigurationError(f"{folder} is not below {location}, where {name_of(table)} lies")
+    chosen = DeletionScope(named=(folder or location,))
+    files = stored_files(io.inner, location) if listed is None else (StoredFile(where, 0, moment) for where, moment in listed)
+    stored = [file for file in files if chosen.contains(file.location)]
     known = {canonical(each) for each in known_locations(reload(table))}
-    unknown = [file for file in listed if _is_old(file, limit) and not _is_hidden(file, location) and canonical(file.location) not in known]
-    strangers = _foreign_folders(io, listed, known, str(table.metadata.table_uuid))
+    unknown = [file for file in stored if _is_old(file, limit) and not _is_hidden(file, location) and canonical(file.location) not in known]
+    strangers = _foreign_folders(io, stored, known, str(table.metadata.table_uuid))
     refused = {file.location: reason for file in unknown if (reason := _reason_against(io, strangers, file.location)) is not None}
+    elsewhere = {} if despite_other_prefixes else _known_elsewhere(known, [file.location for file in unknown])
+    refused |= elsewhere
     found = tuple(file for file in unknown if file.location not in refused)
     deleted, failed = ([], {}) if dry_run else _delete(io, found)
-    return OrphanFiles(name_of(table), dry_run, found, tuple(deleted), failed, refused)
+    return OrphanFiles(name_of(table), dry_run, found, tuple(deleted), failed, refused, tuple(elsewhere))
 
 
 def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str) -> str | None:
@@ -104,6 +123,13 @@ def _reason_against(io: TableFileIO, strangers: Mapping[str, str], location: str
         if location.startswith(f"{folder}/") and not named:
             return f"lies in a folder that another table uses, as {metadata_location} says"
     return None
+
+
+def _known_elsewhere(known: Collection[tuple[str, str, str]], locations: Iterable[str]) -> dict[str, str]:
+    """Return the locations whose path the table knows in another store, bucket or host, each with the reason."""
+    prefixes = {path: f"{store}://{authority}" for store, authority, path in known}
+    paths = {location: canonical(location)[2] for location in locations}
+    return {location: f"is known to the table under {prefixes[path]}" for location, path in paths.items() if path in prefixes}
 
 
 def _foreign_folders(io: TableFileIO, listed: Iterable[StoredFile], known: Collection[tuple[str, str, str]], own: str) -> dict[str, str]:

@@ -358,12 +358,14 @@ class EncryptedManifestRewrite(EncryptedProducer, WholeSnapshotAdapter):
     Args:
         target_size: about how many bytes a new manifest has.
         spec_id: only manifests of this partition spec; None for those of all.
+        sort_by: partition fields by which files are put in order before the others.
     """
 
-    def __init__(self, *, target_size: int, spec_id: int | None = None, **options: Any) -> None:
+    def __init__(self, *, target_size: int, spec_id: int | None = None, sort_by: Sequence[str] = (), **options: Any) -> None:
         super().__init__(**options)
         self._target_size = target_size
         self._spec_id = spec_id
+        self._sort_by = tuple(sort_by)
 
     def collect_manifests(self) -> list[ManifestFile]:
         """Write new manifests of each spec and content that has several, and return them with those that stay."""
@@ -373,7 +375,14 @@ class EncryptedManifestRewrite(EncryptedProducer, WholeSnapshotAdapter):
 
     def _rewritten(self, group: Sequence[ManifestFile]) -> list[ManifestFile]:
         entries = [entry for manifest in group for entry in manifest.fetch_manifest_entry(self.io, discard_deleted=True)]
-        entries.sort(key=lambda entry: [(value is not None, str(value)) for value in partition_values(entry.data_file.partition)])
+        names = [field.name for field in self.spec(group[0].partition_spec_id).fields]
+        order = sorted(range(len(names)), key=lambda at: (*(names[at] != name for name in self._sort_by), at))
+
+        def sorting(entry: ManifestEntry) -> list[tuple[bool, str]]:
+            values = partition_values(entry.data_file.partition)
+            return [(values[at] is not None, str(values[at])) for at in order]
+
+        entries.sort(key=sorting)
         length = sum(manifest.manifest_length for manifest in group)
         per_manifest = max(1, len(entries) * self._target_size // max(length, 1))
         return [self._manifest_of(group[0], entries[at : at + per_manifest]) for at in range(0, len(entries), per_manifest)]

@@ -83,6 +83,7 @@ def test_migrations_and_orphans_have_results_of_the_same_kind(unwatched_warehous
         "deleted": [],
         "failed": {},
         "refused": {},
+        "known_elsewhere": [],
     }
 
 

@@ -79,7 +79,7 @@ def contents(folder: Path, pattern: str) -> dict[str, bytes]:
         (
             "the event log",
             "events/*",
-            (b"SparkListenerJobEnd", b"SparkListenerEnvironmentUpdate", b"CALL sparktest.system.reencrypt", b"spark.job.tags"),
+            (b"SparkListenerJobEnd", b"SparkListenerEnvironmentUpdate", b"spark.job.tags"),
         ),
         ("local files", "kept/**/*", (b"",)),
         (

@@ -30,7 +30,7 @@ _PART: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^`.]+))(?:\.|$)")
 _QUOTED: Final = re.compile(
     r"""'(?:[^']|'')*'|"(?P<text>[^"]*)"|`(?P<name>[^`]*)`|(?P<type>\b(?:date|timestamp(?:_ntz|_ltz)?)\s+(?='))""", re.IGNORECASE
 )
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Call:
     def moment(self, name: str) -> dt.datetime | None:
         """Return a moment in UTC; None where it was not given."""
         value = self._given(name, int)
-        return None if value is None else _EPOCH + dt.timedelta(microseconds=value)
+        return None if value is None else EPOCH + dt.timedelta(microseconds=value)
 
     def row_filter(self, name: str = "where") -> str | None:
         """Return a filter, as PyIceberg reads it; None where it was not given."""

@@ -6,9 +6,11 @@ rewrite_data_files that only say how much runs at once have no effect; others th
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,7 +23,7 @@ from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
-from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
+from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, EPOCH, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
 from tablecrypt.table.snapshots import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import is_deletion_vector
@@ -173,6 +175,12 @@ def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:
 
 def _rewrite_manifests(call: Call) -> Iterator[Row]:
     table, spec_id = call.encrypted_table(), call.optional_number("spec_id")
+    sort_by = tuple(str(each) for each in call.items("sort_by"))
+    fields = [field.name for field in table.spec().fields]
+    if unknown := [name for name in sort_by if name not in fields]:
+        raise ConfigurationError(
+            f"{'.'.join(table.name())} has no partition field {', '.join(unknown)}; it has {', '.join(fields) or 'none'}"
+        )
     snapshot = table.current_snapshot()
     before = snapshot.manifests(table.io) if snapshot is not None else []
     if not any(is_worth_rewriting(group, spec_id) for group in manifests_by_kind(before)):
@@ -184,7 +192,7 @@ def _rewrite_manifests(call: Call) -> Iterator[Row]:
     transaction = table.transaction()
     with transaction:
         updating = transaction.update_snapshot()
-        updating.producer(EncryptedManifestRewrite, Operation.REPLACE, target_size=target, spec_id=spec_id).commit()
+        updating.producer(EncryptedManifestRewrite, Operation.REPLACE, target_size=target, spec_id=spec_id, sort_by=sort_by).commit()
     current = table.current_snapshot()
     after = {manifest.manifest_path for manifest in (current.manifests(table.io) if current is not None else ())}
     known = {manifest.manifest_path for manifest in before}
@@ -208,17 +216,39 @@ def _expire_snapshots(call: Call) -> Iterator[Row]:
 
 
 def _remove_orphan_files(call: Call) -> Iterator[Row]:
-    reason = "the files below the table's own location are listed and compared"
-    call.refuse(reason, "location", "file_list_view", "equal_schemes", "equal_authorities", "prefix_mismatch_mode")
-    is_dry = call.flag("dry_run")
-    found = maintenance.remove_orphan_files(
-        call.encrypted_table(), call.moment("older_than"), dry_run=is_dry, delete_below=call.items("delete_below")
+    table, is_dry = call.encrypted_table(), call.flag("dry_run")
+    mode = (call.optional_text("prefix_mismatch_mode") or "ERROR").upper()
+    if mode not in ("ERROR", "IGNORE", "DELETE"):
+        raise ConfigurationError(f"prefix_mismatch_mode is {mode!r}; it must be ERROR, IGNORE or DELETE")
+    look = partial(
+        maintenance.remove_orphan_files,
+        table,
+        call.moment("older_than"),
+        delete_below=call.items("delete_below"),
+        folder=call.optional_text("location"),
+        listed=_listed(call),
+        despite_other_prefixes=mode == "DELETE",
     )
+    found = look(dry_run=True)
+    if found.known_elsewhere and mode == "ERROR":
+        location = found.known_elsewhere[0]
+        raise ConfigurationError(
+            f"{location} {found.refused[location]}, as are {len(found.known_elsewhere) - 1} others. Nothing was deleted: "
+            "prefix_mismatch_mode => 'IGNORE' leaves them, 'DELETE' deletes them"
+        )
+    found = found if is_dry else look(dry_run=False)
     if found.failed:
         location, said = next(iter(found.failed.items()))
         raise OSError(f"{len(found.failed)} of {len(found.found)} orphan files could not be deleted, such as {location}: {said}")
     for location in [file.location for file in found.found] if is_dry else found.deleted:
         yield {"orphan_file_location": location}
+
+
+def _listed(call: Call) -> list[tuple[str, dt.datetime]] | None:
+    """Return the files of file_list_view, which the driver has read; None where the store is to list them."""
+    if call.optional_text("file_list_view") is None:
+        return None
+    return [(str(location), EPOCH + dt.timedelta(microseconds=modified)) for location, modified in call.items("file_list")]
 
 
 def _register_table(call: Call) -> Iterator[Row]:
@@ -295,7 +325,7 @@ PROCEDURES: Final = {
     ),
     "rewrite_manifests": Procedure(
         "Rewrite manifests so that files of one partition are near each other.",
-        (TABLE, *_optional("BOOLEAN", "use_caching"), *_optional("INT", "spec_id")),
+        (TABLE, *_optional("BOOLEAN", "use_caching"), *_optional("INT", "spec_id"), *_optional("ARRAY<STRING>", "sort_by")),
         columns(rewritten_manifests_count=pa.int32(), added_manifests_count=pa.int32()),
         _rewrite_manifests,
     ),
@@ -332,6 +362,7 @@ PROCEDURES: Final = {
             *_optional("STRING", "file_list_view"),
             *_optional("MAP<STRING, STRING>", "equal_schemes", "equal_authorities"),
             *_optional("STRING", "prefix_mismatch_mode"),
+            *_optional("BOOLEAN", "prefix_listing"),
             DELETE_BELOW,
         ),
         columns(orphan_file_location=pa.string()),

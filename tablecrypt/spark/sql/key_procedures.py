@@ -11,6 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tablecrypt import maintenance
+from tablecrypt import properties as names
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
 
 _TEXTS: Final = pa.list_(pa.string())
@@ -42,10 +44,11 @@ def _reencrypt(call: Call) -> Iterator[Row]:
 
 def _migrate(call: Call) -> Iterator[Row]:
     options = call.given("into", "location", "drop_refs", "keep_plaintext", "dry_run", "workers")
+    key_id, properties = _key_and_properties(call)
     migrated = maintenance.migrate(
         call.table(),
-        call.text("key_id"),
-        properties=call.mapping("properties"),
+        key_id,
+        properties=properties,
         delete_below=call.items("delete_below"),
         runner=call.runner,
         **options,
@@ -58,12 +61,21 @@ def _migrate(call: Call) -> Iterator[Row]:
 
 
 def _snapshot(call: Call) -> Iterator[Row]:
-    properties = call.mapping("properties")
-    key_id = properties.pop("encryption.key-id", None) or call.text("key_id")
+    key_id, properties = _key_and_properties(call)
     into = ".".join(call.identifier("table"))
     options = call.given("location", "workers")
     migrated = maintenance.migrate(call.table("source_table"), key_id, into=into, properties=properties, runner=call.runner, **options)
     yield {"imported_files_count": migrated.files}
+
+
+def _key_and_properties(call: Call) -> tuple[str, dict[str, str]]:
+    """Return the master key that a call names, or the catalog's default, and the other properties of the new table."""
+    properties = call.mapping("properties")
+    named = call.optional_text("key_id") or properties.pop(names.KEY_ID.name, None)
+    key_id = named or names.DEFAULT_KEY_ID.read(names.client_properties(call.catalog))
+    if not key_id:
+        raise ConfigurationError(f"no master key is named: give key_id, or set {names.DEFAULT_KEY_ID.name} in the catalog's configuration")
+    return key_id, properties
 
 
 def _audit(call: Call) -> Iterator[Row]:
@@ -177,9 +189,8 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         "Make an encrypted table of a plain one, in place or as a new table.",
         (
             TABLE,
-            Parameter("key_id", "STRING", is_required=True),
-            *_texts("into", "location"),
             _PROPERTIES,
+            *_texts("key_id", "into", "location"),
             *_flags("drop_refs", "keep_plaintext"),
             DELETE_BELOW,
             DRY_RUN,

@@ -20,6 +20,7 @@ from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.job_session import runner_of
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.statements import undelete_column
 
 PROCEDURES: Final[Mapping[str, Procedure]] = dict(
     sorted(
@@ -27,6 +28,8 @@ PROCEDURES: Final[Mapping[str, Procedure]] = dict(
             **snapshot_procedures.PROCEDURES,
             **file_procedures.PROCEDURES,
             **key_procedures.PROCEDURES,
+            **undelete_column.PROCEDURES,
+            **undelete_column.PROCEDURES,
             **table_statements.PROCEDURES,
         }.items()
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField, StructType
 
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -177,6 +178,7 @@ def test_manifests_become_one_and_rows_keep_their_identity(orders: Orders) -> No
     before = orders.table.scan(selected_fields=fields).to_arrow().sort_by("id")
     assert orders.one("rewrite_manifests") == {"rewritten_manifests_count": 3, "added_manifests_count": 1}
     assert orders.table.scan(selected_fields=fields).to_arrow().sort_by("id") == before
+    assert "has no partition field region; it has none" in refusal(orders, "rewrite_manifests", sort_by="array('region')")
     assert orders.one("rewrite_manifests") == {"rewritten_manifests_count": 0, "added_manifests_count": 0}
 
 
@@ -187,6 +189,28 @@ def test_orphans_are_listed_and_then_deleted(orders: Orders) -> None:
     [found] = orders.call("remove_orphan_files", older_than=tomorrow, dry_run="true", delete_below=orders.below)
     assert found["orphan_file_location"].endswith("stray.parquet") and stray.exists()
     assert orders.call("remove_orphan_files", older_than=tomorrow, delete_below=orders.below) == [found] and not stray.exists()
+
+
+def test_orphans_are_looked_for_in_a_folder_and_in_a_list(orders: Orders) -> None:
+    data = lake_files(orders.table)[0].parent.parent / "data"
+    for name in ("listed.parquet", "unlisted.parquet"):
+        (data / name).write_bytes(b"left by a failed write")
+    known = next(iter(orders.table.scan().plan_files())).file.file_path
+    rows = [
+        (f"{orders.table.location()}/data/listed.parquet",),
+        (known,),
+        (known.replace("file://", "hdfs://elsewhere"),),
+        ("file:///etc/a.parquet",),
+    ]
+    files = orders.spark.createDataFrame(rows, "file_path STRING").selectExpr("file_path", "TIMESTAMP '2024-01-01' AS last_modified")
+    files.createOrReplaceTempView("inventory")
+    future = {"older_than": FUTURE, "dry_run": "true"}
+    [found] = orders.call("remove_orphan_files", file_list_view="'inventory'", **future)
+    assert found["orphan_file_location"].endswith("/listed.parquet")
+    folder = f"'{orders.table.location()}/data'"
+    assert len(orders.call("remove_orphan_files", location=folder, prefix_mismatch_mode="'IGNORE'", **future)) == 2
+    assert "is not below" in refusal(orders, "remove_orphan_files", location="'file:///etc'", **future)
+    assert "it must be ERROR, IGNORE or DELETE" in refusal(orders, "remove_orphan_files", prefix_mismatch_mode="'SOME'", **future)
 
 
 def test_a_metadata_file_becomes_a_table(orders: Orders, prod: Lake) -> None:
@@ -222,12 +246,28 @@ def test_what_is_wrong_with_a_table_comes_as_rows(orders: Orders) -> None:
     assert {row["state"] for row in orders.call("doctor")} <= {"works", "noted", "fails"}
 
 
+def test_a_dropped_column_comes_back_with_its_values(orders: Orders) -> None:
+    table = orders.table
+    with table.update_schema() as update:
+        update.add_column("at", StructType(NestedField(1, "lat", LongType()), NestedField(2, "lon", LongType())))
+    filled = rows(7).append_column("at", pa.array([{"lat": 1, "lon": 2}], pa.struct([("lat", pa.int64()), ("lon", pa.int64())])))
+    orders.table.append(filled)
+    with orders.table.update_schema() as update:
+        update.delete_column("note").delete_column(("at", "lon"))
+    assert orders.one("undelete_column", column="'note'") == {"column": "note", "type": "string", "field_id": 2}
+    assert orders.one("undelete_column", column="'at.lon'")["type"] == "long"
+    assert orders.spark.sql(f"SELECT note, at.lon FROM prod.{orders.name} WHERE id = 7").collect()[0][:] == ("note 7", 2)
+    assert "rename it first" in refusal(orders, "undelete_column", column="'note'")
+    assert "ever had a column other" in refusal(orders, "undelete_column", column="'other'")
+
+
 def test_a_plain_table_becomes_an_encrypted_one(orders: Orders, prod: Lake) -> None:
     for way in ("migrate", "snapshot"):
         plain = prod.catalog.create_table(f"{orders.name}_plain_{way}", rows(0).schema)
         plain.append(rows(5))
     plain = prod.catalog.load_table(f"{orders.name}_plain_migrate")
     assert "is not an encrypted table" in refusal(orders, "rotate_kek", table=f"'{orders.name}_plain_migrate'")
+    assert "no master key is named" in refusal(orders, "migrate", table=f"'{orders.name}_plain_migrate'")
     [row] = orders.spark.sql(
         f"CALL prod.system.migrate('{orders.name}_plain_migrate', key_id => 'alias/orders', delete_below => array('{plain.location()}'))"
     ).collect()
@@ -252,7 +292,7 @@ def test_what_is_not_there_is_refused_with_the_name_that_is_near(orders: Orders)
     assert "did you mean rotate_kek?" in refusal(orders, "rotate_keks")
     assert "takes no plaintext files" in refusal(orders, "add_files", source_table="'parquet.x'")
     assert "NoSuchTableError" in refusal(orders, "verify", table="'db.none'")
-    assert "REQUIRED_PARAMETER_NOT_FOUND" in refusal(orders, "migrate")
+    assert "REQUIRED_PARAMETER_NOT_FOUND" in refusal(orders, "relocate")
     assert "give either snapshot_id or ref" in refusal(orders, "set_current_snapshot")
     assert "min_input_files is 1" in refusal(orders, "compact", min_input_files=1)
     assert orders.one("verify")["good"]

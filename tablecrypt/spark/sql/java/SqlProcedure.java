@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Collections;
 import java.util.Iterator;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
@@ -25,6 +26,8 @@ import org.apache.spark.sql.types.TimestampType;
 
 /** A procedure as Python describes it: CALL prod.system.rotate_kek(table => 'db.orders'). */
 class SqlProcedure implements UnboundProcedure, BoundProcedure {
+  private static final String FILE_LIST_VIEW = "file_list_view";
+
   private final SqlCatalog catalog;
   private final JsonNode told;
 
@@ -74,6 +77,9 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
       }
     }
     SparkSession session = SparkSession.active();
+    if (arguments.has(FILE_LIST_VIEW)) {
+      arguments.set("file_list", files(session, arguments.required(FILE_LIST_VIEW).asText()));
+    }
     if (session.catalog().currentCatalog().equals(catalog.name())) {
       request.put("current_namespace", session.catalog().currentDatabase());
     }
@@ -83,6 +89,17 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
       session.catalog().refreshTable(quoted(response.json.required("changed")));
     }
     return Collections.singletonList(new LocalTable(response.json.required("name").asText(), response.bytes)).iterator();
+  }
+
+  /** The files of a view: their location, and when they were last changed in microseconds. */
+  private static ArrayNode files(SparkSession session, String view) {
+    ArrayNode files = Planner.JSON.createArrayNode();
+    Iterator rows = session.sql("SELECT file_path, unix_micros(last_modified) FROM " + view).collectAsList().iterator();
+    while (rows.hasNext()) {
+      Row row = (Row) rows.next();
+      files.addArray().add(row.getString(0)).add(row.getLong(1));
+    }
+    return files;
   }
 
   /** What Spark has cached of the table is of the state before. */

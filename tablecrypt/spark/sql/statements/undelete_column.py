@@ -1,0 +1,74 @@
+"""undelete_column: a dropped column comes back with its field id, and so with the values that files still hold.
+
+It takes the column as the newest schema that had it: its type, its comment and its place among its siblings' parent. It comes back as
+optional, since rows written meanwhile have no value. Expired snapshots do not matter, as long as the metadata has the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table.update import AddSchemaUpdate, AssertCurrentSchemaId, SetCurrentSchemaUpdate
+from pyiceberg.types import NestedField, StructType
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns, name_parts
+
+
+def _undelete_column(call: Call) -> Iterator[Row]:
+    table, path = call.encrypted_table(), name_parts(call.text("column"))
+    current, name = table.schema(), ".".join(path)
+    if _field(current.as_struct(), path) is not None:
+        raise ConfigurationError(f"{'.'.join(table.name())} has a column {name}: rename it first")
+    dropped = _newest(table.metadata.schemas, path)
+    if dropped is None:
+        raise ConfigurationError(f"no schema of {'.'.join(table.name())} ever had a column {name}")
+    if current.find_column_name(dropped.field_id) is not None:
+        raise ConfigurationError(f"{name} was not dropped: it is called {current.find_column_name(dropped.field_id)} now")
+    restored = dropped.model_copy(update={"required": False})
+    struct = _with_field(current.as_struct(), path[:-1], restored, name)
+    number = max(schema.schema_id for schema in table.metadata.schemas) + 1
+    schema = Schema(*struct.fields, schema_id=number, identifier_field_ids=current.identifier_field_ids)
+    transaction = table.transaction()
+    with transaction:
+        transaction.apply(
+            (AddSchemaUpdate(schema_=schema), SetCurrentSchemaUpdate(schema_id=-1)),
+            (AssertCurrentSchemaId(current_schema_id=current.schema_id),),
+        )
+    yield {"column": name, "type": str(dropped.field_type), "field_id": dropped.field_id}
+
+
+def _newest(schemas: Sequence[Schema], path: Sequence[str]) -> NestedField | None:
+    in_order = sorted(schemas, key=lambda schema: schema.schema_id, reverse=True)
+    return next((field for schema in in_order if (field := _field(schema.as_struct(), path)) is not None), None)
+
+
+def _field(struct: StructType, path: Sequence[str]) -> NestedField | None:
+    found = next((field for field in struct.fields if field.name == path[0]), None)
+    if found is None or len(path) == 1:
+        return found
+    return _field(found.field_type, path[1:]) if isinstance(found.field_type, StructType) else None
+
+
+def _with_field(struct: StructType, parents: Sequence[str], field: NestedField, name: str) -> StructType:
+    """Return a struct with a field at the end of one of those in it."""
+    if not parents:
+        return StructType(*struct.fields, field)
+    parent = next((each for each in struct.fields if each.name == parents[0]), None)
+    if parent is None or not isinstance(parent.field_type, StructType):
+        raise ConfigurationError(f"{name} cannot come back: the struct that it was in is gone")
+    inner = parent.model_copy(update={"field_type": _with_field(parent.field_type, parents[1:], field, name)})
+    return StructType(*(inner if each is parent else each for each in struct.fields))
+
+
+PROCEDURES: Final = {
+    "undelete_column": Procedure(
+        "Bring a dropped column back, with the values that files hold.",
+        (TABLE, Parameter("column", "STRING", is_required=True)),
+        columns(column=pa.string(), type=pa.string(), field_id=pa.int32()),
+        _undelete_column,
+    )
+}
