@@ -131,7 +131,7 @@ class FormatError(TablecryptError):
     """The bytes are not of the format they should be of, or of a version that this library does not read."""
 
 
-class DeletionRefusedError(TablecryptError, PermissionError):
+class DeletionRefusedError(_OfAFile, PermissionError):
     """A file that something in storage calls the table's was not deleted or written over, since it lies or is named as none of it does.
 
     It is a PermissionError too, so that code which goes on where a store refuses a deletion goes on here.
@@ -140,11 +140,6 @@ class DeletionRefusedError(TablecryptError, PermissionError):
         location: the file.
         what: why not.
     """
-
-    def __init__(self, location: str, what: str) -> None:
-        super().__init__(location, what)
-        self.location = location
-        self.what = what
 
     def __str__(self) -> str:
         return f"{self.location} is not deleted or written over: it {self.what}"
