@@ -50,18 +50,18 @@ def pins(path: Path) -> PinFile:
 
 
 def remember(pins: PinFile, seen: TableVersion, place: Place = PLACE) -> None:
-    pins.remember(place, pins.recall(place), seen)
+    pins.remember(place, pins.recall_all().get(place), seen)
 
 
 def test_what_was_remembered_is_recalled_by_another_client(pins: PinFile, path: Path) -> None:
-    assert pins.recall(PLACE) is None
+    assert pins.recall_all().get(PLACE) is None
     remember(pins, VERSION_1)
     remember(pins, replace(VERSION_1, table_uuid="uuid-2"), ("prod", ("db", "nested", "a.b")))
     again = PinFile(str(path))
-    assert again.recall(PLACE) == VERSION_1
-    assert again.recall(("prod", ("db", "nested", "a.b"))) == replace(VERSION_1, table_uuid="uuid-2")
-    assert again.recall(("prod", ("db", "nested.a", "b"))) is None
-    assert again.recall(("other", ("db", "t"))) is None
+    assert again.recall_all().get(PLACE) == VERSION_1
+    assert again.recall_all().get(("prod", ("db", "nested", "a.b"))) == replace(VERSION_1, table_uuid="uuid-2")
+    assert again.recall_all().get(("prod", ("db", "nested.a", "b"))) is None
+    assert again.recall_all().get(("other", ("db", "t"))) is None
 
 
 def test_the_file_belongs_to_its_owner_alone(pins: PinFile, path: Path) -> None:
@@ -103,23 +103,23 @@ def test_a_refused_answer_does_not_move_the_pin(pins: PinFile) -> None:
     remember(pins, version(5))
     with pytest.raises(MetadataRollbackError):
         remember(pins, version(4))
-    assert pins.recall(PLACE) == version(5)
+    assert pins.recall_all().get(PLACE) == version(5)
 
 
 def test_an_answer_that_another_process_has_overtaken_is_no_rollback(pins: PinFile) -> None:
     remember(pins, version(1))
-    before = pins.recall(PLACE)
+    before = pins.recall_all().get(PLACE)
     remember(pins, version(3))
     pins.remember(PLACE, before, version(2))
-    assert pins.recall(PLACE) == version(3)
+    assert pins.recall_all().get(PLACE) == version(3)
 
 
 def test_an_answer_that_comes_after_the_pin_was_forgotten_does_not_bring_it_back(pins: PinFile) -> None:
     remember(pins, version(1))
-    before = pins.recall(PLACE)
+    before = pins.recall_all().get(PLACE)
     pins.forget(PLACE)
     pins.remember(PLACE, before, version(2))
-    assert pins.recall(PLACE) is None
+    assert pins.recall_all().get(PLACE) is None
 
 
 def test_another_pinned_tables_metadata_is_refused(pins: PinFile) -> None:
@@ -131,16 +131,16 @@ def test_another_pinned_tables_metadata_is_refused(pins: PinFile) -> None:
         remember(pins, other)
     pins.forget(("prod", ("db", "other")))
     remember(pins, other)
-    assert pins.recall(PLACE) == other
+    assert pins.recall_all().get(PLACE) == other
 
 
 def test_pins_are_forgotten_and_renamed(pins: PinFile) -> None:
     other: Place = ("prod", ("db", "u"))
     remember(pins, VERSION_1)
     pins.rename(PLACE, other)
-    assert (pins.recall(PLACE), pins.recall(other)) == (None, VERSION_1)
+    assert (pins.recall_all().get(PLACE), pins.recall_all().get(other)) == (None, VERSION_1)
     pins.forget(other)
-    assert pins.recall(other) is None
+    assert pins.recall_all().get(other) is None
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_file_that_is_no_pin_file_is_an_error_and_stays_as_it_is(pins: PinFile
     path.parent.mkdir()
     path.write_bytes(content)
     uses: tuple[Callable[[], object], ...] = (
-        lambda: pins.recall(PLACE),
+        lambda: pins.recall_all().get(PLACE),
         lambda: pins.remember(PLACE, None, VERSION_1),
         lambda: pins.forget(PLACE),
         lambda: pins.rename(PLACE, PLACE),
@@ -181,7 +181,7 @@ def test_an_entry_that_lacks_a_field_is_an_error(pins: PinFile, path: Path, fiel
     del content["pins"][0][field]
     path.write_text(json.dumps(content))
     with pytest.raises(FormatError, match=field):
-        pins.recall(PLACE)
+        pins.recall_all().get(PLACE)
 
 
 def as_format(number: int, path: Path) -> None:
@@ -196,13 +196,15 @@ def test_a_file_of_before_is_read_and_takes_what_it_lacks_on_trust_at_the_next_s
     remember(pins, VERSION_1)
     as_format(number, path)
     without_folders = replace(VERSION_1, folders=())
-    assert pins.recall(PLACE) == (without_folders if number == 2 else replace(without_folders, heads={}, retired_keks=frozenset()))
+    assert pins.recall_all().get(PLACE) == (
+        without_folders if number == 2 else replace(without_folders, heads={}, retired_keks=frozenset())
+    )
     with pytest.raises(TamperedFileError, match="edited"):
         remember(pins, replace(VERSION_1, metadata_hash="another"))
     assert json.loads(path.read_text())["format"] == number
     remember(pins, VERSION_1)
     assert json.loads(path.read_text())["format"] == 3
-    assert pins.recall(PLACE) == VERSION_1
+    assert pins.recall_all().get(PLACE) == VERSION_1
     with pytest.raises(MetadataRollbackError, match="main"):
         remember(pins, replace(version(2), heads={"main": Head(9, 0)}))
     with pytest.raises(TamperedFileError, match="is at s3://b/u now"):
@@ -216,16 +218,16 @@ def test_heads_that_are_none_are_an_error(pins: PinFile, path: Path, heads: obje
     content["pins"][0]["heads"] = heads
     path.write_text(json.dumps(content))
     with pytest.raises(FormatError, match="heads"):
-        pins.recall(PLACE)
+        pins.recall_all().get(PLACE)
 
 
 def test_a_rollback_of_this_client_that_another_process_sees_first_is_none(pins: PinFile) -> None:
     remember(pins, version(2))
-    before = pins.recall(PLACE)
+    before = pins.recall_all().get(PLACE)
     back = replace(version(3), heads={"main": Head(11, 1)})
     pins.remember(PLACE, before, back, moved=Moves(frozenset({"main"})))
     pins.remember(PLACE, before, back)
-    assert pins.recall(PLACE) == back
+    assert pins.recall_all().get(PLACE) == back
 
 
 def test_what_this_client_moves_back_falls_under_every_name_of_the_table(pins: PinFile) -> None:
@@ -234,10 +236,10 @@ def test_what_this_client_moves_back_falls_under_every_name_of_the_table(pins: P
         remember(pins, seen, place)
     back = replace(version(3), heads={"main": Head(11, 1)})
     pins.remember(PLACE, version(2), back, moved=Moves(frozenset({"main"})))
-    assert pins.recall(second) == replace(version(2), heads=back.heads)
-    assert pins.recall(stranger) == replace(version(2), table_uuid="uuid-2")
+    assert pins.recall_all().get(second) == replace(version(2), heads=back.heads)
+    assert pins.recall_all().get(stranger) == replace(version(2), table_uuid="uuid-2")
     pins.remember(PLACE, back, version(4), moved=Moves(frozenset({"main"})))
-    assert pins.recall(second) == replace(version(2), heads=back.heads)
+    assert pins.recall_all().get(second) == replace(version(2), heads=back.heads)
     remember(pins, back, second)
 
 
@@ -275,7 +277,7 @@ def test_a_linked_file_is_replaced_where_it_is(path: Path, tmp_path: Path) -> No
     link.symlink_to(path)
     remember(PinFile(str(link)), VERSION_1)
     assert link.is_symlink()
-    assert PinFile(str(path)).recall(PLACE) == VERSION_1
+    assert PinFile(str(path)).recall_all().get(PLACE) == VERSION_1
 
 
 TABLES, VERSIONS = 4, 6
@@ -287,7 +289,7 @@ def write_all(path: str, start: int) -> None:
     for number in range(1, VERSIONS + 1):
         for table in range(TABLES):
             place = ("prod", ("db", f"t{(start + table) % TABLES}"))
-            before = pins.recall(place)
+            before = pins.recall_all().get(place)
             if before is None or before.last_sequence_number < number:
                 pins.remember(place, before, version(number))
 
@@ -303,7 +305,7 @@ def test_no_pin_is_lost_between_processes_and_threads(path: Path) -> None:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0]
     pins = PinFile(str(path))
-    assert [pins.recall(("prod", ("db", f"t{table}"))) for table in range(TABLES)] == [version(VERSIONS)] * TABLES
+    assert [pins.recall_all().get(("prod", ("db", f"t{table}"))) for table in range(TABLES)] == [version(VERSIONS)] * TABLES
 
 
 OTHER: Place = ("prod", ("db", "u"))
@@ -366,7 +368,7 @@ def test_an_answer_that_moves_nothing_waits_for_no_lock(path: Path) -> None:
         remember(impatient, VERSION_1)
         with pytest.raises(TablecryptError, match=r"pins\.json\.lock was held by another process for 0 seconds"):
             remember(impatient, version(2))
-    assert impatient.recall(PLACE) == VERSION_1
+    assert impatient.recall_all().get(PLACE) == VERSION_1
 
 
 def test_what_this_client_moves_forward_stays_where_it_was_under_other_names(pins: PinFile) -> None:
@@ -374,8 +376,8 @@ def test_what_this_client_moves_forward_stays_where_it_was_under_other_names(pin
     remember(pins, before)
     remember(pins, before, ("staging", ("db", "t")))
     after = replace(version(6), heads={"main": Head(12, 2), "side": Head(16, 6)})
-    pins.remember(PLACE, pins.recall(PLACE), after, Moves(frozenset({"main", "side"})))
-    followed = pins.recall(("staging", ("db", "t")))
+    pins.remember(PLACE, pins.recall_all().get(PLACE), after, Moves(frozenset({"main", "side"})))
+    followed = pins.recall_all().get(("staging", ("db", "t")))
     assert followed is not None
     assert followed.heads == {"main": Head(12, 2), "side": Head(13, 3)}
 

@@ -254,10 +254,6 @@ class PinFile:
         self.path = Path(os.path.realpath(Path(path).expanduser()))
         self._lock_timeout_s = lock_timeout_s
 
-    def recall(self, place: Place) -> TableVersion | None:
-        """Return the pin of a table; None for one that was never seen. Raises as `recall_all`."""
-        return self._read().get(place)
-
     def recall_all(self) -> dict[Place, TableVersion]:
         """Return every pin.
 
