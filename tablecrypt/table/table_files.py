@@ -106,6 +106,11 @@ class TableFileIO(EncryptingFileIO):
         """
         return TableFileIO(self.inner, self.manager, self.own_folders, self.deletable.and_below(locations), self.read_restrictions)
 
+    def of_one_query(self) -> TableFileIO:
+        """Return the same for the reads of one query, which all mask a value alike."""
+        restrictions = None if self.read_restrictions is None else self.read_restrictions.of_query()
+        return TableFileIO(self.inner, self.manager, self.own_folders, self.deletable, restrictions)
+
     def new_encrypted_output(self, location: str) -> EncryptingOutputFile:
         """Return an AGS1 output under a fresh DEK and AAD prefix."""
         return self.encrypting_output(location, self.manager.new_key_metadata())

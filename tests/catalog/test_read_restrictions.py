@@ -6,10 +6,11 @@ import hashlib
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -267,6 +268,39 @@ def test_a_hash_of_one_query_is_one_within_it_and_another_in_the_next(loaded: Ca
     assert first[0] == first[3] != first[1]
     assert first[2] is None
     assert set(first).isdisjoint(set(second) - {None})
+
+
+def test_a_hash_is_the_same_in_all_reads_of_a_dataset(loaded: Callable[..., EncryptedTable], server: RestrictingServer) -> None:
+    """An engine reads it file by file, groups, and joins it with itself."""
+    server_table = loaded(projections({"field-id": 2, "action": "sha-256-query-local"}))
+    server.catalog.load_table("db.rows").append(rows())
+    table = cast("EncryptedTable", server_table.refresh())
+    dataset = table.scan().to_arrow_dataset()
+    hashes = [set(fragment.to_table().column("region").to_pylist()) for fragment in dataset.get_fragments()]
+
+    assert len(hashes) == 2
+    assert hashes[0] == hashes[1] == set(dataset.to_table().column("region").to_pylist())
+    different = "SELECT count(*) FROM t AS a JOIN t AS b USING (id) WHERE a.region IS DISTINCT FROM b.region"
+    assert table.scan().to_duckdb("t").execute(different).fetchall() == [(0,)]
+    assert hashes[0] & set(table.scan().to_arrow_dataset().to_table().column("region").to_pylist()) <= {None}
+
+
+@pytest.mark.parametrize("engine", ["DuckDB", "Polars", "Arrow"])
+def test_an_engines_filter_on_a_masked_column_sees_the_masks(loaded: Callable[..., EncryptedTable], engine: str) -> None:
+    """Also where the true values would match, or lie in one partition that the filter would leave."""
+    table = loaded(projections(CARD), BY_CARD)
+    true = next(each for each in rows().column("card").to_pylist() if each)
+
+    assert rows_of_card(table, engine, true) == 0
+    assert rows_of_card(table, engine, masked(true)) > 0
+
+
+def rows_of_card(table: EncryptedTable, engine: str, value: str) -> int:
+    if engine == "Polars":
+        return table.to_polars().filter(pl.col("card") == value).collect().height
+    if engine == "Arrow":
+        return int(table.scan().to_arrow_dataset().to_table(filter=pc.field("card") == value).num_rows)
+    return len(table.scan().to_duckdb("t").execute("SELECT id FROM t WHERE card = ?", [value]).fetchall())
 
 
 def test_a_renamed_column_stays_masked_and_a_dropped_one_in_older_snapshots(

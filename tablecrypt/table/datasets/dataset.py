@@ -25,6 +25,7 @@ from pyiceberg.table import FileScanTask
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.parquet.storage import RefusingFileSystem
 from tablecrypt.table.datasets.engine_read import Columns, DatasetScan, EngineRead
+from tablecrypt.table.table_files import TableFileIO
 
 _INSTEAD: Final = "use its scanner, to_table, to_batches, filter or get_fragments, or read it with DuckDB, Polars or DataFusion"
 
@@ -133,7 +134,8 @@ class EncryptedDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow h
         nothing = fs.PyFileSystem(RefusingFileSystem(f"an encrypted dataset is not read by Arrow's own plans: {_INSTEAD}"))
         file_format = ds.ParquetFileFormat()
         super().__init__([file_format.make_fragment(RefusingFileSystem.PATH, nothing)], schema, file_format, nothing)
-        self._scan = scan
+        # An engine reads file by file, and joins a table with itself: what is masked there must stay equal where it was.
+        self._scan = scan.update(io=scan.io.of_one_query()) if isinstance(scan.io, TableFileIO) else scan
         self._expression = expression
 
     def __repr__(self) -> str:
