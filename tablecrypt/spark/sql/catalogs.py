@@ -17,6 +17,7 @@ from tablecrypt.spark.network import keeps_messages_private
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.partition_values import PartitionStruct
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt.spark.sql.writes.defaults import default_metadata
 from tablecrypt_catalog import load_catalog
 
 SPARK_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -141,12 +142,11 @@ def _described_properties(loaded: LoadedTable) -> Mapping[str, str]:
 
 
 def _spark_json(schema: Schema) -> str:
-    """Return Spark's JSON of a schema: comments of columns, and no field ids, which are not Spark's business."""
+    """Return Spark's JSON of a schema: comments and defaults of columns, and no field ids, which are not Spark's business."""
     told = json.loads(schema_json(list(schema.fields), {field.field_id: field.name for field in schema.fields}))
     _remove_metadata(told)
     for field, column in zip(schema.fields, told["fields"], strict=True):
-        if field.doc:
-            column["metadata"] = {"comment": field.doc}
+        column["metadata"] = ({"comment": field.doc} if field.doc else {}) | default_metadata(field)
     return json.dumps(told)
 
 

@@ -29,10 +29,13 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FloatType,
+    IntegerType,
     ListType,
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
     TimestampType,
@@ -311,3 +314,42 @@ def test_transforms_are_functions_with_the_values_of_partitions(spark: SparkSess
     ):
         with pytest.raises(Exception, match=named):
             spark.sql(f"SELECT {call}").collect()
+
+
+def test_a_column_that_a_statement_leaves_out_gets_its_default(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    name = f"prod.{new_name}"
+    table = create(prod, new_name, SIMPLE)
+    spark.sql(f"INSERT INTO {name} VALUES (1, 'a')")
+    defaults: dict[str, tuple[PrimitiveType, Any]] = {
+        "flag": (BooleanType(), True),
+        "small": (IntegerType(), -3),
+        "large": (LongType(), 2**62),
+        "ratio": (DoubleType(), 0.1),
+        "single": (FloatType(), 1.5),
+        "price": (DecimalType(9, 2), Decimal("-14.20")),
+        "day": (DateType(), date(1582, 10, 4)),
+        "local": (TimestampType(), datetime(1969, 12, 31, 23, 59, 59, 999999)),
+        "instant": (TimestamptzType(), datetime(2024, 2, 29, 12, 30, tzinfo=UTC)),
+        "text": (StringType(), 'it\'s \\n "ünï"'),
+        "raw": (BinaryType(), b"\x00\xff"),
+    }
+    with table.update_schema() as update:
+        for column, (kind, value) in defaults.items():
+            update.add_column(column, kind, default_value=value)
+    expected = {column: value for column, (_, value) in defaults.items()}
+
+    spark.sql(f"INSERT INTO {name} (id) VALUES (2)")
+    spark.sql(f"INSERT INTO {name} (id, small, text) VALUES (3, DEFAULT, NULL)")
+    spark.range(4, 5).writeTo(name).append()
+    spark.sql(f"MERGE INTO {name} t USING (SELECT 5L AS id) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)")
+    spark.sql(f"UPDATE {name} SET small = 7, large = DEFAULT WHERE id = 1")
+
+    rows = {row["id"]: row for row in table.refresh().scan().to_arrow().to_pylist()}
+    assert rows == {
+        1: {"id": 1, "note": "a"} | expected | {"small": 7},
+        2: {"id": 2, "note": None} | expected,
+        3: {"id": 3, "note": None} | expected | {"text": None},
+        4: {"id": 4, "note": None} | expected,
+        5: {"id": 5, "note": None} | expected,
+    }
+    assert_same_rows(spark.table(name).toArrow().cast(table.scan().to_arrow().schema), table.scan().to_arrow())

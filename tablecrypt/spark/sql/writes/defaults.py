@@ -1,0 +1,82 @@
+"""Defaults of columns as Spark keeps them, so that a statement without a column writes its default and not null.
+
+Spark has the text of an expression: of the write-default in CURRENT_DEFAULT, and of the initial default in EXISTS_DEFAULT, which it shows.
+Rows of files that lack the column are none of its business: their initial default comes from the reader.
+
+Iceberg table spec, "Default values".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from pyiceberg.conversions import to_json
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+_NO_DEFAULT: Final = "NULL"
+
+
+def default_metadata(field: NestedField) -> dict[str, str]:
+    """Return the entries of a column's metadata in Spark that say its defaults.
+
+    None for a column without a write-default, or of a type that Spark SQL does not write (uuid, fixed, …).
+    """
+    current = None if field.write_default is None else _expression(field, field.write_default)
+    initial = None if field.initial_default is None else _expression(field, field.initial_default)
+    return {} if current is None else {"CURRENT_DEFAULT": current, "EXISTS_DEFAULT": initial or _NO_DEFAULT}
+
+
+def _expression(field: NestedField, value: Any) -> str | None:
+    if not isinstance(field.field_type, PrimitiveType):
+        return None
+    told = to_json(field.field_type, value)
+    match field.field_type:
+        case BooleanType():
+            return "true" if told else "false"
+        case IntegerType():
+            return str(told)
+        case LongType():
+            return f"{told}L"
+        case FloatType():
+            return f"float('{_number(value)}')"
+        case DoubleType():
+            return f"double('{_number(value)}')"
+        case DecimalType():
+            return f"CAST('{told}' AS DECIMAL({field.field_type.precision}, {field.field_type.scale}))"
+        case DateType():
+            return f"DATE '{told}'"
+        case TimestampType():
+            return f"TIMESTAMP_NTZ '{told}'"
+        case TimestamptzType():
+            return f"TIMESTAMP '{told}'"
+        case BinaryType():
+            return f"X'{told}'"
+        case StringType():
+            return _text(str(told))
+    return None
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return repr(float(value)) if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _text(value: str) -> str:
+    # What a backslash means in a literal is a setting of the session.
+    return f"'{value}'" if "'" not in value and "\\" not in value else f"CAST(X'{value.encode().hex()}' AS STRING)"

@@ -1,0 +1,198 @@
+"""The end of a write, as tasks and the driver ask for it: whoever forges a result commits nothing, and no file of the write stays."""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, NestedField
+from pyroaring import BitMap
+
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
+from tablecrypt.spark.jvm.keys import ResultKey
+from tablecrypt.spark.sql.messages import Request
+from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.writes.commits import abort_write, begin_write, commit_write, file_location
+from tablecrypt.spark.sql.writes.row_level import can_delete_where, delete_where, row_change
+from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.table.table import EncryptedTable
+from tests.spark.test_jvm_written_files import encrypted, sized
+from tests.support.aws import AwsServer
+from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
+from tests.support.plaintext_scan import unwatch
+
+TASK: Final = 0
+ATTEMPT: Final = 17
+
+
+@pytest.fixture(scope="module")
+def table(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    folder = tmp_path_factory.mktemp("written")
+    unwatch(folder)
+    schema = Schema(NestedField(1, "id", LongType()))
+    table = encrypted_sql_catalog(folder, aws).create_table("db.rows", schema, properties={"encryption.key-id": MASTER_KEY})
+    table.append(pa.table({"id": [1, 2, 3]}))
+    return table
+
+
+class Write:
+    """One write, with a file that its only task has put where it was told."""
+
+    def __init__(self, table: Table, mode: str = "append", **fields: Any) -> None:
+        assert isinstance(table, EncryptedTable)
+        self.planner = Planner()
+        loaded = LoadedTable(LocatedTable.of_table(table), "prod", "main", table.metadata.current_snapshot_id, is_writable=True)
+        self.table = self.planner.tables.add(loaded)
+        asked = {"table": self.table, "mode": mode, "filter": [], "options": {}, **fields}
+        self.handle = begin_write(self.planner, Request(asked)).fields["write"]
+        self.location = self.asked_for(json.dumps(self.request()))
+        self.path = Path(self.location.removeprefix("file://"))
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_bytes(b"ciphertext")
+
+    def request(self) -> dict[str, Any]:
+        return {"request": "location", "task": TASK, "attempt": ATTEMPT, "unique": str(uuid.uuid4()), "number": 0, "partition": ""}
+
+    def asked_for(self, text: str) -> str:
+        return str(file_location(self.planner, Request({"write": self.handle, "request": text})).fields["location"])
+
+    @property
+    def key(self) -> ResultKey:
+        return self.planner.writes[self.handle].key
+
+    def commit(self, *results: bytes, **fields: Any) -> None:
+        commit_write(self.planner, Request({"write": self.handle, **fields}, b"".join(map(sized, results))))
+
+
+def report(location: str | None = None, attempt: int = ATTEMPT, deleted: dict[str, list[int]] | None = None) -> bytes:
+    """A task's result before it is encrypted, of one file at most."""
+    files = b""
+    if location is not None:
+        files = sized(location.encode()) + struct.pack(">Q", 10) + sized(bytes(16)) + sized(bytes(16)) + sized(b"") + struct.pack(">I", 0)
+        files += sized(b"no footer")
+    deletes = b"".join(sized(name.encode()) + sized(BitMap(positions).serialize()) for name, positions in (deleted or {}).items())
+    return struct.pack(">QI", attempt, 1 if files else 0) + files + struct.pack(">I", len(deleted or {})) + deletes
+
+
+FORGERIES: Final[dict[str, tuple[Callable[[Write], bytes], type[Exception]]]] = {
+    "bytes of nobody": (lambda write: bytes(200), AuthenticationError),
+    "of another write": (lambda write: encrypted(ResultKey(), TASK, report(write.location)), AuthenticationError),
+    "of another task": (lambda write: encrypted(write.key, TASK + 1, report(write.location)), AuthenticationError),
+    "a file elsewhere": (lambda write: encrypted(write.key, TASK, report(write.location + "x")), AuthenticationError),
+    "a file of another attempt": (lambda write: encrypted(write.key, TASK, report(write.location, ATTEMPT + 1)), AuthenticationError),
+    "a file without footer": (lambda write: encrypted(write.key, TASK, report(write.location)), FormatError),
+    "deleted rows in an append": (lambda write: encrypted(write.key, TASK, report(deleted={"file:///x": [1]})), FormatError),
+    "no result": (lambda write: encrypted(write.key, TASK, b""), FormatError),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_result_commits_nothing_and_the_files_of_the_write_go(table: Table, forgery: str) -> None:
+    forged, error = FORGERIES[forgery]
+    before = table.refresh().metadata_location
+    write = Write(table)
+
+    with pytest.raises(error):
+        write.commit(forged(write))
+
+    assert table.refresh().metadata_location == before
+    assert not write.path.exists()
+    with pytest.raises(ConfigurationError, match="run the query again"):
+        write.asked_for(json.dumps(write.request()))
+
+
+@pytest.mark.parametrize("scans", [[], [{}], [{"plan": "f00", "files": [0]}], "none", [3]], ids=str)
+def test_a_change_of_rows_that_its_query_did_not_read_is_refused(table: Table, scans: Any) -> None:
+    before = table.refresh().metadata_location
+    [path, *_] = [task.file.file_path for task in table.scan().plan_files()]
+    write = Write(table, "delta", command="delete")
+
+    with pytest.raises((FormatError, ConfigurationError)):
+        write.commit(encrypted(write.key, TASK, report(deleted={path: [0]})), scans=scans)
+
+    assert table.refresh().metadata_location == before
+    assert not write.path.exists()
+
+
+def test_an_attempt_that_did_not_win_leaves_no_file_and_a_write_of_no_rows_no_snapshot(table: Table) -> None:
+    before = table.refresh().metadata_location
+    write = Write(table)
+
+    write.commit(encrypted(write.key, TASK, report()))
+
+    assert not write.path.exists()
+    assert table.refresh().metadata_location == before
+
+
+def test_a_write_ends_once(table: Table) -> None:
+    write = Write(table)
+    kept = encrypted(write.key, TASK, report())
+
+    abort_write(write.planner, Request({"write": write.handle}))
+
+    assert not write.path.exists()
+    for end in (lambda: write.commit(kept), lambda: abort_write(write.planner, Request({"write": write.handle}))):
+        with pytest.raises(ConfigurationError, match="run the query again"):
+            end()
+
+
+def test_what_a_request_for_a_location_says_is_not_shown(table: Table) -> None:
+    write = Write(table)
+
+    for text in ("{}", "s3cret", json.dumps({**write.request(), "partition": "s3cret!"}), json.dumps({**write.request(), "task": -1})):
+        with pytest.raises(FormatError) as raised:
+            write.asked_for(text)
+        assert "s3cret" not in str(raised.value)
+
+
+def test_modes_and_tables_that_cannot_be_written_are_refused_before_a_task_runs(table: Table) -> None:
+    with pytest.raises(FormatError, match="'sideways' is not known"):
+        Write(table, "sideways")
+    assert isinstance(table, EncryptedTable)
+    planner = Planner()
+    tagged = planner.tables.add(LoadedTable(LocatedTable.of_table(table), "prod", "main", None, is_writable=False))
+    asked = {"table": tagged, "filter": [], "options": {}, "mode": "append", "command": "delete"}
+    for operation in (begin_write, row_change, delete_where):
+        with pytest.raises(ConfigurationError, match="which cannot change"):
+            operation(planner, Request(asked))
+    lost = planner.tables.add(LoadedTable(LocatedTable.of_table(table), "prod", "nowhere", None, is_writable=True))
+    with pytest.raises(ConfigurationError, match="no branch 'nowhere'"):
+        begin_write(planner, Request(asked | {"table": lost}))
+
+
+@pytest.mark.parametrize(
+    ("properties", "command", "named"),
+    [
+        ({"write.update.mode": "sometimes"}, "update", "use copy-on-write or merge-on-read"),
+        ({}, "upsert", "'upsert' is not known"),
+    ],
+    ids=["mode", "command"],
+)
+def test_row_changes_of_no_known_kind_are_refused(table: Table, properties: dict[str, str], command: str, named: str) -> None:
+    assert isinstance(table, EncryptedTable)
+    write = Write(table)
+    with table.transaction() as transaction:
+        transaction.set_properties(properties)
+    changed = write.planner.tables.add(LoadedTable(LocatedTable.of_table(table), "prod", "main", None, is_writable=True))
+
+    with pytest.raises((ConfigurationError, FormatError), match=named):
+        row_change(write.planner, Request({"table": changed, "command": command}))
+
+
+def test_a_condition_that_has_no_exact_meaning_is_not_taken_for_one_on_whole_files(table: Table) -> None:
+    write = Write(table)
+
+    for predicate in ({"op": "?"}, {"op": "=", "args": [{"column": ["no such column"]}, {"value": 1, "type": "bigint"}]}):
+        asked = Request({"table": write.table, "filter": [predicate]})
+        assert can_delete_where(write.planner, asked).fields == {"whole": False}
+        with pytest.raises(ConfigurationError, match="use DELETE, UPDATE or MERGE"):
+            delete_where(write.planner, asked)
+    assert can_delete_where(write.planner, Request({"table": write.table, "filter": []})).fields == {"whole": True}
