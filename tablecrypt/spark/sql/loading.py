@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.exceptions import NoSuchTableError
@@ -69,6 +69,33 @@ def load_table(planner: Planner, request: Request) -> Response:
     if wanted is not None:
         raise ConfigurationError(f"{'.'.join(request.identifier)} names a version already: leave out VERSION or TIMESTAMP AS OF")
     return loaded_table(planner, opened, located, _selected(table, selector))
+
+
+def load_version(planner: Planner, request: Request) -> Response:
+    """Load the version of a table that options of a read ask for: spark.read.option("snapshot-id", 123).table("prod.db.orders").
+
+    {"operation": "load_version", "table": …, "options": {"snapshot-id" | "as-of-timestamp" | "branch" | "tag": …}}
+
+    Raises:
+        ConfigurationError: there is no such version, it had other columns than the table has now, or two are asked for.
+    """
+    loaded, options = planner.tables[request.text("table")], request.mapping("options")
+    name = loaded.located.name
+    if len(options) != 1 or not loaded.is_writable or loaded.branch != MAIN_BRANCH:
+        raise ConfigurationError(f"{name}: more than one version is asked for: {', '.join(sorted(options))}")
+    ((option, value),) = options.items()
+    if option in _REFUSED_OPTIONS:
+        raise ConfigurationError(f"the read option {option} is not served: {_REFUSED_OPTIONS[option]}")
+    if option in _NUMBERED_OPTIONS and not _NUMBER.fullmatch(value):
+        raise ConfigurationError(f"the read option {option} is {value!r}: a whole number is needed")
+    try:
+        version = _OPTIONS[option](loaded.located.table, value)
+    except NoSuchTableError as error:
+        raise ConfigurationError(str(error)) from None
+    wanted = replace(loaded, branch=version.branch, snapshot_id=version.snapshot_id, is_writable=version.is_writable)
+    if wanted.schema.fields != loaded.schema.fields:
+        raise ConfigurationError(f"{name} had other columns in that version: read it with VERSION AS OF or TIMESTAMP AS OF")
+    return Response(described(planner, wanted))
 
 
 def loaded_table(planner: Planner, opened: OpenCatalog, located: LocatedTable, version: Version) -> Response:
@@ -169,4 +196,14 @@ _SELECTORS: Final[Mapping[str, Callable[[EncryptedTable, str], Version]]] = {
     "at_timestamp": lambda table, milliseconds: _moment(table, int(milliseconds)),
 }
 _NUMBERED: Final = ("snapshot_id", "at_timestamp")
-OPERATIONS: Final = {"load_table": load_table}
+_OPTIONS: Final[Mapping[str, Callable[[EncryptedTable, str], Version]]] = {
+    "branch": _branch,
+    "tag": _tag,
+    "snapshot-id": _snapshot,
+    "as-of-timestamp": _SELECTORS["at_timestamp"],
+}
+_NUMBERED_OPTIONS: Final = ("snapshot-id", "as-of-timestamp")
+_REFUSED_OPTIONS: Final = dict.fromkeys(
+    ("start-snapshot-id", "end-snapshot-id"), "read both snapshots with VERSION AS OF, or the table as a stream"
+)
+OPERATIONS: Final = {"load_table": load_table, "load_version": load_version}

@@ -97,6 +97,8 @@ def test_a_version_that_is_not_there_is_named(table: Table, suffix: tuple[str, .
 
 @pytest.mark.java
 def test_sql_reads_the_rows_of_each_version(spark: SparkSession, prod: Lake) -> None:
+    from pyspark.errors import IllegalArgumentException
+
     table = maintained_table(prod.catalog, "db.versions")
     first, second = table.snapshots()[:2]
     table.manage_snapshots().create_tag(first.snapshot_id, "start").create_branch(second.snapshot_id, "audit").commit()
@@ -115,7 +117,20 @@ def test_sql_reads_the_rows_of_each_version(spark: SparkSession, prod: Lake) -> 
         name: (39, 0, 119),
     }.items():
         assert tuple(spark.sql(f"SELECT count(*), min(id), max(id) FROM {versioned}").collect()[0]) == expected, versioned
-    assert spark.read.option("versionAsOf", first.snapshot_id).table(name).count() == 20
+    for option, value, count in (
+        ("versionAsOf", first.snapshot_id, 20),
+        ("snapshot-id", first.snapshot_id, 20),
+        ("as-of-timestamp", second.timestamp_ms, 40),
+        ("branch", "audit", 40),
+        ("tag", "start", 20),
+    ):
+        assert spark.read.option(option, value).table(name).count() == count, option
+    for options in ({"snapshot-id": 17}, {"tag": "audit"}, {"snapshot-id": 1, "branch": "audit"}, {"start-snapshot-id": first.snapshot_id}):
+        with pytest.raises(IllegalArgumentException, match="ConfigurationError"):
+            spark.read.options(**options).table(name).count()
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN later INT")
+    with pytest.raises(IllegalArgumentException, match="had other columns"):
+        spark.read.option("tag", "start").table(name).count()
 
 
 @pytest.mark.java
@@ -135,6 +150,8 @@ class TestMetadataTables:
         files = spark.sql(f"SELECT file_path, record_count FROM {name}.files WHERE content = 0").collect()
         expected = table.inspect.data_files().select(["file_path", "record_count"]).to_pylist()
         assert sorted((row[0], row[1]) for row in files) == sorted((row["file_path"], row["record_count"]) for row in expected)
+        every = spark.sql(f"SELECT DISTINCT data_file.file_path FROM {name}.all_entries WHERE status = 1").count()
+        assert every == spark.sql(f"SELECT DISTINCT file_path FROM {name}.all_files").count() == 5
         first = table.snapshots()[0]
         then = spark.sql(f"SELECT sum(record_count) FROM {name}.files VERSION AS OF {first.snapshot_id}").collect()
         assert then[0][0] == table.scan(snapshot_id=first.snapshot_id).count()

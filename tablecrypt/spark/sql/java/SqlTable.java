@@ -30,6 +30,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /** One table at one snapshot, as Python told of it when it was loaded. */
 public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsDeleteV2, SupportsMetadataColumns {
   private static final String PLAIN = "{}";
+  private static final String[] VERSION_OPTIONS = {
+    "snapshot-id", "as-of-timestamp", "branch", "tag", "start-snapshot-id", "end-snapshot-id"
+  };
   static final MetadataField FILE = new MetadataField("_file", DataTypes.StringType, false, PLAIN);
   static final MetadataField POSITION = new MetadataField("_pos", DataTypes.LongType, false, PLAIN);
   static final MetadataField SPEC_ID = new MetadataField("_spec_id", DataTypes.IntegerType, false, PLAIN);
@@ -130,7 +133,23 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
   }
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new SqlScanBuilder(this, null, options);
+    return new SqlScanBuilder(version(options), null, options);
+  }
+
+  /** The version that options of a read ask for. Of a stream they say something else. */
+  private SqlTable version(CaseInsensitiveStringMap options) {
+    ObjectNode asked = Planner.JSON.createObjectNode();
+    for (int index = 0; index < VERSION_OPTIONS.length; index++) {
+      if (options.containsKey(VERSION_OPTIONS[index])) {
+        asked.put(VERSION_OPTIONS[index], options.get(VERSION_OPTIONS[index]));
+      }
+    }
+    if (asked.isEmpty()) {
+      return this;
+    }
+    ObjectNode request = request("load_version");
+    request.set("options", asked);
+    return new SqlTable(catalog, planner, planner.ask(request).json);
   }
 
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {

@@ -34,6 +34,7 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "advisory-partition-size": ADVISORY_SIZE,
 }
 _REFUSED: Final[Mapping[str, str]] = {
+    "branch": "write to db.table.branch_NAME",
     "output-spec-id": "rows are written with the table's partitioning of now",
     "validate-from-snapshot-id": "an overwrite is checked against all commits since the table was loaded",
 }
