@@ -22,6 +22,7 @@ from tablecrypt.maintenance.compaction import Compacted, compact
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.maintenance.runner import Runner
+from tablecrypt.maintenance.sorting.orders import SortColumn, ZOrder
 
 __all__ = [
     "Audit",
@@ -46,8 +47,10 @@ __all__ = [
     "Runner",
     "Severity",
     "Shredded",
+    "SortColumn",
     "TableAudit",
     "Verification",
+    "ZOrder",
     "audit",
     "compact",
     "doctor",

@@ -49,6 +49,7 @@ from tablecrypt.maintenance.compaction_plan import (
 )
 from tablecrypt.maintenance.progress import OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
+from tablecrypt.maintenance.sorting.orders import SortColumn, SortKey, ZOrder, names_in, sort_keys, sorted_rows
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage
@@ -95,7 +96,7 @@ class Compacted(OperationResult):
     conflicts: tuple[str, ...] = ()
 
 
-@checked_arguments(but=("where",))
+@checked_arguments(but=("where", "sort_by"))
 def compact(
     table: Table,
     where: str | BooleanExpression | None = None,
@@ -104,7 +105,7 @@ def compact(
     min_input_files: int = MIN_INPUT_FILES,
     delete_ratio: float = DELETE_RATIO,
     rewrite_all: bool = False,
-    sort_by: Sequence[str] = (),
+    sort_by: str | SortColumn | ZOrder | Sequence[str | SortColumn | ZOrder] = (),
     partial_progress: int | None = None,
     branch: str = MAIN_BRANCH,
     progress: ProgressListener = no_progress,
@@ -121,8 +122,8 @@ def compact(
         min_input_files: how many files of a partition are worth rewriting because they are short.
         delete_ratio: from which part of its rows on, marked as deleted, a file is rewritten for that alone.
         rewrite_all: whether to rewrite every file that `where` leaves.
-        sort_by: columns to order rows by, ascending. A worker sorts each group in its memory; a `SortingRunner` orders the rows of each
-            partition over all of its new files.
+        sort_by: columns to order rows by: names, which mean ascending with nulls last, or `SortColumn`; or a `ZOrder`. A worker sorts each
+            group in its memory; a `SortingRunner` orders the rows of each partition over all of its new files.
         partial_progress: commit after every so many groups; by default once, at the end. Not with `sort_by` on a `SortingRunner`.
         branch: the branch whose files are rewritten.
         progress: hears of the data files that are done.
@@ -138,12 +139,13 @@ def compact(
         TamperedFileError, KeyNotFoundError, KmsError: a file does not open. What was not committed before is deleted.
     """
     runner = runner_or_threads(runner, workers)
-    sorter = runner if sort_by and isinstance(runner, SortingRunner) else None
+    order = sort_keys(sort_by)
+    sorter = runner if order and isinstance(runner, SortingRunner) else None
     if sorter is not None and partial_progress is not None:
         raise ConfigurationError("partial_progress commits group by group, and sort_by orders rows across groups: leave one of them out")
     size = target_file_size_of(table.metadata.properties) if target_file_size is None else target_file_size
     rules = CompactionRules(size, min_input_files, delete_ratio, rewrite_all)
-    compaction = Compaction.plan(table, where, branch, rules, sort_by, partial_progress)
+    compaction = Compaction.plan(table, where, branch, rules, order, partial_progress)
     if dry_run or not compaction.groups:
         return compaction.result(dry_run)
     return compaction.run(runner, progress) if sorter is None else sorter.rewrite_in_order(compaction, progress)
@@ -183,7 +185,7 @@ class Compaction:
     snapshot: Snapshot | None
     tasks: list[EncryptedFileScanTask]
     groups: list[FileGroup]
-    sort_by: tuple[str, ...] = ()
+    sort_by: tuple[SortKey, ...] = ()
     groups_per_commit: int | None = None
     _pending: Rewritten = field(default_factory=Rewritten)
     _committed: Rewritten = field(default_factory=Rewritten)
@@ -197,7 +199,7 @@ class Compaction:
         where: str | BooleanExpression | None,
         branch: str,
         rules: CompactionRules,
-        sort_by: Sequence[str] = (),
+        sort_by: Sequence[SortKey] = (),
         groups_per_commit: int | None = None,
     ) -> Compaction:
         """Load the table again and plan; arguments and errors are those of `compact`."""
@@ -206,7 +208,7 @@ class Compaction:
             raise ConfigurationError(f"partial_progress is {groups_per_commit}; it must be 1 or more groups")
         current = reload(table)
         refuse_restricted(current.io, "compact")
-        unknown = [name for name in sort_by if name not in {column.name for column in current.schema().fields}]
+        unknown = [name for name in names_in(sort_by) if name not in {column.name for column in current.schema().fields}]
         if unknown:
             raise ConfigurationError(f"sort_by names {', '.join(unknown)}, which {'.'.join(table.name())} does not have as columns")
         check_branch(current, branch)
@@ -334,12 +336,12 @@ class RewriteFacts:
     Attributes:
         metadata_json: the table's, without history.
         data_key_length: bytes of the new DEKs.
-        sort_by: columns to order the rows of each group by, ascending, nulls last.
+        sort_by: what to order the rows of each group by.
     """
 
     metadata_json: str
     data_key_length: int
-    sort_by: tuple[str, ...] = ()
+    sort_by: tuple[SortKey, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -401,8 +403,8 @@ def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequenc
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _sorted(rows: pa.RecordBatchReader, sort_by: Sequence[str]) -> pa.Table | pa.RecordBatchReader:
-    return rows.read_all().sort_by([(name, "ascending") for name in sort_by]) if sort_by else rows
+def _sorted(rows: pa.RecordBatchReader, sort_by: Sequence[SortKey]) -> pa.Table | pa.RecordBatchReader:
+    return sorted_rows(rows.read_all(), sort_by) if sort_by else rows
 
 
 def _with_keys(tasks: Sequence[EncryptedFileScanTask], keys: Iterable[StandardKeyMetadata]) -> list[EncryptedFileScanTask]:

@@ -25,6 +25,8 @@ from pyiceberg.table import ALWAYS_TRUE
 from tablecrypt.maintenance import Compacted, Progress, ProgressListener
 from tablecrypt.maintenance.compaction import OPERATION, Compaction
 from tablecrypt.maintenance.compaction_plan import check_rows
+from tablecrypt.maintenance.sorting.orders import SortKey, ZOrder
+from tablecrypt.maintenance.sorting.z_values import z_values
 from tablecrypt.spark.columns import batch_for_spark, batch_for_table, schema_for_spark, schema_for_table, spark_schema
 from tablecrypt.spark.executor_job import (
     READ_AHEAD,
@@ -51,9 +53,10 @@ from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table_files import TableFileIO
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _PARTITION: Final = "__tablecrypt_partition"
+_Z_VALUE: Final = "__tablecrypt_z"
 _LINEAGE_NAMES: Final = tuple(field.name for field in LINEAGE_FIELDS)
 
 
@@ -64,7 +67,8 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
         FormatError: the files do not hold as many live rows as their manifests say. Nothing was committed.
     """
     planned = LocatedTable.of_table(compaction.table)
-    schema = _row_schema(planned.table.schema())
+    z_order = tuple(name for key in compaction.sort_by if isinstance(key, ZOrder) for name in key.names)
+    schema = _row_schema(planned.table.schema(), z_order)
     ticket, job_key = planned.issue_job(spark)
     encrypted_access = job_key.encrypt(Role.SHARED, 0, pickle.dumps(_access(compaction)))
     tasks = [task for group in compaction.groups for task in group.tasks]
@@ -72,7 +76,7 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
     encrypted_tasks = encrypt_tasks(job_key, codec, Sizing.of(spark).partitions(tasks))
 
     def read_encrypted_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return read_rows(ticket, encrypted_access, encrypted_tasks, batches)
+        return read_rows(ticket, encrypted_access, encrypted_tasks, z_order, batches)
 
     def write_encrypted_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_rows(ticket, encrypted_access, batches)
@@ -88,21 +92,24 @@ def rewritten_in_order(spark: SparkSession, compaction: Compaction, progress: Pr
 
 
 def read_rows(
-    ticket: JobTicket, encrypted_access: bytes, encrypted_tasks: Sequence[bytes], numbers: Iterable[pa.RecordBatch]
+    ticket: JobTicket, encrypted_access: bytes, encrypted_tasks: Sequence[bytes], z_order: Sequence[str], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the live rows of a task's files, with their identity and partition. Runs on an executor."""
+    """Yield the live rows of a task's files, with their identity, partition and Z-values. Runs on an executor."""
     skip_per_task_setup()
     job_key = ticket.redeem()
     access: TableAccess = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_access))
     metadata = access.metadata()
     table, spec = metadata.schema(), metadata.spec()
     reader = TaskReader(metadata, access.io(), with_lineage(table), ALWAYS_TRUE, read_ahead=READ_AHEAD)
-    schema = _row_schema(table)
+    schema = _row_schema(table, z_order)
     for number in task_numbers(numbers):
         for task in FileEntryCodec(metadata).decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number])):
             for rows in reader.batches(task):
                 partitions = pa.nulls(len(rows), pa.string()) if spec.is_unpartitioned() else partition_texts(rows, table, spec)
-                yield batch_for_spark(rows.append_column(_PARTITION, partitions), schema)
+                placed = rows.append_column(_PARTITION, partitions)
+                for name, values in zip(_z_names(z_order), z_values([rows.column(name) for name in z_order]), strict=True):
+                    placed = placed.append_column(name, values)
+                yield batch_for_spark(placed, schema)
 
 
 def write_rows(ticket: JobTicket, encrypted_access: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -133,10 +140,31 @@ def _access(compaction: Compaction) -> TableAccess:
 
 
 def _ordered(rows: DataFrame, compaction: Compaction) -> DataFrame:
-    order = [_PARTITION, *(f"`{name}`" for name in compaction.sort_by)]
+    from pyspark.sql import functions
+
+    order = [functions.col(_PARTITION), *(column for key in compaction.sort_by for column in _order_of(key))]
     ranges = sum(group.new_files for group in compaction.groups)
-    return rows.repartitionByRange(ranges, *order).sortWithinPartitions(*order).drop(_PARTITION)
+    added = [name for name in rows.columns if name == _PARTITION or name.startswith(_Z_VALUE)]
+    return rows.repartitionByRange(ranges, *order).sortWithinPartitions(*order).drop(*added)
 
 
-def _row_schema(table: Schema) -> pa.Schema:
-    return schema_for_spark(with_lineage(table)).append(pa.field(_PARTITION, pa.string()))
+def _order_of(key: SortKey) -> list[Column]:
+    from pyspark.sql import functions
+
+    if isinstance(key, ZOrder):
+        return [functions.col(name) for name in _z_names(key.names)]
+    column = functions.col(f"`{key.name}`")
+    if key.descending:
+        return [column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()]
+    return [column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()]
+
+
+def _z_names(z_order: Sequence[str]) -> list[str]:
+    return [f"{_Z_VALUE}{number}" for number in range(len(z_order))]
+
+
+def _row_schema(table: Schema, z_order: Sequence[str] = ()) -> pa.Schema:
+    schema = schema_for_spark(with_lineage(table)).append(pa.field(_PARTITION, pa.string()))
+    for name in _z_names(z_order):
+        schema = schema.append(pa.field(name, pa.int64()))
+    return schema

@@ -16,11 +16,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance import SortColumn, ZOrder
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, EPOCH, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
@@ -52,6 +54,7 @@ _ABOUT_CONCURRENCY: Final = frozenset(
 _PARTIAL_PROGRESS: Final = "partial-progress.enabled"
 _GROUPS_PER_COMMIT: Final = 10
 _ORDER: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([\w.]+))(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
+_Z_ORDER: Final = re.compile(r"\s*zorder\s*\((.*)\)\s*", re.IGNORECASE)
 _DELETES: Final = {
     "deleted_data_files_count": FileKind.DATA,
     "deleted_equality_delete_files_count": FileKind.EQUALITY_DELETES,
@@ -123,8 +126,8 @@ def _converted(name: str, value: str, kind: type) -> Any:
         raise ConfigurationError(f"the option {name} is {value!r}; it must be a number") from None
 
 
-def _sort_by(call: Call, table: EncryptedTable) -> tuple[str, ...]:
-    """Return the columns to sort by, ascending with nulls last, as compaction sorts. ConfigurationError for another order."""
+def _sort_by(call: Call, table: EncryptedTable) -> tuple[SortColumn | ZOrder, ...]:
+    """Return what rewrite_data_files is to sort by. ConfigurationError for an order that it does not know."""
     order = call.optional_text("sort_order")
     strategy = (call.optional_text("strategy") or ("binpack" if order is None else "sort")).lower()
     if strategy not in ("binpack", "sort"):
@@ -133,25 +136,38 @@ def _sort_by(call: Call, table: EncryptedTable) -> tuple[str, ...]:
         if order is not None:
             raise ConfigurationError("sort_order belongs to strategy => 'sort'")
         return ()
-    return _order_of(table) if order is None else tuple(_sorted_column(part) for part in order.split(","))
+    if order is None:
+        return _order_of(table)
+    z_order = _Z_ORDER.fullmatch(order)
+    if z_order is not None:
+        return (ZOrder(tuple(_sorted_column(part).name for part in z_order[1].split(","))),)
+    return tuple(_sorted_column(part) for part in order.split(","))
 
 
-def _sorted_column(part: str) -> str:
+def _sorted_column(part: str) -> SortColumn:
+    """Read `name DESC NULLS LAST`. Without a word about nulls they come first in ascending order and last in descending, as in Spark."""
     match = _ORDER.fullmatch(part)
-    if match is None or (match[3] or "asc").lower() != "asc" or (match[4] or "last").lower() != "last":
-        raise ConfigurationError(
-            f"sort_order has {part.strip()!r}: files are sorted by columns, ascending with nulls last, as in 'day, id ASC'"
-        )
-    return match[1].replace("``", "`") if match[1] is not None else match[2]
+    if match is None:
+        raise ConfigurationError(f"sort_order has {part.strip()!r}: write columns, as in 'day, id DESC NULLS LAST', or zorder(x, y)")
+    descending = (match[3] or "asc").lower() == "desc"
+    nulls = match[4].lower() if match[4] is not None else "last" if descending else "first"
+    return SortColumn(match[1].replace("``", "`") if match[1] is not None else match[2], descending, nulls == "first")
 
 
-def _order_of(table: EncryptedTable) -> tuple[str, ...]:
+def _order_of(table: EncryptedTable) -> tuple[SortColumn, ...]:
     fields = table.sort_order().fields
     if not fields:
         raise ConfigurationError(f"{'.'.join(table.name())} has no sort order: give sort_order")
     if not all(isinstance(field.transform, IdentityTransform) for field in fields):
         raise ConfigurationError(f"{'.'.join(table.name())} is sorted by transforms of columns: give sort_order with columns")
-    return tuple(table.schema().find_field(field.source_id).name for field in fields)
+    return tuple(
+        SortColumn(
+            table.schema().find_field(field.source_id).name,
+            field.direction == SortDirection.DESC,
+            field.null_order == NullOrder.NULLS_FIRST,
+        )
+        for field in fields
+    )
 
 
 def _rewrite_position_delete_files(call: Call) -> Iterator[Row]:

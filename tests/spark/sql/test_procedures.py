@@ -150,7 +150,10 @@ def test_compaction_has_icebergs_arguments_and_columns(orders: Orders) -> None:
     row = orders.one("rewrite_data_files", strategy="'sort'", sort_order="'id ASC NULLS LAST'", options=options)
     assert (row["rewritten_data_files_count"], row["added_data_files_count"], row["failed_data_files_count"]) == (3, 1, 0)
     assert orders.ids == [0, 1, 2]
-    assert "ascending with nulls last" in refusal(orders, "rewrite_data_files", sort_order="'zorder(id, note)'")
+    assert orders.one("rewrite_data_files", sort_order="'zorder(id, note)'", options=options)["rewritten_data_files_count"] == 1
+    assert orders.one("rewrite_data_files", sort_order="'note DESC NULLS FIRST, `id`'", options=options)["added_data_files_count"] == 1
+    assert orders.table.scan().to_arrow()["id"].to_pylist() == [2, 1, 0]
+    assert "write columns, as in" in refusal(orders, "rewrite_data_files", sort_order="'bucket(4, id)'")
     assert "does not support the option output-spec-id" in refusal(orders, "rewrite_data_files", options="map('output-spec-id', '0')")
     assert orders.one("compact", where="'id > 1'", rewrite_all="true", dry_run="true")["rewritten_files"] == 1
     assert orders.one("rewrite_position_delete_files")["rewritten_delete_files_count"] == 0

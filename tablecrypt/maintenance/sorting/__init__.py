@@ -1,0 +1,1 @@
+"""Orders in which compaction writes rows."""

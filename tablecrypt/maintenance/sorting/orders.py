@@ -1,0 +1,74 @@
+"""Orders in which compaction writes rows: by columns, up or down, with nulls first or last; or along a Z-order curve of several columns.
+
+SortColumn("at", descending=True)     as SQL's ORDER BY at DESC NULLS LAST
+ZOrder(("x", "y"))                    rows that are near each other in x and in y lie near each other
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.maintenance.sorting.z_values import z_values
+
+
+@dataclass(frozen=True)
+class SortColumn:
+    """A column to sort by."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True)
+class ZOrder:
+    """Columns whose Z-values to sort by."""
+
+    names: tuple[str, ...]
+
+
+SortKey: TypeAlias = SortColumn | ZOrder
+
+
+def sort_keys(sort_by: str | SortColumn | ZOrder | Iterable[str | SortColumn | ZOrder]) -> tuple[SortKey, ...]:
+    """Return what a caller wants rows sorted by. The name of a column means ascending, with nulls last.
+
+    Raises:
+        ConfigurationError: it is something else, or a ZOrder has no column or is not alone.
+    """
+    given = (sort_by,) if isinstance(sort_by, (str, SortColumn, ZOrder)) else tuple(sort_by)
+    keys = tuple(SortColumn(each) if isinstance(each, str) else each for each in given)
+    if not all(isinstance(each, (SortColumn, ZOrder)) for each in keys):
+        raise ConfigurationError("sort_by must be names of columns, or SortColumn or ZOrder of tablecrypt.maintenance")
+    orders = [each for each in keys if isinstance(each, ZOrder)]
+    if orders and (len(keys) > 1 or not orders[0].names):
+        raise ConfigurationError("a ZOrder names at least one column, and nothing else can stand beside it in sort_by")
+    return keys
+
+
+def names_in(keys: Iterable[SortKey]) -> list[str]:
+    """Return the columns that an order needs."""
+    return [name for key in keys for name in (key.names if isinstance(key, ZOrder) else (key.name,))]
+
+
+def sorted_rows(rows: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
+    """Return rows in an order."""
+    columns: list[pa.ChunkedArray | pa.Array] = []
+    directions: list[str] = []
+    for key in keys:
+        if isinstance(key, ZOrder):
+            values = z_values([rows[name] for name in key.names])
+            columns += values
+            directions += ["ascending"] * len(values)
+        else:
+            column = rows[key.name]
+            columns += [pc.cast(pc.is_null(column), pa.int8()), column]
+            directions += ["descending" if key.nulls_first else "ascending", "descending" if key.descending else "ascending"]
+    names = [str(number) for number in range(len(columns))]
+    return rows.take(pc.sort_indices(pa.table(columns, names=names), sort_keys=list(zip(names, directions, strict=True))))
