@@ -64,7 +64,7 @@ class _ReadByEngines:
 
         Args:
             table_name: what queries call them.
-            connection: None: a new one, in memory.
+            connection: None: a new one, in memory, in which a query that needs temporary files fails.
 
         Raises:
             MissingExtraError: DuckDB is not installed.
@@ -73,7 +73,8 @@ class _ReadByEngines:
             import duckdb
         except ImportError as error:
             raise MissingExtraError('to_duckdb() needs DuckDB: pip install "tablecrypt[duckdb]"') from error
-        connected = duckdb.connect() if connection is None else connection
+        # DuckDB would write what memory does not hold to files in the clear.
+        connected = duckdb.connect(config={"temp_directory": ""}) if connection is None else connection
         connected.register(table_name, self.to_arrow_dataset())
         return connected
 

@@ -387,6 +387,25 @@ def test_a_reader_that_is_given_up_leaves_no_file_open(many_files: EncryptedTabl
     assert many_files.scan().to_duckdb("t").execute("SELECT id FROM t LIMIT 1").fetchall()
 
 
+def test_duckdb_writes_no_temporary_file(unwatched_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would write the rows in the clear. Whoever gives a connection of his own has chosen for himself."""
+    monkeypatch.chdir(tmp_path)
+    table = encrypted_catalog(unwatched_warehouse).create_table("db.spilled", SCHEMA, properties={"encryption.key-id": "master"})
+    table.append(rows(0, 500_000))
+    given = duckdb.connect()
+    for connection, spills in ((table.scan().to_duckdb("t"), False), (table.scan().to_duckdb("t", given), True)):
+        connection.execute("SET memory_limit = '40MB'")
+        connection.execute("SET threads = 1")
+        ordered = "SELECT a.*, repeat(a.team, 3) AS more FROM t AS a ORDER BY ratio, more, id"
+        if spills:
+            connection.execute(ordered).fetchone()
+        else:
+            with pytest.raises(duckdb.OutOfMemoryException):
+                connection.execute(ordered).fetchone()
+        assert bool(list(tmp_path.rglob("*"))) == spills
+        connection.close()
+
+
 GIVEN_UP = """
 import sys, duckdb, polars as pl, pyarrow as pa
 from tablecrypt import load_catalog

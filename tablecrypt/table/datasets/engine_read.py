@@ -134,7 +134,7 @@ class EngineRead:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, file by file."""
         if self._scan.limit is not None:
-            narrowed = self._scan.update(selected_fields=tuple(field.name for field in self._needed.fields) or ("*",))
+            narrowed = self._scan.update(selected_fields=tuple(self._arrow.names))
             yield from self._finished(batch.select(self._arrow.names) for batch in narrowed.to_arrow_batch_reader())
             return
         scan = self._pruned()
