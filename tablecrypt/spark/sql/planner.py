@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tablecrypt.spark.sql.staging import StagedTable
     from tablecrypt.spark.sql.writes.commits import OpenWrite
 
+_WAP_ENABLED: Final = "write.wap.enabled"
 _CATALOGS: Final = 10_000
 _TABLES: Final = 1_000
 _PLANS: Final = 1_000
@@ -66,13 +67,24 @@ class LoadedTable:
             return metadata.schema()
         return next((schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id), metadata.schema())
 
-    def check_writable(self) -> None:
-        """Raise ConfigurationError for a snapshot, a tag, or a branch that the table does not have."""
+    def check_writable(self, staged_as: str | None) -> None:
+        """Raise ConfigurationError for a snapshot, a tag, a branch that the table does not have, or rows that are to be audited first.
+
+        Args:
+            staged_as: what the session says in spark.wap.branch and spark.wap.id. Writers of a table with write.wap.enabled=true put rows
+                there, out of readers' sight.
+        """
         if not self.is_writable:
             raise ConfigurationError(
                 f"{self.located.name} is read at a snapshot or tag, which cannot change: write to the table or a branch"
             )
         self.located.check_branch(self.branch)
+        if staged_as and str(self.located.table.metadata.properties.get(_WAP_ENABLED)).lower() == "true":
+            name = f"{self.catalog_name}.{self.located.name}"
+            raise ConfigurationError(
+                f"{name} has {_WAP_ENABLED}=true, and spark.wap.branch and spark.wap.id are not served: unset them, write to a branch "
+                f"({name}.branch_…), and publish it with CALL {self.catalog_name}.system.fast_forward"
+            )
 
 
 @dataclass

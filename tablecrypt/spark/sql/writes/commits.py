@@ -113,6 +113,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
         loaded = _loaded_now(loaded)
     mode, options = request.text("mode"), SqlWriteOptions.of(request.mapping("options"))
     command = request.optional_text("command")
+    loaded.check_writable(request.optional_text("wap"))
     replaced = _checked(loaded, mode, request.items("filter"), options)
     metadata = loaded.located.table.metadata
     properties = options.over(metadata.properties)
@@ -185,7 +186,6 @@ def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: Sql
     located = loaded.located
     if mode not in _MODES:
         raise FormatError(f"a write of mode {mode!r} is not known")
-    loaded.check_writable()
     if reason := _unsupported(located.table.schema()) or unsupported_partitioning(located.table.spec(), located.table.schema()):
         raise ConfigurationError(f"{located.name} cannot be written by Spark SQL: {reason}")
     if mode != "append":

@@ -48,7 +48,7 @@ def row_change(planner: Planner, request: Request) -> Response:
     loaded, command = planner.tables[request.text("table")], request.text("command")
     if command not in _COMMANDS:
         raise FormatError(f"a change by {command!r} is not known")
-    loaded.check_writable()
+    loaded.check_writable(request.optional_text("wap"))
     refuse_restricted(loaded.located.table.io, command.upper())
     return Response({"delta": _is_delta(loaded, command)})
 
@@ -125,7 +125,7 @@ def can_delete_where(planner: Planner, request: Request) -> Response:
 def delete_where(planner: Planner, request: Request) -> Response:
     """Delete the files that a condition matches whole. TRUNCATE is this with no condition."""
     loaded = planner.tables[request.text("table")]
-    loaded.check_writable()
+    loaded.check_writable(request.optional_text("wap"))
     refuse_restricted(loaded.located.table.io, "DELETE")
     change = whole_files(loaded, request.items("filter"))
     summary = SqlWriteOptions.of({}).snapshot_properties
