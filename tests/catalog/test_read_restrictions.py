@@ -153,7 +153,11 @@ READERS: dict[str, Callable[[EncryptedTable], pa.Table]] = {
 }
 
 
-@pytest.mark.parametrize("spec", [None, BY_REGION, BY_CARD], ids=["unpartitioned", "by the filtered column", "by the masked column"])
+@pytest.mark.parametrize(
+    "spec",
+    [None, pytest.param(BY_REGION, marks=pytest.mark.slow), BY_CARD],
+    ids=["unpartitioned", "by the filtered column", "by the masked column"],
+)
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_leaves_rows_out_and_masks_columns(loaded: Callable[..., EncryptedTable], reader: str, spec: PartitionSpec) -> None:
     table = loaded({"required-row-filter": NORTH, **projections(CARD)}, spec)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import tablecrypt
+from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.parquet import PropertiesDrivenCryptoFactory, decrypt, inspect, read_table, verify, write_table
 from tests.support.aws import AwsServer
 
@@ -48,6 +49,17 @@ class Stranger:
         self._socket.close()
 
 
+@pytest.fixture(scope="module")
+def kms(aws: AwsServer) -> KeyManagementClient:
+    return tablecrypt.load_kms(aws.kms_properties)
+
+
+@pytest.fixture(scope="module")
+def readers_kms(aws: AwsServer) -> KeyManagementClient:
+    """Without the keys that the writer's client remembers."""
+    return tablecrypt.load_kms(aws.kms_properties)
+
+
 @pytest.fixture
 def stranger() -> Iterator[Stranger]:
     listening = Stranger()
@@ -66,9 +78,15 @@ def elsewhere(material: bytes | str, stranger: Stranger) -> str:
 @pytest.mark.parametrize("internally", ["true", "false"])
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
 def test_the_kms_that_a_file_names_is_not_called(
-    aws: AwsServer, tmp_path: Path, stranger: Stranger, read: Callable[[str, Any], object], internally: str, double_wrapping: str
+    kms: KeyManagementClient,
+    readers_kms: KeyManagementClient,
+    tmp_path: Path,
+    stranger: Stranger,
+    read: Callable[[str, Any], object],
+    internally: str,
+    double_wrapping: str,
 ) -> None:
-    factory = PropertiesDrivenCryptoFactory(tablecrypt.load_kms(aws.kms_properties))
+    factory = PropertiesDrivenCryptoFactory(kms)
     path = tmp_path / "rows.parquet"
     properties = {
         "parquet.encryption.uniform.key": "alias/orders",
@@ -84,14 +102,14 @@ def test_the_kms_that_a_file_names_is_not_called(
         beside.write_text(json.dumps({name: elsewhere(each, stranger) for name, each in json.loads(beside.read_text()).items()}))
     write_table(ROWS, str(path), keys)
 
-    reader = PropertiesDrivenCryptoFactory(tablecrypt.load_kms(aws.kms_properties))
+    reader = PropertiesDrivenCryptoFactory(readers_kms)
     read(str(path), reader.decryption_keys(str(path)))
 
     assert stranger.callers == 0
 
 
-def test_rotating_does_not_call_it_and_does_not_keep_its_name(aws: AwsServer, tmp_path: Path, stranger: Stranger) -> None:
-    factory = PropertiesDrivenCryptoFactory(tablecrypt.load_kms(aws.kms_properties))
+def test_rotating_does_not_call_it_and_does_not_keep_its_name(kms: KeyManagementClient, tmp_path: Path, stranger: Stranger) -> None:
+    factory = PropertiesDrivenCryptoFactory(kms)
     path, beside = tmp_path / "rows.parquet", tmp_path / "_KEY_MATERIAL_FOR_rows.parquet.json"
     properties = {"parquet.encryption.uniform.key": "alias/orders", "parquet.encryption.key.material.store.internally": "false"}
     write_table(ROWS, str(path), factory.encryption_keys(properties, location=str(path)))
