@@ -11,7 +11,7 @@ which of them it is:
 
     {"request": "key", "read": "5f…", "path": "s3://…"}        ─▶ the key of a file of this read (keys.py)
     {"request": "deletes", "read": "5f…", "file": 3}           ─▶ the positions that are deleted from the file of this number
-    {"request": "portable", "read": "5f…", "file": 3}          ─▶ what Python reads the file of this number with (sql/portable.py)
+    {"request": "portable", "read": "5f…", "file": 3}          ─▶ what Python reads the file of this number with (sql/scans/portable.py)
     {"request": "location", "task": 3, "attempt": 17,          ─▶ the location of this attempt's file of this number
      "unique": a UUID of the attempt, "number": 0,
      "partition": Base64 of partition values (written_files.py)}

@@ -7,7 +7,7 @@ The files of one read travel from Python to the driver's JVM:
               path, key, deletes, task: each its length in bytes (4), then the bytes
     key     = length of the DEK (1) | DEK | AAD prefix
     deletes = a 32-bit Roaring bitmap of deleted positions, in its portable form; empty for a file without deletes
-    task    = what Python needs to read the file (sql/portable.py); empty for a file that Spark's own reader serves
+    task    = what Python needs to read the file (sql/scans/portable.py); empty for a file that Spark's own reader serves
 
 The content is encrypted for the driver's JVM alone, because Py4J writes what it sends to debug logs:
 

@@ -6,5 +6,5 @@
                      executors: the classes of tablecrypt/spark/jvm/java
 
 The planner is a Python process that the driver starts: it serves PySpark, Connect servers, spark-sql, spark-shell and the Thrift server.
-Executors need no Python, no package and no right in the KMS.
+Executors need no right in the KMS, and a Python with this package only for files that Spark's reader does not serve (scans/portable.py).
 """

@@ -15,8 +15,8 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.schema import schema_json
 from tablecrypt.spark.network import keeps_messages_private
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.partition_values import PartitionStruct
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.writes.defaults import default_metadata
 from tablecrypt_catalog import load_catalog
 
@@ -102,7 +102,6 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
         "uuid": str(metadata.table_uuid),
         "snapshot": str(loaded.snapshot_id),
         "schema": _spark_json(loaded.schema),
-        "stored": schema_json(list(loaded.schema.fields), {field.field_id: field.name for field in loaded.schema.fields}),
         "partition_type": schema_json(struct := list(PartitionStruct(metadata).fields), {field.field_id: field.name for field in struct}),
         "runtime_filters": _columns_that_prune(loaded),
         "partitioning": described_partitioning(metadata.spec(), metadata.schema()),

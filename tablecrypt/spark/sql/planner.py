@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyarrow import RecordBatch
 
-    from tablecrypt.spark.sql.plan import Plan
+    from tablecrypt.spark.sql.scans.plan import Plan
     from tablecrypt.spark.sql.staging import StagedTable
     from tablecrypt.spark.sql.writes.commits import OpenWrite
 

@@ -20,9 +20,10 @@ from threading import Lock
 from typing import BinaryIO, Final, TypeAlias
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, plan, portable, procedures, staging
+from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, procedures, staging
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.scans import aggregates, plan, portable
 from tablecrypt.spark.sql.streams import requests as streams
 from tablecrypt.spark.sql.writes import commits, layout, row_level
 
@@ -36,6 +37,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **staging.OPERATIONS,
     **procedures.OPERATIONS,
     **plan.OPERATIONS,
+    **aggregates.OPERATIONS,
     **portable.OPERATIONS,
     **streams.OPERATIONS,
     **commits.OPERATIONS,

@@ -39,7 +39,7 @@ from pyiceberg.types import (
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedDataFile
-from tablecrypt.spark.sql.filters import exact_filter, pruning_filter
+from tablecrypt.spark.sql.scans.filters import exact_filter, pruning_filter
 from tablecrypt.table.planning import ScanPlanner
 
 SCHEMA: Final = Schema(

@@ -151,6 +151,8 @@ def test_metadata_columns_say_where_a_row_lies_and_what_it_inherits(spark: Spark
     assert {row["id"]: (row["_row_id"], row["seq"]) for row in found} == {
         row["id"]: (row["_row_id"], row["_last_updated_sequence_number"]) for row in lineage
     }
+    by_function = spark.sql(f"SELECT id, input_file_name() AS file FROM prod.{new_name}").collect()
+    assert {row["id"]: row["file"] for row in by_function} == {row["id"]: row["_file"] for row in found}
     files = {task.file.file_path: EncryptedDataFile.of(task.file) for task in table.refresh().scan().plan_files()}
     for row in found:
         assert row["_spec_id"] == files[row["_file"]].spec_id
@@ -300,3 +302,70 @@ def test_a_damaged_missing_or_plaintext_file_fails_the_query_even_where_the_sess
 
     with pytest.raises(Exception, match=rf"(?s){path.name}"):
         session.table(f"prod.{new_name}").collect()
+
+
+def test_counts_and_extremes_come_from_manifests_where_these_say_them(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    table = prod.catalog.create_table(new_name, VALUES, properties=KEY)
+    query = (
+        f"SELECT count(*), count(number), min(id), max(id), min(price), max(day), min(local), max(instant), count(1) FROM prod.{new_name}"
+    )
+    assert spark.sql(query).collect()[0][:4] == (0, 0, None, None)
+    table.append(values(0, 60))
+    table.append(values(60, 61))
+    plain = spark.createDataFrame(rows_of(prod, new_name), spark.table(f"prod.{new_name}").schema)
+    plain.createOrReplaceTempView("plain")
+    reads = [
+        "min(ratio), max(ratio)",
+        "max(note)",
+        "count(DISTINCT number)",
+        "min(inner.x)",
+        "count(tags)",
+        "avg(number)",
+        "count(*) FILTER (WHERE id > 3)",
+    ]
+
+    assert "BatchScan" not in plan_of(spark.sql(query))
+    assert spark.sql(query).collect() == spark.sql(query.replace(f"prod.{new_name}", "plain")).collect()
+    for each in reads:
+        found, wanted = (spark.sql(f"SELECT {each} FROM {name}") for name in (f"prod.{new_name}", "plain"))
+        assert "BatchScan" in plan_of(found), each
+        assert str(found.collect()) == str(wanted.collect()), each
+    grouped = spark.sql(f"SELECT number, count(*) AS n FROM prod.{new_name} GROUP BY number")
+    assert {tuple(row) for row in grouped.collect()} == {tuple(row) for row in plain.groupBy("number").count().collect()}
+    table.refresh().delete("id in (0, 120)")
+    assert spark.sql(query).collect()[0][:4] == (119, 80, 1, 119)
+
+
+def test_a_join_on_partitions_needs_no_shuffle(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()))
+    spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "id_bucket"), PartitionField(2, 1001, IdentityTransform(), "region"))
+    for side, count in (("l", 40), ("r", 30)):
+        table = prod.catalog.create_table(f"{new_name}{side}", schema, partition_spec=spec, properties=KEY)
+        for first in (0, 5):
+            ids = pa.array(range(first, count), pa.int64())
+            table.append(pa.table({"id": ids, "region": [["eu", "us", None][each % 3] for each in range(first, count)]}))
+    query = f"SELECT l.id FROM prod.{new_name}l l JOIN prod.{new_name}r r ON l.id = r.id AND l.region = r.region"
+    settings = {
+        "spark.sql.iceberg.planning.preserve-data-grouping": "true",
+        "spark.sql.sources.v2.bucketing.enabled": "true",
+        "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "true",
+        "spark.sql.requireAllClusterKeysForCoPartition": "false",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    wanted = sorted(row["id"] for row in spark.sql(query).collect())
+    session = spark.newSession()
+    session.conf.set("spark.sql.catalog.prod", "tablecrypt.jvm.SqlCatalog")
+    for name, value in settings.items():
+        session.conf.set(name, value)
+
+    joined = session.sql(query)
+    assert "SortMergeJoin" in plan_of(joined)
+    assert "Exchange" not in plan_of(joined)
+    assert sorted(row["id"] for row in joined.collect()) == wanted
+    assert len(wanted) == sum(1 if each < 5 else 4 for each in range(30) if each % 3 != 2)
+    assert session.sql(f"SELECT * FROM prod.{new_name}l").count() == 75
+    with table.update_spec() as update:
+        update.remove_field("region")
+    table.append(pa.table({"id": pa.array([100, 101], pa.int64()), "region": ["eu", "us"]}))
+    assert session.sql(f"SELECT sum(id) AS s FROM prod.{new_name}r GROUP BY id").count() == 32

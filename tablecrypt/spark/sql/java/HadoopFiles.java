@@ -1,7 +1,6 @@
 package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.io.IOException;
 import java.net.URI;
 import java.util.HashMap;
 import java.util.Map;
@@ -50,7 +49,8 @@ class HadoopFiles {
   private static boolean isAt(Path path, long length, Configuration conf) {
     try {
       return path.getFileSystem(conf).getFileStatus(path).getLen() == length;
-    } catch (IOException error) {
+    } catch (Throwable error) {
+      // No such file system, a class of it that is missing, no right, no such file: which of these, Python will find out by itself.
       return false;
     }
   }

@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Values that Python sent as JSON, in the form in which Spark holds them. The forms are drawn in tablecrypt/spark/sql/partition_values.py. */
+/** Values that Python sent as JSON, in the form in which Spark holds them. The forms are drawn in tablecrypt/spark/sql/scans/partition_values.py. */
 class JsonValue {
   static InternalRow row(JsonNode values, StructType type) {
     Object[] row = new Object[type.length()];

@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /** Files cut and packed into tasks as Spark does for its own formats. Files that Python reads are not cut. */
@@ -20,9 +21,11 @@ class ScanParts {
   private final StructType partition;
   private final long most;
   private final long open;
+  private final JsonNode grouping;
   private final ArrayList parts = new ArrayList();
   private ArrayList files = new ArrayList();
   private long size = 0;
+  private JsonNode key;
 
   /**
    * @param plan as Python told of it
@@ -33,6 +36,7 @@ class ScanParts {
    */
   ScanParts(JsonNode plan, String[] portable, PlannedFiles planned, StructType partition, long most, long open) {
     this.plan = plan;
+    this.grouping = plan.required("grouping");
     this.portable = portable;
     this.planned = planned;
     this.partition = partition;
@@ -40,7 +44,9 @@ class ScanParts {
     this.open = open;
   }
 
+  /** Add a file. Files of one group have to come one after the other. */
   void add(int number) {
+    startGroup(number);
     long length = plan.required("lengths").required(number).asLong();
     long step = portable[number] == null ? most : Math.max(1, length);
     for (long start = 0; start < length; start += step) {
@@ -50,6 +56,14 @@ class ScanParts {
       }
       files.add(file(number, start, part, length));
       size += part + open;
+    }
+  }
+
+  private void startGroup(int number) {
+    JsonNode next = grouping.isNull() ? null : grouping.required("keys").required(number);
+    if (next != null && !next.equals(key)) {
+      end();
+      key = next;
     }
   }
 
@@ -82,9 +96,14 @@ class ScanParts {
     return file;
   }
 
+  private StructType keyType() {
+    return (StructType) DataType.fromJson(grouping.required("type").asText());
+  }
+
   private void end() {
     if (!files.isEmpty()) {
-      parts.add(new ScanPart((ScanFile[]) files.toArray(new ScanFile[0])));
+      ScanFile[] together = (ScanFile[]) files.toArray(new ScanFile[0]);
+      parts.add(key == null ? new ScanPart(together) : new KeyedPart(together, JsonValue.row(key, keyType())));
     }
     files = new ArrayList();
     size = 0;

@@ -10,7 +10,7 @@ import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 
-/** Spark's predicates and transforms as JSON for Python. The form is drawn in tablecrypt/spark/sql/filters.py. */
+/** Spark's predicates and transforms as JSON for Python. The form is drawn in tablecrypt/spark/sql/scans/filters.py. */
 class SqlFilter {
   private static final String UNKNOWN = "?";
 

@@ -9,6 +9,7 @@ import java.util.Iterator;
 import org.apache.spark.QueryContext;
 import org.apache.spark.SparkRuntimeException;
 import org.apache.spark.TaskKilledException;
+import org.apache.spark.rdd.InputFileBlockHolder;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -89,6 +90,7 @@ class SqlReader implements PartitionReader {
   private void open(ScanFile file) throws IOException {
     close();
     BitSet deleted = file.hasDeletes ? LiveRows.bits(DriverClient.deletedPositions(factory.endpoint, factory.read, file.number)) : null;
+    InputFileBlockHolder.set(file.location, file.part.start(), file.part.length());
     shaped = new FileRows(factory.layout, file, deleted);
     if (file.portable != null) {
       PythonRows python = new PythonRows(factory, file);
@@ -106,6 +108,7 @@ class SqlReader implements PartitionReader {
   }
 
   public void close() throws IOException {
+    InputFileBlockHolder.unset();
     if (opened != null) {
       opened.close();
     }

@@ -17,8 +17,12 @@ import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
+import org.apache.spark.sql.connector.read.partitioning.Partitioning;
+import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.internal.connector.PredicateUtils;
 import org.apache.spark.sql.sources.Filter;
@@ -35,8 +39,10 @@ import scala.jdk.javaapi.CollectionConverters;
  * A scan of one snapshot. Python plans it when Spark first asks how large it is; keys and deletes of the files are fetched when tasks are made.
  * Spark's own Parquet format reads the files (ReadFormat), and Python those that it does not serve.
  */
-class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering {
+class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
   private static final String BATCHES = "returning_batch";
+  /** Iceberg's setting: each task reads one partition, so that joins on partitions need no shuffle. */
+  private static final String GROUPED = "spark.sql.iceberg.planning.preserve-data-grouping";
 
   private final SqlTable table;
   private final SqlRowChange change;
@@ -134,12 +140,17 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
       ObjectNode request = appends != null ? appends : table.request("plan");
       request.put("columns", columns.json()).put("limit", limit);
       request.set("filter", SqlFilter.json(filters));
+      request.put("grouped", change == null && appends == null && wantsGroups());
       plan = table.planner.ask(request).json;
       left = new boolean[plan.required("lengths").size()];
       Arrays.fill(left, true);
       layout = new ScanColumns(columns, table.schema(), (StructType) DataType.fromJson(plan.required("stored").asText()), hasDeletes());
     }
     return plan;
+  }
+
+  private static boolean wantsGroups() {
+    return "true".equalsIgnoreCase(session().sessionState().conf().getConfString(GROUPED, "false"));
   }
 
   private boolean hasDeletes() {
@@ -154,6 +165,15 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filte
 
   public Statistics estimateStatistics() {
     return new SqlStatistics(plan(), columns, table.schema());
+  }
+
+  /** By which values rows are together in tasks. */
+  public Partitioning outputPartitioning() {
+    JsonNode grouping = plan().required("grouping");
+    if (grouping.isNull()) {
+      return new UnknownPartitioning(0);
+    }
+    return new KeyGroupedPartitioning(SqlTable.transforms(grouping.required("transforms")), grouping.required("groups").asInt());
   }
 
   // Filters that Spark knows only while the query runs

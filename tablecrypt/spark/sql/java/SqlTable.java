@@ -53,8 +53,6 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
   final Planner planner;
   final JsonNode told;
   final String handle;
-  /** Spark's schema of the columns with their field ids. */
-  final StructType stored;
   private final StructType schema;
 
   SqlTable(SqlCatalog catalog, Planner planner, JsonNode told) {
@@ -62,7 +60,6 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
     this.planner = planner;
     this.told = told;
     this.handle = told.required("table").asText();
-    this.stored = (StructType) DataType.fromJson(told.required("stored").asText());
     this.schema = (StructType) DataType.fromJson(told.required("schema").asText());
   }
 

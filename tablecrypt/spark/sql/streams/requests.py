@@ -3,7 +3,7 @@
     stream_start   ─▶ the offset before the first row, or where stream-from-timestamp says
     stream_latest  ─▶ the offset up to which the next micro-batch goes
     stream_end     ─▶ the offset of the newest snapshot
-    plan_appends   ─▶ the plan of what was appended after one offset, up to another (plan.py)
+    plan_appends   ─▶ the plan of what was appended after one offset, up to another (scans/plan.py)
 
     offset = {"table-uuid": the table's, "snapshot-id": the last snapshot that was read, -1 before the first}
 
@@ -24,8 +24,8 @@ from typing import Any, Final, cast
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.plan import planned
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.scans.plan import planned
 from tablecrypt.spark.sql.streams.history import (
     BEFORE_THE_FIRST,
     StreamRules,

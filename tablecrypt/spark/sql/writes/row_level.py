@@ -28,8 +28,8 @@ from pyroaring import BitMap64
 
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.commit import RowChange, is_merge_on_read, split_whole_files
-from tablecrypt.spark.sql.filters import exact_filter
 from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.scans.filters import exact_filter
 from tablecrypt.spark.sql.writes.options import SqlWriteOptions, isolation_level
 from tablecrypt.spark.write import WriteOptions, commit_change
 from tablecrypt.table.filters import with_sql_null_semantics
@@ -37,8 +37,8 @@ from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:
-    from tablecrypt.spark.sql.plan import Plan
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
+    from tablecrypt.spark.sql.scans.plan import Plan
 
 _COMMANDS: Final = ("delete", "update", "merge")
 

@@ -133,7 +133,7 @@ def _decoded(content: bytes) -> tuple[_Shared, EncryptedFileScanTask]:
     try:
         (length,) = _LENGTH.unpack_from(content)
         shared = pickle.loads(content[_LENGTH.size : _LENGTH.size + length])
-    except (struct.error, pickle.UnpicklingError, EOFError) as error:
+    except (struct.error, pickle.UnpicklingError, EOFError, ValueError, LookupError) as error:
         raise FormatError("a task that Python is to read is not complete") from error
     [task] = FileEntryCodec(shared.access.metadata()).decode_tasks(content[_LENGTH.size + length :])
     return shared, task

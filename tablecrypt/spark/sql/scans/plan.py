@@ -4,10 +4,11 @@
     prune ─▶ those of them that are left                               when a join's other side is known (runtime filters)
     open_files ──▶ keys and deletes of the files left                  when its tasks are made
 
-plan        {table, columns: Spark's JSON of the columns wanted, filter: [predicate], limit}   see filters.py
+plan        {table, columns: Spark's JSON of the columns wanted, filter: [predicate] (filters.py), limit,
+             grouped: whether files are to come partition by partition}
 response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see jvm/schema.py),
              steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows, bytes,
-             distinct: [{column, count}], and of each file by number:
+             distinct: [{column, count}], grouping (grouping.py) or null, and of each file by number:
              locations, lengths, records, first_row_ids, sequences, specs, partitions (partition_values.py, where asked for),
              deletes: whether some of its rows are deleted, portable: why Python reads it, else null}
 
@@ -45,11 +46,12 @@ from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files
 from tablecrypt.spark.jvm.reader import READ_OPTIONS
 from tablecrypt.spark.jvm.schema import schema_json, stored_names
 from tablecrypt.spark.jvm.support import unsupported_projection, unsupported_task, value_it_may_lack
-from tablecrypt.spark.sql.filters import Predicate, pruning_filter
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.partition_values import PartitionStruct
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.sql.portable import portable_tasks
+from tablecrypt.spark.sql.scans.filters import Predicate, pruning_filter
+from tablecrypt.spark.sql.scans.grouping import Grouping
+from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
+from tablecrypt.spark.sql.scans.portable import portable_tasks
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
@@ -91,7 +93,7 @@ class Plan:
 def plan(planner: Planner, request: Request) -> Response:
     """Plan a scan."""
     loaded = planner.tables[request.text("table")]
-    tasks = _tasks(loaded, _row_filter(loaded, request))
+    tasks = planned_tasks(loaded, _row_filter(loaded, request))
     limit = request.optional_number("limit")
     if limit is not None and restrictions_of(loaded.located.table.io) is None:
         tasks = _limited(tasks, limit)
@@ -103,6 +105,9 @@ def planned(planner: Planner, loaded: LoadedTable, request: Request, tasks: list
     wanted = _json(request.text("columns"))
     metadata = loaded.located.table.metadata
     projected = _projected(loaded.schema, wanted)
+    columns = {field.name for field in projected.fields} if request.flag("grouped") else set()
+    grouping = Grouping.of(tasks, metadata, loaded.schema, columns)
+    tasks = tasks if grouping is None else grouping.in_groups(tasks)
     made = Plan(loaded, _row_filter(loaded, request), projected, tasks)
     names = stored_names(projected.fields, metadata.schemas, f"tc{secrets.token_hex(6)}")
     reason = _unsupported(loaded, projected)
@@ -114,6 +119,7 @@ def planned(planner: Planner, loaded: LoadedTable, request: Request, tasks: list
             "rows": sum(task.file.record_count for task in tasks),
             "bytes": sum(task.file.file_size_in_bytes for task in tasks),
             "options": READ_OPTIONS,
+            "grouping": None if grouping is None else grouping.described(tasks),
             "distinct": _distinct_counts(loaded, projected),
             **_columns_of(tasks),
             "partitions": _partitions(tasks, metadata, wanted),
@@ -151,7 +157,8 @@ def open_files(planner: Planner, request: Request) -> Response:
     return Response({}, encode_planned_files(files))
 
 
-def _tasks(loaded: LoadedTable, row_filter: BooleanExpression) -> list[EncryptedFileScanTask]:
+def planned_tasks(loaded: LoadedTable, row_filter: BooleanExpression) -> list[EncryptedFileScanTask]:
+    """Return the tasks of all files of the snapshot that is read that may match, bound to the table's current schema."""
     if loaded.snapshot_id is None:
         return []
     scan = loaded.located.table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
@@ -228,9 +235,12 @@ def _locations(predicate: Predicate) -> set[str] | None:
 
 def _json(text: str) -> Mapping[str, Any]:
     try:
-        return cast("Mapping[str, Any]", json.loads(text))
-    except ValueError as error:
-        raise FormatError("the columns of a scan are not JSON") from error
+        wanted = json.loads(text)
+        if all(isinstance(field["name"], str) and "type" in field for field in wanted["fields"]):
+            return cast("Mapping[str, Any]", wanted)
+    except (ValueError, LookupError, TypeError) as error:
+        raise FormatError("the columns of a scan are no schema of Spark") from error
+    raise FormatError("the columns of a scan are no schema of Spark")
 
 
 def _projected(schema: Schema, wanted: Mapping[str, Any]) -> Schema:

@@ -1,0 +1,84 @@
+package tablecrypt.jvm;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.Count;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
+import org.apache.spark.sql.connector.expressions.aggregate.Max;
+import org.apache.spark.sql.connector.expressions.aggregate.Min;
+import org.apache.spark.sql.connector.read.LocalScan;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/** One row: counts and extremes of a whole table, which its manifests hold. */
+class SqlAggregates implements LocalScan {
+  private final String name;
+  private final StructType schema;
+  private final InternalRow row;
+
+  private SqlAggregates(String name, StructType schema, InternalRow row) {
+    this.name = name;
+    this.schema = schema;
+    this.row = row;
+  }
+
+  /** The scan of these aggregates; null where rows have to be read for them. */
+  static SqlAggregates of(SqlTable table, Aggregation aggregation) {
+    AggregateFunc[] functions = aggregation.aggregateExpressions();
+    if (aggregation.groupByExpressions().length > 0) {
+      return null;
+    }
+    ObjectNode request = table.request("aggregate");
+    ArrayNode asked = request.putArray("functions");
+    StructType schema = new StructType();
+    for (int index = 0; index < functions.length; index++) {
+      NamedReference column = column(functions[index]);
+      String name = name(functions[index]);
+      if (name == null || !(functions[index] instanceof CountStar || isTopLevel(column, table.schema()))) {
+        return null;
+      }
+      ObjectNode function = asked.addObject().put("function", name);
+      function.set("column", column == null ? null : Planner.JSON.valueToTree(column.fieldNames()));
+      boolean isCount = name.equals("count");
+      schema = schema.add(name + index, isCount ? DataTypes.LongType : table.schema().apply(column.fieldNames()[0]).dataType(), !isCount);
+    }
+    JsonNode known = table.planner.ask(request).json;
+    return known.has("values") ? new SqlAggregates(table.name(), schema, JsonValue.row(known.required("values"), schema)) : null;
+  }
+
+  private static String name(AggregateFunc function) {
+    boolean isDistinct = function instanceof Count && ((Count) function).isDistinct();
+    if (function instanceof CountStar || (function instanceof Count && !isDistinct)) {
+      return "count";
+    }
+    return function instanceof Min ? "min" : function instanceof Max ? "max" : null;
+  }
+
+  private static boolean isTopLevel(NamedReference column, StructType schema) {
+    return column != null && column.fieldNames().length == 1 && schema.getFieldIndex(column.fieldNames()[0]).isDefined();
+  }
+
+  /** The column that a function is of; null where it is of none, or of an expression. */
+  private static NamedReference column(AggregateFunc function) {
+    Expression[] children = function.children();
+    return children.length == 1 && children[0] instanceof NamedReference ? (NamedReference) children[0] : null;
+  }
+
+  public StructType readSchema() {
+    return schema;
+  }
+
+  public InternalRow[] rows() {
+    return new InternalRow[] {row};
+  }
+
+  public String description() {
+    return name + ", of its manifests";
+  }
+}

@@ -1,0 +1,110 @@
+"""count, min and max of a whole table, from what its manifests say of the files: no data file is opened.
+
+    aggregate  {table, functions: [{function: "count" | "min" | "max", column: ["id"]}]}     count without a column counts rows
+    response   {values: [value]} as partition_values.py draws them, or {} where the manifests do not say
+
+They do not say where rows of a file are deleted, where the catalog's server restricts what may be read, and where a file has no statistics
+of the column. Bounds of text and binaries are cut, and those of floating-point numbers leave NaN out: both have to be read. So do columns
+whose type changed and columns with a default, which older files lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.scans.partition_values import json_value
+from tablecrypt.spark.sql.scans.plan import planned_tasks
+from tablecrypt.table.restrictions.read_restrictions import restrictions_of
+
+_EXACT_BOUNDS: Final = (BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType)
+_EXTREMES: Final[Mapping[str, tuple[str, Callable[[Iterable[Any]], Any]]]] = {"min": ("lower_bounds", min), "max": ("upper_bounds", max)}
+
+
+class _UnknownError(Exception):
+    """The manifests do not say."""
+
+
+def aggregate(planner: Planner, request: Request) -> Response:
+    """Return the values of aggregate functions over all rows of a table, if its manifests have them."""
+    loaded = planner.tables[request.text("table")]
+    try:
+        files = _whole_files(loaded)
+        values = [_value(each, files, loaded) for each in request.items("functions")]
+    except _UnknownError:
+        return Response({})
+    return Response({"values": values})
+
+
+def _whole_files(loaded: LoadedTable) -> list[DataFile]:
+    if restrictions_of(loaded.located.table.io) is not None:
+        raise _UnknownError
+    tasks = planned_tasks(loaded, AlwaysTrue())
+    if any(task.delete_files for task in tasks):
+        raise _UnknownError
+    return [task.file for task in tasks]
+
+
+def _value(asked: Mapping[str, Any], files: Sequence[DataFile], loaded: LoadedTable) -> Any:
+    path = asked.get("column")
+    if asked["function"] == "count" and path is None:
+        return sum(file.record_count for file in files)
+    field = _field(loaded.schema, path, loaded.located.table.metadata)
+    if asked["function"] == "count":
+        return sum(file.record_count - _nulls(file, field) for file in files)
+    return _extreme(asked["function"], files, field)
+
+
+def _field(schema: Schema, path: Any, metadata: TableMetadata) -> NestedField:
+    """Return a column of which all files have the same."""
+    field = next((each for each in schema.fields if [each.name] == path), None)
+    if field is None or not isinstance(field.field_type, PrimitiveType) or field.initial_default is not None:
+        raise _UnknownError
+    if any(each.field_type != field.field_type for known in metadata.schemas for each in known.fields if each.field_id == field.field_id):
+        raise _UnknownError
+    return field
+
+
+def _nulls(file: DataFile, field: NestedField) -> int:
+    nulls = (file.null_value_counts or {}).get(field.field_id)
+    values = (file.value_counts or {}).get(field.field_id)
+    if nulls is None or values != file.record_count:
+        raise _UnknownError
+    return nulls
+
+
+def _extreme(function: str, files: Sequence[DataFile], field: NestedField) -> Any:
+    if not isinstance(field.field_type, _EXACT_BOUNDS):
+        raise _UnknownError
+    bounds, choose = _EXTREMES[function]
+    found = [_bound(file, field, getattr(file, bounds)) for file in files if _nulls(file, field) < file.record_count]
+    return json_value(choose(found), field) if found else None
+
+
+def _bound(file: DataFile, field: NestedField, bounds: Mapping[int, bytes] | None) -> Any:
+    bound = (bounds or {}).get(field.field_id)
+    if bound is None or not isinstance(field.field_type, PrimitiveType):
+        raise _UnknownError
+    return from_bytes(field.field_type, bound)
+
+
+OPERATIONS: Final = {"aggregate": aggregate}
