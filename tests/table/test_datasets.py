@@ -9,7 +9,7 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -31,8 +31,9 @@ from tablecrypt.table.datasets.engine_read import FILES_OPEN
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
 from tests.support.compare import assert_same_rows
-from tests.support.maintained_table import path_of
+from tests.support.maintained_table import path_of, put_back
 from tests.support.plaintext import CANARY
+from tests.support.plaintext_scan import unwatch
 from tests.table.test_scan import encrypted_catalog
 
 SCHEMA = Schema(
@@ -167,6 +168,7 @@ def test_any_filter_and_columns_give_what_arrow_gives_of_all_rows(
     assert same(found, ds.dataset(expected).to_table(columns=columns, filter=expression)), str(expression)
 
 
+@settings(max_examples=40)
 @given(EXPRESSIONS)
 def test_the_scans_own_filter_and_that_of_the_engine_both_hold(table: EncryptedTable, expression: pc.Expression) -> None:
     scan = table.scan("number >= 2 and id < 320", selected_fields=("id", "ratio", "team", "added"))
@@ -252,12 +254,21 @@ def test_row_ids_limits_and_older_snapshots_are_the_scans(table: EncryptedTable)
     assert same(appended.to_arrow_dataset().to_table(), appended.to_arrow_batch_reader().read_all())
 
 
-@pytest.fixture
-def many_files(unwatched_warehouse: Path) -> EncryptedTable:
-    table = encrypted_catalog(unwatched_warehouse).create_table("db.many", SCHEMA, properties=OF_7)
+@pytest.fixture(scope="module")
+def module_files(tmp_path_factory: pytest.TempPathFactory) -> EncryptedTable:
+    folder = tmp_path_factory.mktemp("many-files")
+    unwatch(folder)
+    table = encrypted_catalog(folder).create_table("db.many", SCHEMA, properties=OF_7)
     for each in range(FILES_OPEN + 3):
         table.append(rows(each * 100))
     return cast("EncryptedTable", table)
+
+
+@pytest.fixture
+def many_files(module_files: EncryptedTable) -> Iterator[EncryptedTable]:
+    """More files than are open at once; what a test changes of them is put back."""
+    with put_back(path_of(module_files.location())):
+        yield module_files
 
 
 def read_files(table: EncryptedTable, monkeypatch: pytest.MonkeyPatch, read: Callable[[], Any]) -> set[str]:
