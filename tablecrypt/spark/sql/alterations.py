@@ -1,7 +1,8 @@
 """ALTER TABLE: columns and properties. All changes of one statement land in one commit, or none does.
 
     {"operation": "alter_table", "catalog": …, "namespace": ["db"], "name": "orders", "changes": [
-        {"change": "AddColumn", "column": ["shipped"], "type": Spark's JSON, "nullable": true, "comment": null, "after": "id"},
+        {"change": "AddColumn", "column": ["shipped"], "type": Spark's JSON, "nullable": true, "comment": null,
+         "has_default": false, "after": "id"},
         {"change": "SetProperty", "property": "write.delete.mode", "value": "merge-on-read"}, …]}
 
 The names of changes are those of Spark's classes.
@@ -90,6 +91,8 @@ def check_properties(metadata: TableMetadata, updates: Mapping[str, str]) -> Non
 
 
 def _add(update: UpdateSchema, path: Path, change: Change) -> None:
+    if change["has_default"]:
+        raise ConfigurationError(f"ADD COLUMN {'.'.join(path)} … DEFAULT: give a column its default with PyIceberg's update_schema()")
     kind = iceberg_type(json.loads(change["type"]), path)
     update.add_column(path, kind, doc=change["comment"], required=not change["nullable"])
     _move(update, path, change)

@@ -157,6 +157,9 @@ class TestTables:
         assert "cannot become 2" in refusal(spark, f"ALTER TABLE {name} SET TBLPROPERTIES ('format-version' = '2')")[1]
         assert "ClusterBy" in refusal(spark, f"ALTER TABLE {name} CLUSTER BY (id)")[1]
         assert refusal(spark, f"ALTER TABLE {name} DROP COLUMN absent")[0] == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+        assert "update_schema()" in refusal(spark, f"ALTER TABLE {name} ADD COLUMN late INT DEFAULT 5")[1]
+        assert "default" in refusal(spark, f"ALTER TABLE {name} ALTER COLUMN id SET DEFAULT 5")[1].lower()
+        assert "default" in refusal(spark, f"CREATE TABLE prod.db.defaulted (id INT DEFAULT 5) {KEY}")[1].lower()
         assert "required column" in refusal(spark, f"ALTER TABLE {name} ADD COLUMN must INT NOT NULL")[1]
         assert prod.catalog.load_table(new_name).metadata_location == before
 
