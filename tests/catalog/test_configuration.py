@@ -109,6 +109,7 @@ def test_arguments_go_before_variables_and_variables_before_the_file(
     assert rows_after_an_append(catalog) == 2
 
 
+@pytest.mark.slow
 def test_several_encrypting_catalogs_live_in_one_file(home: Path, sql: dict[str, str], aws: AwsServer) -> None:
     glue = {
         "py-catalog-impl": "tablecrypt_catalog.EncryptedGlueCatalog",

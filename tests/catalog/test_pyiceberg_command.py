@@ -80,6 +80,7 @@ def test_no_command_gets_past_the_configuration_that_fails_closed(catalog: Encry
     assert {path: content for path, content in stored(tmp_path).items() if path.name != ".pyiceberg.yaml"} == before
 
 
+@pytest.mark.slow
 def test_without_it_metadata_is_shown_and_no_file_is_opened(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     configured = {"uri": catalog.properties["uri"], "warehouse": catalog.properties["warehouse"]}
 
@@ -90,6 +91,7 @@ def test_without_it_metadata_is_shown_and_no_file_is_opened(catalog: EncryptedSq
     assert not [found for path, content in stored(tmp_path).items() for found in findings(str(path), content)]
 
 
+@pytest.mark.slow
 def test_without_it_no_table_is_changed_and_an_entry_of_the_catalog_can_be_renamed(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     """PyIceberg writes no metadata of version 3, which encrypted tables have."""
     configured = {"uri": catalog.properties["uri"], "warehouse": catalog.properties["warehouse"]}

@@ -82,6 +82,7 @@ def test_a_request_says_what_was_asked_for(task: int, attempt: int, unique: str,
     assert LocationRequest.decode(text) == LocationRequest(task, attempt, unique, number, partition)
 
 
+@pytest.mark.slow
 @given(text=st.text() | st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_any_other_text_is_a_format_error(text: str) -> None:
     with pytest.raises(FormatError, match="malformed"):
