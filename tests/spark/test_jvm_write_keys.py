@@ -77,9 +77,10 @@ def test_unauthenticated_results_are_taken_only_where_that_was_asked_for_and_not
         tcs.write_table(rows, lake.identifier("db.rows"), path="jvm", catalog_properties=strict)
 
 
-def test_a_killed_executor_leaves_exact_rows_no_file_and_no_key(lake: Lake) -> None:
+@pytest.mark.parametrize("by_sql", [False, True], ids=["write_table", "sql"])
+def test_a_killed_executor_leaves_exact_rows_no_file_and_no_key(lake: Lake, by_sql: bool) -> None:
     table: Any = lake.catalog.create_table("db.many", SCHEMA, properties=KEY)
-    arguments = {"table": lake.identifier("db.many"), "properties": lake.properties, "folder": str(lake.warehouse.parent)}
+    arguments = {"table": lake.identifier("db.many"), "properties": lake.properties, "folder": str(lake.warehouse.parent), "by_sql": by_sql}
     run = subprocess.run(
         [sys.executable, str(JOB)],
         input=json.dumps(arguments),

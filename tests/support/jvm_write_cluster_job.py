@@ -1,6 +1,6 @@
 """A program of its own: executors in JVMs of their own write an encrypted table on the JVM path, and one of them is killed meanwhile.
 
-stdin    {"table": "catalog.namespace.table", "properties": {...}, "folder": "..."}
+stdin    {"table": "catalog.namespace.table", "properties": {...}, "folder": "...", "by_sql": whether through the SQL catalog}
 stdout   the last line: {"rows": ..., "killed": ..., "executor_logs": "..."}
 """
 
@@ -45,7 +45,11 @@ def main() -> None:
     over = threading.Event()
     killer = threading.Thread(target=kill_when_files_are_there, args=(Path(job["folder"]), driver, killed, over))
     killer.start()
-    tcs.write_table(rows, job["table"], path="jvm", catalog_properties=job["properties"])
+    if job["by_sql"]:
+        tcs.catalog(spark, job["table"].partition(".")[0], job["properties"])
+        rows.writeTo(job["table"]).append()
+    else:
+        tcs.write_table(rows, job["table"], path="jvm", catalog_properties=job["properties"])
     over.set()
     killer.join()
     logs = Path(sys.modules["pyspark"].__file__ or "").parent / "work" / str(context.applicationId)
