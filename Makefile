@@ -9,6 +9,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 FUZZ_SECONDS ?= 60
 SPARK_TESTS ?= tests/spark
+SPARK_MARKS ?= java and not campaign
 RUNTIME_EXTRAS := aws gcp azure vault lzo spark cli report adlfs duckdb gcsfs glue hive pandas polars s3fs sql-postgres
 FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
 PYTEST := $(BIN)/python -m pytest
@@ -80,7 +81,7 @@ test-spark: setup
 	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.txt
 	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install "pyspark[connect]==$(VERSION)"
 	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
-	$(SPARK_VENV)/bin/python -m pytest -m "java and not campaign" $(SPARK_TESTS)
+	$(SPARK_VENV)/bin/python -m pytest -m "$(SPARK_MARKS)" $(SPARK_TESTS)
 
 campaign: setup
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m campaign
