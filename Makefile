@@ -23,7 +23,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotat
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
 	@echo "make demo       an encrypted table from creation to scan, and a look at its bytes"
-	@echo "make demo-spark the same from PySpark, and a pipeline  (needs Java 17 or newer)"
+	@echo "make demo-spark an encrypted table in Spark SQL, and a pipeline  (needs Java 17 or newer)"
 	@echo "make test       lint and all tests"
 	@echo "make test-fast  the tests that need neither Java nor patience"
 	@echo "make campaign   the long tests: attacks, kills, faults and load  (about an hour; needs Java 17 or newer)"

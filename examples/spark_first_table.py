@@ -1,4 +1,4 @@
-"""Write and read an encrypted table with Spark, and then inspect it from the outside.
+"""An encrypted table in Spark SQL, from CREATE TABLE to MERGE, and then a look at it from the outside.
 
 Copy `use_a_table`. Everything below it starts what the function needs (moto simulates AWS KMS inside this process; a Spark session has two
 cores) and shows the files in ./demo/spark, which every run makes again.
@@ -18,8 +18,6 @@ from pathlib import Path
 
 import boto3
 from moto.server import ThreadedMotoServer
-from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, DecimalType, LongType, NestedField, StringType
 from pyspark.sql import DataFrame, SparkSession
 
 import tablecrypt.spark as tcs
@@ -30,37 +28,37 @@ DEMO = Path("demo/spark").absolute()
 CANARY = "c4nary-plaintext-must-not-appear"
 REGION = "us-east-1"
 ROWS = 200_000
-SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "region", StringType()),
-    NestedField(3, "day", DateType()),
-    NestedField(4, "amount", DecimalType(9, 2)),
-    NestedField(5, "note", StringType()),
-)
 
 
-def use_a_table(spark: SparkSession, orders: DataFrame, kms_endpoint: str) -> DataFrame:
+def use_a_table(spark: SparkSession, orders: DataFrame, kms_endpoint: str) -> None:
     properties = {  # or put them into .pyiceberg.yaml, under the catalog's name
         "type": "tablecrypt",
         "uri": f"sqlite:///{DEMO}/catalog.db",
         "warehouse": f"file://{DEMO}/warehouse",
         "encryption.required": "true",
+        "encryption.default-key-id": "alias/orders",
         "encryption.kms-type": "aws",
         "kms.endpoint": kms_endpoint,  # without it: AWS's own
         "client.region": REGION,
     }
-    catalog = load_catalog("prod", **properties)
-    catalog.create_namespace("db")
-    catalog.create_table("db.orders", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    load_catalog("prod", **properties).create_namespace("db")
+    tcs.catalog(spark, "prod", properties)
 
-    tcs.write_table(orders, "prod.db.orders", mode="append", catalog_properties=properties)
-    return tcs.read_table(
-        spark,
-        "prod.db.orders",
-        columns=["id", "region", "amount"],
-        row_filter="region = 'eu' and amount > 9990",
-        catalog_properties=properties,
-    )
+    spark.sql("CREATE TABLE prod.db.orders (id bigint, region string, day date, amount decimal(9, 2), note string) PARTITIONED BY (region)")
+    orders.writeTo("prod.db.orders").append()
+    spark.sql("ALTER TABLE prod.db.orders CREATE TAG received")
+
+    spark.sql("DELETE FROM prod.db.orders WHERE region = 'us' AND amount < 5000")
+    spark.sql("UPDATE prod.db.orders SET amount = amount + 1 WHERE id % 1000 = 0")
+    spark.sql("""
+        MERGE INTO prod.db.orders t USING (SELECT id * 100000 AS id FROM range(4)) late ON t.id = late.id
+        WHEN MATCHED THEN UPDATE SET day = date'2026-12-31'
+        WHEN NOT MATCHED THEN INSERT (id, region) VALUES (late.id, 'late')""")
+
+    spark.sql("SELECT region, count(*) AS orders, max(amount) FROM prod.db.orders GROUP BY region ORDER BY region").show()
+    spark.sql("SELECT count(*) AS received FROM prod.db.orders VERSION AS OF 'received'").show()
+    spark.sql("SELECT operation, summary['total-records'] AS rows FROM prod.db.orders.snapshots ORDER BY committed_at").show()
+    spark.sql("CALL prod.system.rotate_kek('db.orders')").show()
 
 
 # ── Copy the part above. The rest starts a KMS and Spark, and shows what happened. ───────────────────────────────────────────────────
@@ -139,11 +137,7 @@ def main() -> None:
     shutil.rmtree(DEMO, ignore_errors=True)
     DEMO.mkdir(parents=True)
     with running_kms() as kms_endpoint, running_spark() as spark:
-        orders = sample_orders(spark)
-        rows = use_a_table(spark, orders, kms_endpoint)
-        print(f"\nwritten: {orders.count()} rows")
-        print(f"read back with a filter: {rows.count()} rows")
-        rows.orderBy("id").show(5)
+        use_a_table(spark, sample_orders(spark), kms_endpoint)
     show_files()
     found = count_canaries()
     print(f"\n{CANARY!r}, which is in every row, is in these files {found} times")

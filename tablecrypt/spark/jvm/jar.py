@@ -11,12 +11,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.install import compiled, sources, write_entries
+from tablecrypt.spark.jvm.install import PACKAGE, compiled, sources, write_entries
 from tablecrypt.spark.session import check_java, check_spark_version
+
+_SERVICES: Final = {"org.apache.spark.sql.SparkSessionExtensionsProvider": f"{PACKAGE}.SqlExtensions"}
+"""What Spark finds by itself in a jar on its class path."""
 
 
 def write_spark_jar(target: Path) -> None:
@@ -38,7 +41,7 @@ def write_spark_jar(target: Path) -> None:
         raise ConfigurationError(f"the Java classes do not compile with PySpark {pyspark.__version__}: {error}") from error
     try:
         with atomic_file(target, private=False) as file:
-            write_entries(file, classes)
+            write_entries(file, classes, _SERVICES)
     except OSError as error:
         raise ConfigurationError(f"the jar {target} cannot be written ({error.strerror})") from error
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -86,6 +86,7 @@ class Call:
         namespace: where a table's name without a namespace is looked for; empty where the session has not chosen one in this catalog.
         arguments: those that were given, by name.
         runner: runs work on files; None for threads of this process.
+        statements: SQL that the session runs before it gets the rows; a procedure adds to it what only a session can do.
     """
 
     catalog: Catalog
@@ -93,6 +94,7 @@ class Call:
     namespace: Identifier
     arguments: Mapping[str, Any]
     runner: Runner | None = None
+    statements: list[str] = field(default_factory=list)
 
     def identifier(self, name: str = "table") -> Identifier:
         """Return the table that an argument names, without the catalog. ConfigurationError where it names none of this catalog."""

@@ -112,7 +112,19 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
 def _columns_that_prune(loaded: LoadedTable) -> list[str]:
     """Return the columns by which rows are spread over files: a filter on one of them rules files out while a query runs."""
     sources = {field.source_id for spec in loaded.located.table.metadata.partition_specs for field in spec.fields}
-    return [field.name for field in loaded.schema.fields if field.field_id in sources]
+    return [quoted(field.name) for field in loaded.schema.fields if field.field_id in sources]
+
+
+def quoted(name: str) -> str:
+    """Return a name as Spark's parser takes it, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _reference(schema: Schema, field_id: int) -> str:
+    """Return a column, or a field of a struct, as Spark refers to it."""
+    name = schema.find_column_name(field_id) or ""
+    is_column = any(field.field_id == field_id for field in schema.fields)
+    return quoted(name) if is_column else ".".join(map(quoted, name.split(".")))
 
 
 def described_partitioning(spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
@@ -120,7 +132,7 @@ def described_partitioning(spec: PartitionSpec, schema: Schema) -> list[dict[str
     return [
         {
             "name": SPARK_TRANSFORMS.get(name := str(field.transform).partition("[")[0], name),
-            "column": schema.find_column_name(field.source_id),
+            "column": _reference(schema, field.source_id),
             "parameter": getattr(field.transform, "num_buckets", None) or getattr(field.transform, "width", None) or 0,
         }
         for field in spec.fields

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures, table_statements
+from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
 from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, arrow_stream, name_parts
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.job_session import runner_of
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
-from tablecrypt.spark.sql.statements import undelete_column
+from tablecrypt.spark.sql.statements import alter_table, changelog_view, undelete_column
 
 PROCEDURES: Final[Mapping[str, Procedure]] = dict(
     sorted(
@@ -29,8 +29,8 @@ PROCEDURES: Final[Mapping[str, Procedure]] = dict(
             **file_procedures.PROCEDURES,
             **key_procedures.PROCEDURES,
             **undelete_column.PROCEDURES,
-            **undelete_column.PROCEDURES,
-            **table_statements.PROCEDURES,
+            **alter_table.PROCEDURES,
+            **changelog_view.PROCEDURES,
         }.items()
     )
 )
@@ -38,7 +38,6 @@ REFUSED: Final[Mapping[str, str]] = {
     "add_files": "an encrypted table takes no plaintext files: INSERT INTO … SELECT * FROM parquet.`…` encrypts their rows",
     "compute_partition_stats": "statistics files would hold plaintext facts about the data beside an encrypted table",
     "compute_table_stats": "statistics files would hold plaintext facts about the data beside an encrypted table",
-    "create_changelog_view": "changes between two snapshots are read with VERSION AS OF, by _row_id and _last_updated_sequence_number",
     "rewrite_table_path": "paths are part of what an encrypted table authenticates: relocate copies the table to another location",
 }
 """Procedures of Iceberg that an encrypted table does not have, and why."""
@@ -85,7 +84,7 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     with runner_of(request, is_wanted="workers" not in arguments) as runner:
         call = Call(opened.catalog, opened.name, name_parts(namespace) if namespace else (), arguments, runner)
         rows = list(procedure.run(call))
-    described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}"}
+    described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}", "statements": call.statements}
     if not procedure.only_looks:
         described["changed"] = [opened.name, *call.identifier()]
     return Response(described, arrow_stream(rows, procedure.columns))

@@ -120,13 +120,15 @@ def test_the_shell_runs_statements_without_a_python_program(served: Lake, java_r
     run = shell(
         tmp_path,
         catalog_settings("prod", served.properties),
-        f"CREATE TABLE prod.db.s (id BIGINT, note STRING) {TABLE}; INSERT INTO prod.db.s VALUES (1, 'a'), (2, 'b'); "
-        "SELECT id, note FROM prod.db.s ORDER BY id; CALL prod.system.verify('db.s'); CALL prod.system.rotate_keks('db.s')",
+        f"CREATE TABLE prod.db.s (id BIGINT, note STRING) {TABLE}; ALTER TABLE prod.db.s ADD PARTITION FIELD note; "
+        "INSERT INTO prod.db.s VALUES (1, 'a'), (2, 'b'); SELECT id, note FROM prod.db.s ORDER BY id; "
+        "CALL prod.system.verify('db.s'); CALL prod.system.rotate_keks('db.s')",
     )
     assert "1\ta\n2\tb\n" in run.stdout, run.stderr[-3000:]
     assert "db.s\ttrue\tfalse\ttrue" in run.stdout
     assert run.returncode != 0 and "did you mean rotate_kek?" in run.stderr
-    assert served.catalog.load_table("db.s").scan().to_arrow()["id"].to_pylist() == [1, 2]
+    assert sorted(served.catalog.load_table("db.s").scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    assert [field.name for field in served.catalog.load_table("db.s").spec().fields] == ["note"]
 
 
 def test_tables_on_s3_go_through_hadoops_s3a(aws: AwsServer, java_runtime: None, tmp_path: Path) -> None:

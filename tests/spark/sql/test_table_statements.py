@@ -9,7 +9,7 @@ import pytest
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql.table_statements import Tokens, alter
+from tablecrypt.spark.sql.statements.alter_table import Tokens, alter
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer

@@ -39,7 +39,6 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
     this.settings = CatalogSettings.of(name, options);
     // Python's imports take a second or more, and Spark has other things to do meanwhile.
     Planner.of(settings);
-    TableStatements.installInActiveSession();
   }
 
   public String name() {

@@ -88,6 +88,10 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     if (response.json.has("changed")) {
       session.catalog().refreshTable(quoted(response.json.required("changed")));
     }
+    JsonNode statements = response.json.required("statements");
+    for (int index = 0; index < statements.size(); index++) {
+      session.sql(statements.required(index).asText());
+    }
     return Collections.singletonList(new LocalTable(response.json.required("name").asText(), response.bytes)).iterator();
   }
 

@@ -48,18 +48,6 @@ public class TableStatements implements InvocationHandler {
     session.extensions().injectParser(new Injected());
   }
 
-  /** The same for the session that a catalog is loaded in: where a jar brings the catalog, nobody else does it. */
-  static void installInActiveSession() {
-    org.apache.spark.sql.SparkSession active = org.apache.spark.sql.SparkSession.active();
-    try {
-      if (active instanceof SparkSession) {
-        install((SparkSession) active);
-      }
-    } catch (Exception refused) {
-      throw new IllegalStateException("this Spark has no parser that can be extended", refused);
-    }
-  }
-
   /** A parser that knows the statements. */
   static Object before(SparkSession session, Object parser) {
     if (isInstalled(parser)) {
@@ -114,7 +102,7 @@ public class TableStatements implements InvocationHandler {
   }
 
   /** What a new session's parser is built with. */
-  private static class Injected extends AbstractFunction2 {
+  static class Injected extends AbstractFunction2 {
     public Object apply(Object session, Object parser) {
       return before((SparkSession) session, parser);
     }

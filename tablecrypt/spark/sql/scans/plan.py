@@ -36,7 +36,7 @@ from typing import Any, Final, cast
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import BooleanType, DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import FormatError
@@ -115,7 +115,9 @@ def planned(planner: Planner, loaded: LoadedTable, request: Request, tasks: list
         {
             "plan": planner.plans.add(made),
             "stored": schema_json(list(projected.fields), names),
-            "steady": [field.name for field in projected.fields if names[field.field_id] == field.name],
+            "steady": [
+                field.name for field in projected.fields if names[field.field_id] == field.name and not _is_compared_otherwise(field)
+            ],
             "rows": sum(task.file.record_count for task in tasks),
             "bytes": sum(task.file.file_size_in_bytes for task in tasks),
             "options": READ_OPTIONS,
@@ -268,6 +270,15 @@ def _part(iceberg: IcebergType, wanted: Any) -> IcebergType:
         key = _part(iceberg.key_type, wanted["keyType"])
         return MapType(iceberg.key_id, key, iceberg.value_id, value, value_required=iceberg.value_required)
     return iceberg
+
+
+def _is_compared_otherwise(field: NestedField) -> bool:
+    """Whether Parquet's readers would lose rows of a column by their own filters.
+
+    Arrow leaves NaN, which Spark puts above all numbers, out of a row group's least and greatest value. And IN (false, true) loses rows.
+    """
+    schema = Schema(field)
+    return any(isinstance(schema.find_type(field_id), (BooleanType, DoubleType, FloatType)) for field_id in schema.field_ids)
 
 
 OPERATIONS: Final = {"plan": plan, "prune": prune, "open_files": open_files}
