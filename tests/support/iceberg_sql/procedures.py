@@ -16,7 +16,6 @@ _SYSTEM: Final = "CALL prod.system."
 _ROWS: Final = "SELECT count(*) = {} FROM prod.db.sample"
 _PLAINTEXT: Final = "its files are plaintext, which no encrypted table takes; write the rows by INSERT … SELECT"
 
-_ASCENDING: Final = "files are sorted by columns, ascending with nulls last: sort_order => 'id, name'"
 _STAGED: Final = "Spark SQL stages writes in branches (spark.wap.branch); it publishes what Iceberg Java staged under an id"
 _STATISTICS_FILES: Final = "statistics files would hold plaintext facts about the data"
 _RELOCATE: Final = "paths are part of what an encrypted table authenticates; CALL prod.system.relocate copies it"
@@ -78,9 +77,8 @@ _FILES: Final = Section(
         _call("rewrite_data_files('db.sample')", _ROWS.format(3)),
         _call(
             "rewrite_data_files(table => 'db.sample', strategy => 'sort', sort_order => 'id DESC NULLS LAST,name ASC NULLS FIRST')",
-            refused=_ASCENDING,
         ),
-        _call("rewrite_data_files(table => 'db.sample', strategy => 'sort', sort_order => 'zorder(c1,c2)')", refused=_ASCENDING),
+        _call("rewrite_data_files(table => 'db.sample', strategy => 'sort', sort_order => 'zorder(c1,c2)')"),
         _call("rewrite_data_files(table => 'db.sample', options => map('min-input-files', '2', 'remove-dangling-deletes', 'true'))"),
         _call("rewrite_data_files(table => 'db.sample', where => 'id = 3 and name = \"foo\"')", _ROWS.format(3)),
         _call("rewrite_manifests('db.sample')", _ROWS.format(3)),
