@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -269,6 +270,12 @@ def shred(
     callback=moment,
     help="Only files last written before a date, or before an age such as 7d; by default 3d.",
 )
+@click.option("--folder", metavar="LOCATION", help="Only files below this folder, which is the table's location or lies below it.")
+@click.option(
+    "--despite-other-prefixes",
+    is_flag=True,
+    help="Take a file for an orphan although the table knows one of its path in another store, bucket or host.",
+)
 @delete_below_option
 @yes_option
 @dry_run_option
@@ -278,6 +285,8 @@ def orphans(
     settings: Settings,
     table: str,
     older_than: dt.datetime | None,
+    folder: str | None,
+    despite_other_prefixes: bool,
     delete_below: tuple[str, ...],
     yes: bool,
     dry_run: bool,
@@ -291,10 +300,13 @@ def orphans(
     from tablecrypt.maintenance import remove_orphan_files
 
     loaded = settings.table(table)
-    result = replace(remove_orphan_files(loaded, older_than, delete_below=delete_below), dry_run=dry_run)
+    remove = partial(
+        remove_orphan_files, loaded, older_than, delete_below=delete_below, folder=folder, despite_other_prefixes=despite_other_prefixes
+    )
+    result = replace(remove(), dry_run=dry_run)
     if not dry_run and result.found:
         confirm(f"Delete {len(result.found):,} files ({bytes_shown(result.size)}) under {loaded.location()}?", yes)
-        result = remove_orphan_files(loaded, older_than, dry_run=False, delete_below=delete_below)
+        result = remove(dry_run=False)
     if as_json:
         show(result, as_json)
     else:

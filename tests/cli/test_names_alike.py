@@ -19,7 +19,7 @@ OF_COMMANDS: Final = {
     *("html_file", "fail_on"),  # what becomes of an audit
     *("location", "key_file", "key_id"),  # inspect: of a file, for which there is parquet.inspect
 }
-OF_FUNCTIONS: Final = {"target", "catalog", "progress", "now"}
+OF_FUNCTIONS: Final = {"target", "catalog", "progress", "now", "listed"}
 SPELLED_OTHERWISE: Final = {"use_spark": "runner"}
 OF_TERMINALS: Final = {"as_json": "json", "use_spark": "spark", "html_file": "html", "row_filter": "filter", "row_format": "format"}
 SHORT: Final = {**OF_TERMINALS, "properties": "set"}
