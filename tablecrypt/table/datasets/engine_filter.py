@@ -20,7 +20,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -206,7 +206,9 @@ class _Translation:
         values = [_value(each, found[1]) for each in scalars]
         if any(value is None for value in values):
             return None
-        return In(found[0], set(values))  # type: ignore[call-arg,misc]
+        # PyIceberg's predicates take positional arguments, which their annotations do not show.
+        is_in: Any = In
+        return cast("BooleanExpression", is_in(found[0], set(values)))
 
     def _found(self, column: _Column) -> tuple[Reference, IcebergType] | None:
         """The column in the table as it is now, and its type."""
