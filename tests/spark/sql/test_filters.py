@@ -48,6 +48,7 @@ SCHEMA: Final = Schema(
     NestedField(3, "t", StringType()),
     NestedField(4, "d", DateType()),
     NestedField(5, "s", StructType(NestedField(6, "in.ner", IntegerType()))),
+    NestedField(7, "b", BooleanType()),
 )
 PARTITIONED: Final = PartitionSpec(
     PartitionField(1, 1000, BucketTransform(3), "n_bucket"),
@@ -60,6 +61,7 @@ COLUMNS: Final = {
     "x": (st.sampled_from([math.nan, -math.inf, math.inf, -0.0, 0.0, 1.5]), "double"),
     "t": (st.sampled_from(["", "a", "ab", "b", "ü"]), "string"),
     "d": (st.integers(-40, 40), "date"),
+    "b": (st.booleans(), "boolean"),
 }
 Row = dict[str, Any]
 rows: Final = st.fixed_dictionaries({name: st.none() | values for name, (values, _) in COLUMNS.items()})
@@ -73,21 +75,28 @@ def call(operator: str, *arguments: Any) -> dict[str, Any]:
     return {"op": operator, "args": list(arguments)}
 
 
+def literal(value: Any, kind: str) -> dict[str, Any]:
+    """A value as the JVM sends it: for Spark true and false are predicates."""
+    if kind == "boolean" and value is not None:
+        return call("ALWAYS_TRUE" if value else "ALWAYS_FALSE")
+    return {"value": value, "type": kind}
+
+
 @st.composite
 def leaves(draw: st.DrawFn) -> dict[str, Any]:
     name = draw(st.sampled_from(sorted(COLUMNS)))
     values, kind = COLUMNS[name]
-    literal = st.builds(lambda value: {"value": value, "type": kind}, st.none() | values)
+    literals = st.builds(literal, st.none() | values, st.just(kind))
     operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>", "IN", "IS_NULL", "IS_NOT_NULL", "STARTS_WITH", "?"]))
     if operator.startswith("IS_"):
         return call(operator, column(name))
     if operator == "IN":
-        return call(operator, column(name), *draw(st.lists(literal, min_size=1, max_size=3)))
+        return call(operator, column(name), *draw(st.lists(literals, min_size=1, max_size=3)))
     if operator == "STARTS_WITH":
         return call(operator, column("t"), {"value": draw(st.sampled_from(["a", "ab", "ü"])), "type": "string"})
     if operator == "?":
         return call("?", column(name))
-    arguments = [column(name), draw(literal)]
+    arguments = [column(name), draw(literals)]
     return call(operator, *(reversed(arguments) if draw(st.booleans()) else arguments))
 
 
@@ -105,8 +114,8 @@ def spark(predicate: Any, row: Row) -> Any:
     if "value" in predicate:
         return predicate["value"]
     operator = predicate["op"]
-    if operator == "?":
-        return True
+    if operator in ("?", "ALWAYS_TRUE", "ALWAYS_FALSE"):
+        return operator != "ALWAYS_FALSE"
     values = [spark(each, row) for each in predicate["args"]]
     if operator in ("AND", "OR"):
         deciding = operator == "OR"
@@ -182,7 +191,7 @@ def read_with(row_filter: BooleanExpression, held: Sequence[Row]) -> set[int]:
     """The numbers of the rows that a reader with this filter gives."""
     if isinstance(row_filter, AlwaysTrue):
         return set(range(len(held)))
-    types = {"n": pa.int64(), "x": pa.float64(), "t": pa.string(), "d": pa.date32()}
+    types = {"n": pa.int64(), "x": pa.float64(), "t": pa.string(), "d": pa.date32(), "b": pa.bool_()}
     columns = {name: pa.array([row[name] for row in held], pa.int32() if name == "d" else kind) for name, kind in types.items()}
     columns["d"] = columns["d"].cast(pa.date32())
     table = pa.table({**columns, "at": pa.array(range(len(held)), pa.int64())})
@@ -201,17 +210,18 @@ VALUES: Final[dict[str, list[Any]]] = {
     "x": [None, math.nan, math.inf, -0.0, 0.0, 1.5],
     "t": [None, "", "a", "ab", "b"],
     "d": [None, -32, 0, 31],
+    "b": [None, False, True],
 }
 
 
 def comparisons(name: str) -> Iterator[dict[str, Any]]:
     """All predicates on one column and one or two of its values, and what they become under NOT."""
-    literals = [{"value": value, "type": COLUMNS[name][1]} for value in VALUES[name]]
-    for literal in literals:
+    literals = [literal(value, COLUMNS[name][1]) for value in VALUES[name]]
+    for value in literals:
         for operator in ("=", "<>", "<", "<=", ">", ">=", "<=>", "IN"):
-            yield call(operator, column(name), literal)
-        yield call("IN", column(name), literal, literals[0])
-        yield call("IN", column(name), literal, literals[-1])
+            yield call(operator, column(name), value)
+        yield call("IN", column(name), value, literals[0])
+        yield call("IN", column(name), value, literals[-1])
     yield call("IS_NULL", column(name))
     yield call("IS_NOT_NULL", column(name))
 

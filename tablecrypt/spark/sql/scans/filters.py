@@ -82,6 +82,9 @@ _COMPARISONS: Final[Mapping[str, Callable[[str, Any], BooleanExpression]]] = {
 }
 
 
+_TRUTHS: Final = {"ALWAYS_TRUE": True, "ALWAYS_FALSE": False}
+
+
 class UntranslatedError(Exception):
     """A predicate that has no expression with the same meaning."""
 
@@ -151,10 +154,10 @@ class _Translation:
         name, field_type = self._field(column)
         if isinstance(field_type, _FLOATING) and (negated or any(each.get("value") == 0 for each in values)):
             raise UntranslatedError(f"{name} may be NaN, or a zero of the other sign, which only Spark takes for the same")
-        if any(each.get("value") is None for each in values) and negated:
+        if negated and any(_is_null(each) for each in values):
             raise UntranslatedError("NOT IN with a null")
         make: Make = ice.In
-        return make(name, {_value(each, field_type) for each in values if each.get("value") is not None})
+        return make(name, {_value(each, field_type) for each in values if not _is_null(each)})
 
     def _starts_with(self, column: Predicate, prefix: Predicate) -> BooleanExpression:
         name, field_type = self._field(column)
@@ -191,9 +194,13 @@ def _at(schema: Schema, path: Sequence[str]) -> NestedField:
     return field
 
 
+def _is_null(argument: Predicate) -> bool:
+    return "value" in argument and argument["value"] is None
+
+
 def _value(argument: Predicate, field_type: IcebergType) -> Literal[Any]:
-    """Return a value as a literal of the column's type."""
-    value = argument.get("value")
+    """Return a value as a literal of the column's type. Spark gives true and false as predicates that hold always and never."""
+    value = _TRUTHS.get(argument["op"]) if "op" in argument else argument.get("value")
     if value is None or not isinstance(field_type, PrimitiveType):
         raise UntranslatedError(f"a comparison of {field_type} with {'null' if value is None else 'a value'}")
     try:

@@ -36,7 +36,7 @@ from typing import Any, Final, cast
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import BooleanType, DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import FormatError
@@ -275,10 +275,10 @@ def _part(iceberg: IcebergType, wanted: Any) -> IcebergType:
 def _is_compared_otherwise(field: NestedField) -> bool:
     """Whether Parquet's readers would lose rows of a column by their own filters.
 
-    Arrow leaves NaN, which Spark puts above all numbers, out of a row group's least and greatest value. And IN (false, true) loses rows.
+    Arrow leaves NaN, which Spark puts above all numbers, out of a row group's least and greatest value.
     """
     schema = Schema(field)
-    return any(isinstance(schema.find_type(field_id), (BooleanType, DoubleType, FloatType)) for field_id in schema.field_ids)
+    return any(isinstance(schema.find_type(field_id), (DoubleType, FloatType)) for field_id in schema.field_ids)
 
 
 OPERATIONS: Final = {"plan": plan, "prune": prune, "open_files": open_files}
