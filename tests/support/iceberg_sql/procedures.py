@@ -16,7 +16,7 @@ _SYSTEM: Final = "CALL prod.system."
 _ROWS: Final = "SELECT count(*) = {} FROM prod.db.sample"
 _PLAINTEXT: Final = "its files are plaintext, which no encrypted table takes; write the rows by INSERT … SELECT"
 
-_STAGED: Final = "Spark SQL stages writes in branches (spark.wap.branch); it publishes what Iceberg Java staged under an id"
+_STAGED: Final = "Spark SQL stages writes in a branch that the statement names; this publishes what Iceberg Java staged under an id"
 _STATISTICS_FILES: Final = "statistics files would hold plaintext facts about the data"
 _RELOCATE: Final = "paths are part of what an encrypted table authenticates; CALL prod.system.relocate copies it"
 
