@@ -101,7 +101,7 @@ def remove_orphan_files(
     if folder is not None and not within.contains(folder):
         raise ConfigurationError(f"{folder} is not below {location}, where {name_of(table)} lies")
     chosen = DeletionScope(named=(folder or location,))
-    files = stored_files(io.inner, location) if listed is None else (StoredFile(where, 0, moment) for where, moment in listed)
+    files = stored_files(io.inner, location) if listed is None else _inventory(listed)
     stored = [file for file in files if chosen.contains(file.location)]
     known = {canonical(each) for each in known_locations(reload(table))}
     unknown = [file for file in stored if _is_old(file, limit) and not _is_hidden(file, location) and canonical(file.location) not in known]
@@ -186,6 +186,17 @@ def _delete(io: TableFileIO, found: Iterable[StoredFile]) -> tuple[list[str], di
             continue
         deleted.append(file.location)
     return deleted, failed
+
+
+def _inventory(listed: Sequence[tuple[str, dt.datetime]]) -> list[StoredFile]:
+    """Return the files of an inventory that a caller has. ConfigurationError where it is none."""
+    if not isinstance(listed, (list, tuple)) or not all(_is_listed(each) for each in listed):
+        raise ConfigurationError("listed must be a list of pairs: a file's location, and when it was last written")
+    return [StoredFile(location, 0, checked_moment("listed", moment)) for location, moment in listed]
+
+
+def _is_listed(pair: object) -> bool:
+    return isinstance(pair, (list, tuple)) and [type(each) for each in pair] == [str, dt.datetime]
 
 
 def _is_old(file: StoredFile, limit: dt.datetime) -> bool:

@@ -36,13 +36,13 @@ class ZOrder:
 SortKey: TypeAlias = SortColumn | ZOrder
 
 
-def sort_keys(sort_by: str | SortColumn | ZOrder | Iterable[str | SortColumn | ZOrder]) -> tuple[SortKey, ...]:
+def sort_keys(sort_by: str | SortColumn | ZOrder | Sequence[str | SortColumn | ZOrder]) -> tuple[SortKey, ...]:
     """Return what a caller wants rows sorted by. The name of a column means ascending, with nulls last.
 
     Raises:
         ConfigurationError: it is something else, or a ZOrder has no column or is not alone.
     """
-    given = (sort_by,) if isinstance(sort_by, (str, SortColumn, ZOrder)) else tuple(sort_by)
+    given = tuple(sort_by) if isinstance(sort_by, (list, tuple)) else (sort_by,)
     keys = tuple(SortColumn(each) if isinstance(each, str) else each for each in given)
     if not all(isinstance(each, (SortColumn, ZOrder)) for each in keys):
         raise ConfigurationError("sort_by must be names of columns, or SortColumn or ZOrder of tablecrypt.maintenance")

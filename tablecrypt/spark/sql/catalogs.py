@@ -112,7 +112,7 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
 def _columns_that_prune(loaded: LoadedTable) -> list[str]:
     """Return the columns by which rows are spread over files: a filter on one of them rules files out while a query runs."""
     sources = {field.source_id for spec in loaded.located.table.metadata.partition_specs for field in spec.fields}
-    return [quoted(field.name) for field in loaded.schema.fields if field.field_id in sources]
+    return [field.name for field in loaded.schema.fields if field.field_id in sources]
 
 
 def quoted(name: str) -> str:

@@ -185,9 +185,10 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
     }
     JsonNode pruning = table.told.required("runtime_filters");
     for (int index = 0; !ofWholeFiles() && limit == null && index < pruning.size(); index++) {
-      // Spark takes names of the scan's own columns alone.
-      if (columns.getFieldIndex(pruning.required(index).asText()).isDefined()) {
-        names.add(Expressions.column(pruning.required(index).asText()));
+      String name = pruning.required(index).asText();
+      // Spark takes names of the scan's own columns alone, and parses them.
+      if (columns.getFieldIndex(name).isDefined()) {
+        names.add(Expressions.column("`" + name.replace("`", "``") + "`"));
       }
     }
     return (NamedReference[]) names.toArray(new NamedReference[0]);
