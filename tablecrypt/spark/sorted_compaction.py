@@ -42,6 +42,7 @@ from tablecrypt.spark.executor_job import (
     task_numbers,
 )
 from tablecrypt.spark.job_keys import JobTicket, Role
+from tablecrypt.spark.jvm.columns import quoted
 from tablecrypt.spark.layout import partition_texts
 from tablecrypt.spark.session import Sizing, in_tasks
 from tablecrypt.spark.tables import LocatedTable, TableAccess
@@ -153,7 +154,7 @@ def _order_of(key: SortKey) -> list[Column]:
 
     if isinstance(key, ZOrder):
         return [functions.col(name) for name in _z_names(key.names)]
-    column = functions.col(f"`{key.name}`")
+    column = functions.col(quoted(key.name))
     if key.descending:
         return [column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()]
     return [column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last()]

@@ -101,7 +101,7 @@ def _rows(spark: SparkSession, read: PlannedRead, forced: bool) -> DataFrame:
     stored = stored_names(wanted.fields, table.metadata.schemas, token)
     condition = _condition(bound, wanted, stored)
     side = jvm_side(spark)
-    rows = _relations(spark, side, read, schema_json(list(wanted.fields), stored), token)
+    rows = _relations(spark, side, read, schema_json(wanted.fields, stored), token)
     if condition is not None:
         rows = rows.where(condition)
     return _named(spark, side, rows, [(stored[field.field_id], field.name) for field in read.projected.fields])

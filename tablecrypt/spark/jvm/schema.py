@@ -76,9 +76,14 @@ def unread_type(field: NestedField) -> str | None:
     return None
 
 
-def schema_json(fields: list[NestedField], names: Mapping[int, str]) -> str:
-    """Return Spark's JSON of a schema with these columns, under the names given by field id. ConfigurationError for a type Spark lacks."""
-    return json.dumps(_struct([(names[field.field_id], field) for field in fields]))
+def schema_json(fields: Iterable[NestedField], names: Mapping[int, str] | None = None) -> str:
+    """Return Spark's JSON of a schema. ConfigurationError for a type that Spark lacks.
+
+    Args:
+        fields: the columns.
+        names: by field id, what they are called; None for their own names.
+    """
+    return json.dumps(_struct([(field.name if names is None else names[field.field_id], field) for field in fields]))
 
 
 def path_of(schema: Schema, field_id: int) -> list[NestedField] | None:
@@ -188,7 +193,7 @@ def _type_name(iceberg: IcebergType) -> str:
 
 def stored_json(stored: Schema) -> str:
     """Return Spark's JSON of a schema whose names are those that are stored."""
-    return schema_json(list(stored.fields), {field.field_id: field.name for field in stored.fields})
+    return schema_json(stored.fields)
 
 
 def inner_ids(stored: Schema) -> dict[str, int]:
@@ -206,7 +211,7 @@ def spark_type(iceberg: IcebergType) -> DataType:
         return types.ArrayType(spark_type(iceberg.element_type))
     if isinstance(iceberg, MapType):
         return types.MapType(spark_type(iceberg.key_type), spark_type(iceberg.value_type))
-    alone = json.loads(schema_json([NestedField(1, "alone", iceberg)], {1: "alone"}))
+    alone = json.loads(schema_json([NestedField(1, "alone", iceberg)]))
     return types.StructType.fromJson(alone)["alone"].dataType
 
 

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import VoidTransform
+from pyiceberg.transforms import Transform
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.jvm.schema import schema_json
+from tablecrypt.spark.jvm.columns import stored_fields
+from tablecrypt.spark.jvm.schema import path_of, schema_json
 from tablecrypt.spark.network import keeps_messages_private
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
@@ -20,7 +21,7 @@ from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.writes.defaults import default_metadata
 from tablecrypt_catalog import load_catalog
 
-SPARK_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+_SPARK_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 """Iceberg's transforms that Spark names otherwise."""
 
 
@@ -102,7 +103,7 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
         "uuid": str(metadata.table_uuid),
         "snapshot": str(loaded.snapshot_id),
         "schema": _spark_json(loaded.schema),
-        "partition_type": schema_json(struct := list(PartitionStruct(metadata).fields), {field.field_id: field.name for field in struct}),
+        "partition_type": schema_json(PartitionStruct(metadata).fields),
         "runtime_filters": _columns_that_prune(loaded),
         "partitioning": described_partitioning(metadata.spec(), metadata.schema()),
         "properties": _described_properties(loaded),
@@ -115,29 +116,20 @@ def _columns_that_prune(loaded: LoadedTable) -> list[str]:
     return [field.name for field in loaded.schema.fields if field.field_id in sources]
 
 
-def quoted(name: str) -> str:
-    """Return a name as Spark's parser takes it, whatever is in it."""
-    return f"`{name.replace('`', '``')}`"
-
-
-def _reference(schema: Schema, field_id: int) -> str:
-    """Return a column, or a field of a struct, as Spark refers to it."""
-    name = schema.find_column_name(field_id) or ""
-    is_column = any(field.field_id == field_id for field in schema.fields)
-    return quoted(name) if is_column else ".".join(map(quoted, name.split(".")))
-
-
 def described_partitioning(spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
-    """Return the spec's transforms as Java's SqlTable makes Spark's of them."""
-    return [
-        {
-            "name": SPARK_TRANSFORMS.get(name := str(field.transform).partition("[")[0], name),
-            "column": _reference(schema, field.source_id),
-            "parameter": getattr(field.transform, "num_buckets", None) or getattr(field.transform, "width", None) or 0,
-        }
-        for field in spec.fields
-        if not isinstance(field.transform, VoidTransform)
-    ]
+    """Return the spec's fields that have values, each as `described_transform`: those of a manifest entry's partition, in their order."""
+    return [described_transform(field.transform, schema, field.source_id) for field in stored_fields(spec)]
+
+
+def described_transform(transform: Transform[Any, Any], schema: Schema, source_id: int) -> dict[str, Any]:
+    """Return what Java makes Spark's transform of: the path of names to the column, Spark's name of the transform, and its number or 0."""
+    name = str(transform).partition("[")[0]
+    return {
+        # A column that was dropped has no name.
+        "column": [field.name for field in path_of(schema, source_id) or ()] or [""],
+        "name": _SPARK_TRANSFORMS.get(name, name),
+        "parameter": getattr(transform, "num_buckets", None) or getattr(transform, "width", None) or 0,
+    }
 
 
 def _described_properties(loaded: LoadedTable) -> Mapping[str, str]:
@@ -154,7 +146,7 @@ def _described_properties(loaded: LoadedTable) -> Mapping[str, str]:
 
 def _spark_json(schema: Schema) -> str:
     """Return Spark's JSON of a schema: comments and defaults of columns, and no field ids, which are not Spark's business."""
-    told = json.loads(schema_json(list(schema.fields), {field.field_id: field.name for field in schema.fields}))
+    told = json.loads(schema_json(schema.fields))
     _remove_metadata(told)
     for field, column in zip(schema.fields, told["fields"], strict=True):
         column["metadata"] = ({"comment": field.doc} if field.doc else {}) | default_metadata(field)

@@ -86,7 +86,8 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     boolean hasJobs = told.required("runs_jobs").asBoolean() && !arguments.has("workers");
     PlannerResponse response = hasJobs && JobProcess.isWorthwhile() ? JobProcess.ask(catalog, request) : ask(request);
     if (response.json.has("changed")) {
-      session.catalog().refreshTable(quoted(response.json.required("changed")));
+      // What Spark has cached of the table is of the state before.
+      session.catalog().refreshTable(QuotedName.of(response.json.required("changed")));
     }
     JsonNode statements = response.json.required("statements");
     for (int index = 0; index < statements.size(); index++) {
@@ -104,15 +105,6 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
       files.addArray().add(row.getString(0)).add(row.getLong(1));
     }
     return files;
-  }
-
-  /** What Spark has cached of the table is of the state before. */
-  private static String quoted(JsonNode parts) {
-    StringBuilder name = new StringBuilder();
-    for (int index = 0; index < parts.size(); index++) {
-      name.append(index == 0 ? "`" : ".`").append(parts.required(index).asText().replace("`", "``")).append("`");
-    }
-    return name.toString();
   }
 
   private PlannerResponse ask(ObjectNode request) {

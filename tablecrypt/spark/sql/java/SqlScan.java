@@ -188,7 +188,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
       String name = pruning.required(index).asText();
       // Spark takes names of the scan's own columns alone, and parses them.
       if (columns.getFieldIndex(name).isDefined()) {
-        names.add(Expressions.column("`" + name.replace("`", "``") + "`"));
+        names.add(Expressions.column(QuotedName.of(name)));
       }
     }
     return (NamedReference[]) names.toArray(new NamedReference[0]);

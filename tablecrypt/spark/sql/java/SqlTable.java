@@ -102,11 +102,13 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
     return transforms;
   }
 
-  private static Transform transform(JsonNode told) {
+  /** A transform as Python describes it: the path of names to its column, its name and its number. */
+  static Transform transform(JsonNode told) {
     String name = told.required("name").asText();
-    Expression column = Expressions.column(told.required("column").asText());
+    String path = QuotedName.of(told.required("column"));
+    Expression column = Expressions.column(path);
     if (name.equals("bucket")) {
-      return Expressions.bucket(told.required("parameter").asInt(), new String[] {told.required("column").asText()});
+      return Expressions.bucket(told.required("parameter").asInt(), new String[] {path});
     }
     if (name.equals("truncate")) {
       Expression width = Expressions.literal(Integer.valueOf(told.required("parameter").asInt()));

@@ -112,27 +112,7 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
   }
 
   private static Expression expression(JsonNode told) {
-    Expression column = Expressions.column(quoted(told.required("column")));
-    String name = told.required("name").asText();
-    if (name.equals("identity")) {
-      return column;
-    }
-    int number = told.required("parameter").asInt();
-    if (name.equals("bucket")) {
-      return Expressions.bucket(number, new String[] {quoted(told.required("column"))});
-    }
-    if (name.equals("truncate")) {
-      return Expressions.apply(name, new Expression[] {Expressions.literal(Integer.valueOf(number)), column});
-    }
-    return Expressions.apply(name, new Expression[] {column});
-  }
-
-  /** A path of names as Spark parses it. */
-  private static String quoted(JsonNode names) {
-    StringBuilder path = new StringBuilder();
-    for (int index = 0; index < names.size(); index++) {
-      path.append(index == 0 ? "`" : ".`").append(names.required(index).asText().replace("`", "``")).append('`');
-    }
-    return path.toString();
+    boolean isColumn = told.required("name").asText().equals("identity");
+    return isColumn ? Expressions.column(QuotedName.of(told.required("column"))) : SqlTable.transform(told);
   }
 }

@@ -85,7 +85,7 @@ public class TableStatements implements InvocationHandler {
       return statement;
     }
     String table = namesCatalog ? rest.substring(1).trim() : first + rest;
-    String call = (namesCatalog ? catalog : "`" + catalog.replace("`", "``") + "`") + ".system.alter_table";
+    String call = (namesCatalog ? catalog : QuotedName.of(catalog)) + ".system.alter_table";
     return "CALL " + call + "(table => " + literal(table) + ", change => " + literal(found.group(3)) + ")";
   }
 

@@ -63,7 +63,7 @@ class Grouping:
         keys = [self._key(task.file) for task in tasks]
         return {
             "transforms": described_partitioning(PartitionSpec(*self.fields), self.schema),
-            "type": schema_json(self._struct, {field.field_id: field.name for field in self._struct}),
+            "type": schema_json(self._struct),
             "groups": len({json.dumps(key) for key in keys}),
             "keys": keys,
         }

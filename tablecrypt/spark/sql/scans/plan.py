@@ -114,7 +114,7 @@ def planned(planner: Planner, loaded: LoadedTable, request: Request, tasks: list
     return Response(
         {
             "plan": planner.plans.add(made),
-            "stored": schema_json(list(projected.fields), names),
+            "stored": schema_json(projected.fields, names),
             "steady": [
                 field.name for field in projected.fields if names[field.field_id] == field.name and not _is_compared_otherwise(field)
             ],

@@ -19,6 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.columns import quoted
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.partition_fields import find_column
 from tablecrypt.spark.sql.snapshot_procedures import head_of, snapshot_of
@@ -38,11 +39,11 @@ def _create_changelog_view(call: Call) -> Iterator[Row]:
     is_net = call.flag("net_changes")
     if is_net and identifiers:
         raise ConfigurationError("net_changes shows no updates: leave identifier_columns and compute_updates out")
-    name = ".".join(map(_quoted, (call.catalog_name, *identifier)))
+    name = ".".join(map(quoted, (call.catalog_name, *identifier)))
     changes = _Changes(table, name)
     query = changes.query(_range(table, call.mapping("options")))
     query = changes.net(query) if is_net else changes.with_updates(query, identifiers) if identifiers else changes.only_shown(query)
-    call.statements.append(f"CREATE OR REPLACE TEMPORARY VIEW {_quoted(view)} AS {query}")
+    call.statements.append(f"CREATE OR REPLACE TEMPORARY VIEW {quoted(view)} AS {query}")
     yield {"changelog_view": view}
 
 
@@ -91,7 +92,7 @@ class _Changes:
     def __init__(self, table: EncryptedTable, name: str) -> None:
         self._table = table
         self._name = name
-        self._columns = [_quoted(field.name) for field in table.schema().fields]
+        self._columns = [quoted(field.name) for field in table.schema().fields]
         self._shown = ", ".join([*self._columns, *_ADDED])
 
     def query(self, snapshots: Sequence[tuple[Snapshot | None, Snapshot]]) -> str:
@@ -113,7 +114,7 @@ class _Changes:
     def with_updates(self, query: str, identifiers: Sequence[str]) -> str:
         """A DELETE and an INSERT of one snapshot with the same identifiers become an update."""
         change = _ADDED[0]
-        window = f"OVER (PARTITION BY {_ADDED[1]}, {', '.join(map(_quoted, identifiers))})"
+        window = f"OVER (PARTITION BY {_ADDED[1]}, {', '.join(map(quoted, identifiers))})"
         both = f"bool_or({change} = 'DELETE') {window} AND bool_or({change} = 'INSERT') {window}"
         update = f"CASE WHEN NOT ({both}) THEN {change} WHEN {change} = 'DELETE' THEN 'UPDATE_BEFORE' ELSE 'UPDATE_AFTER' END"
         return f"SELECT {', '.join(self._columns)}, {update} AS {change}, {', '.join(_ADDED[1:])} FROM ({query})"
@@ -147,11 +148,7 @@ class _Changes:
             former = then.find_column_name(field.field_id)
             if former is None and field.initial_default is not None:
                 raise ConfigurationError(f"the range begins before {field.name} was added with a default, which the view would not show")
-            yield f"{'NULL' if former is None else _quoted(former)} AS {_quoted(field.name)}"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+            yield f"{'NULL' if former is None else quoted(former)} AS {quoted(field.name)}"
 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {

@@ -44,8 +44,8 @@ from tablecrypt.spark.jvm.coordinator import FileLocations
 from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.spark.jvm.schema import inner_ids, stored_json, unread_type
 from tablecrypt.spark.jvm.writer import check_found, opened_results, unsupported_codec, write_settings
+from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
-from tablecrypt.spark.sql.writes.layout import described_partition
 from tablecrypt.spark.sql.writes.options import SqlWriteOptions
 from tablecrypt.spark.sql.writes.row_level import changed_rows, scans_of, whole_files
 from tablecrypt.spark.tables import LocatedTable
@@ -132,7 +132,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
             "schema": stored_json(stored),
             "inner_ids": inner_ids(stored),
             "settings": write_settings(properties) | {_DEK_LENGTH: str(dek_length)},
-            "partition": described_partition(metadata.spec(), metadata.schema()),
+            "partition": described_partitioning(metadata.spec(), metadata.schema()),
             "lineage": write.is_row_level,
         }
     )

@@ -24,15 +24,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import NullOrder, SortDirection
-from pyiceberg.transforms import IdentityTransform, Transform, VoidTransform
+from pyiceberg.transforms import VoidTransform
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.schema import path_of
-from tablecrypt.spark.sql.catalogs import SPARK_TRANSFORMS
+from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, DISTRIBUTION_MODE, SqlWriteOptions
 
@@ -71,7 +69,7 @@ def write_layout(planner: Planner, request: Request) -> Response:
 
 def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind) -> dict[str, Any]:
     """Return the fields of the response. ConfigurationError for a mode or size that is none."""
-    partition = [_sorted(field) for field in described_partition(metadata.spec(), metadata.schema())]
+    partition = [_sorted(field) for field in described_partitioning(metadata.spec(), metadata.schema())]
     order = described_order(metadata)
     properties = options.over(metadata.properties)
     distribution = _distribution(properties, kind, bool(partition), bool(order)) if options.uses_layout and kind.has_rows else NONE
@@ -87,34 +85,15 @@ def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind
     }
 
 
-def described_partition(spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
-    """Return the spec's fields that have values: the path of names to the source, Spark's name of the transform, and its number or 0.
-
-    The fields are those of a partition's values in a manifest entry, in their order.
-    """
-    return [_described(field.transform, schema, field.source_id) for field in spec.fields if not isinstance(field.transform, VoidTransform)]
-
-
 def described_order(metadata: TableMetadata) -> list[dict[str, Any]]:
     """Return the fields of the table's sort order: as of a partition, with the direction and where nulls go."""
     schema = metadata.schema()
     return [
-        _described(field.transform, schema, field.source_id)
+        described_transform(field.transform, schema, field.source_id)
         | {"ascending": field.direction == SortDirection.ASC, "nulls_first": field.null_order == NullOrder.NULLS_FIRST}
         for field in metadata.sort_order().fields
         if path_of(schema, field.source_id) is not None and not isinstance(field.transform, VoidTransform)
     ]
-
-
-def _described(transform: Transform[Any, Any], schema: Schema, source_id: int) -> dict[str, Any]:
-    name = str(transform).partition("[")[0]
-    number = getattr(transform, "num_buckets", None) or getattr(transform, "width", None) or 0
-    path = [field.name for field in path_of(schema, source_id) or []]
-    return {
-        "column": path,
-        "name": "identity" if isinstance(transform, IdentityTransform) else SPARK_TRANSFORMS.get(name, name),
-        "parameter": number,
-    }
 
 
 def _sorted(field: Mapping[str, Any]) -> dict[str, Any]:
