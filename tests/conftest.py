@@ -12,9 +12,11 @@ from hypothesis import settings
 from sqlalchemy import Engine, event
 
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
+from tests.support.browser import browser_problem
 from tests.support.java_version import java_problem
 
 if TYPE_CHECKING:
+    from tests.support.browser import Browser
     from tests.support.hive import HiveMetastore
     from tests.support.plaintext_scan import Registry
     from tests.support.postgres import PostgresServer
@@ -64,6 +66,20 @@ def java_runtime() -> None:
         pytest.fail(problem)
     if problem:
         pytest.skip(problem)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium for the tests of one module, which its event loop must not outlive. Without it they are skipped, in CI they fail."""
+    from tests.support.browser import started_browser
+
+    problem = browser_problem()
+    if problem and os.environ.get("CI"):
+        pytest.fail(problem)
+    if problem:
+        pytest.skip(problem)
+    with started_browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")
