@@ -11,6 +11,7 @@
     ├── MetadataRollbackError    the catalog answered with older metadata than was seen before
     ├── KmsError                 the key service refused or failed; `retryable` says whether to try again
     │   ├── KmsAccessDeniedError
+    │   │   └── ColumnKeyDeniedError   … of the master key of a protected column
     │   └── KmsUnavailableError
     ├── FormatError              the bytes are not of the format they should be of, or of one we do not read
     ├── DeletionRefusedError     a file that is not the table's own, as far as can be told, was to be deleted or written over
@@ -118,6 +119,27 @@ class KmsError(TablecryptError):
 
 class KmsAccessDeniedError(KmsError):
     """The KMS knows the caller and says no: a permission, a disabled key, or a key of another owner."""
+
+
+class ColumnKeyDeniedError(KmsAccessDeniedError):
+    """The KMS does not let this caller use the master key of a protected column: values of that column cannot be read or written.
+
+    Attributes:
+        field_id: the column's.
+        column_key_id: the master key's.
+    """
+
+    def __init__(self, field_id: int, column_key_id: str, reason: str) -> None:
+        super().__init__(reason)
+        self.args = (field_id, column_key_id, reason)
+        self.field_id = field_id
+        self.column_key_id = column_key_id
+
+    def __str__(self) -> str:
+        return (
+            f"column {self.field_id} is protected by master key {self.column_key_id!r}, which the key service does not let you use: "
+            f"{self.message}. Leave the column out, or ask for the right to that key"
+        )
 
 
 class KmsUnavailableError(KmsError):

@@ -30,7 +30,7 @@ LONGEST_FOLDER: Final = 27
 ADAPTERS: Final = tuple(package / "_pyiceberg" for package in (LIBRARY / "table", PACKAGES[1]))
 
 # No file, network, clock or randomness of their own: what they need comes in as an argument.
-PURE: Final = (*sorted((LIBRARY / "crypto").rglob("*.py")), *(LIBRARY / "keys").glob("key_ring.py"))
+PURE: Final = (*sorted((LIBRARY / "crypto").rglob("*.py")), *(LIBRARY / "keys" / name for name in ("key_ring.py", "column_keys.py")))
 IMPURE_MODULES: Final = {
     *(
         "asyncio",

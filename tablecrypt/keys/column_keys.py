@@ -1,0 +1,406 @@
+"""Protected columns of a table: which column is under which master key, what others see of it, and how a file stores its column's key.
+
+    column master key ── wraps ──▶ column KEK ── AES-GCM ──▶ column key of one field ── AES-GCM ──▶ DEK of the column in one file
+        in the KMS            entry of encryption-keys      entry of encryption-keys           in the Parquet file's footer
+
+The column key stays the same for the life of the column: rotating a KEK is a change of metadata alone, and without its column key nobody
+opens the column in any file. column_key_ring.py makes and opens the two entries; here is what needs neither metadata nor KMS.
+
+What a table's properties say, by field id, so that renames change nothing:
+
+    encryption.column.8.key-id = alias/pii       the column's master key in the KMS, never the table's own
+    encryption.column.8.mask = truncate(4)       what readers see who may not use it; null where there is none
+
+What a user writes, by name, and what a table's catalog turns into the above:
+
+    encryption.column-keys = alias/pii: ssn, person.email; alias/fin: salary
+    encryption.column-mask.ssn = truncate(4)
+
+The key metadata of a protected column in a Parquet file (ColumnCryptoMetaData), inside the encrypted footer:
+
+    version (1 byte) = 1 | length of the column key's id (1 byte) | id (UTF-8) | nonce (12) | DEK encrypted (16, 24 or 32) | tag (16)
+
+    key: the column key; AAD: "tablecrypt column DEK" | version (1) | length of the id (1) | id | field id (4, big endian) | the file's AAD
+    prefix. So the DEK of another file, of another column or of another table does not open in its place.
+
+Masks:
+
+    null            null in place of each value; an empty value of the type where the column is required
+    error           no value: reading the column is refused
+    redact          text with x for small letters, X for capital ones and 9 for digits
+    hash            HMAC-SHA-256, 64 hexadecimal digits of text or 32 bytes: equal values have equal hashes within a table
+    truncate(n)     the first n characters of text, at least 1 and at most 64
+    constant(text)  one value of the column's type, as Iceberg's literals are written
+
+The last four are stored in the file when it is written, since nobody could make them without the column key; an empty text stays empty.
+
+Raises ConfigurationError for properties that cannot be used, FormatError for key metadata that is none.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, Protocol, Self
+
+from pyiceberg.expressions.literals import literal
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, FixedType, IcebergType, ListType, MapType, PrimitiveType, StringType, StructType
+
+from tablecrypt._bytes import ByteReader
+from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, OVERHEAD, AesGcm
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
+
+COLUMN_PREFIX: Final = "encryption.column."
+DECLARED_KEYS: Final = "encryption.column-keys"
+DECLARED_MASK_PREFIX: Final = "encryption.column-mask."
+LAYOUT_VERSION: Final = 1
+
+_KEY_ID: Final = "key-id"
+_MASK: Final = "mask"
+_BY_ID: Final = re.compile(r"encryption\.column\.(0|[1-9][0-9]{0,9})\.(key-id|mask)")
+_MASK_TEXT: Final = re.compile(r"(null|error|redact|hash|truncate|constant)(?:\((.*)\))?", re.DOTALL)
+_LONGEST_PREFIX: Final = 64
+_LONGEST_ID: Final = 255
+_LARGEST_FIELD_ID: Final = 2**31 - 1
+_AAD: Final = b"tablecrypt column DEK"
+_MASKS_OF_TEXT: Final = frozenset({"redact", "truncate"})
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What readers see of a protected column whose key they may not use.
+
+    Attributes:
+        kind: null, error, redact, hash, truncate or constant.
+        argument: the number of characters of `truncate`, the text of `constant`; None for the others.
+
+    Raises:
+        ConfigurationError: it is no such kind, or the argument is not the kind's.
+    """
+
+    kind: str = "null"
+    argument: int | str | None = None
+
+    def __post_init__(self) -> None:
+        right = {
+            "truncate": type(self.argument) is int and 0 < self.argument <= _LONGEST_PREFIX,
+            "constant": isinstance(self.argument, str),
+        }
+        if not right.get(self.kind, self.argument is None) or _MASK_TEXT.fullmatch(self.kind) is None:
+            raise ConfigurationError(
+                f"a column cannot be masked by {self.kind!r} with {self.argument!r}: write null, error, redact, hash, "
+                f"truncate(n) with n from 1 to {_LONGEST_PREFIX}, or constant(value)"
+            )
+
+    def __str__(self) -> str:
+        return self.kind if self.argument is None else f"{self.kind}({self.argument})"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the mask that a property names: `truncate(4)`.
+
+        Raises:
+            ConfigurationError: it names none.
+        """
+        found = _MASK_TEXT.fullmatch(text.strip())
+        if found is None:
+            return cls(text)
+        kind, argument = found.groups()
+        is_number = kind == "truncate" and argument is not None and argument.isascii() and argument.isdigit() and len(argument) < 4
+        return cls(kind, int(argument) if is_number else argument)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether files hold the masked values, which nobody can make without the column key."""
+        return self.kind not in ("null", "error")
+
+    def check_type(self, column: str, column_type: IcebergType) -> None:
+        """Raise ConfigurationError where values of this type cannot be masked so.
+
+        Args:
+            column: its name, for the message.
+            column_type: its type. Structs, lists and maps can be masked by null and error alone.
+        """
+        if not self.is_stored:
+            return
+        text = isinstance(column_type, StringType)
+        if self.kind in _MASKS_OF_TEXT and not text:
+            raise ConfigurationError(f"column {column!r} is {column_type} and cannot be masked by {self}, which is for text")
+        if self.kind == "hash" and not text and not isinstance(column_type, BinaryType):
+            raise ConfigurationError(f"column {column!r} is {column_type} and cannot be masked by {self}, which is for text and binary")
+        if self.kind == "constant":
+            constant_of(self, column, column_type)
+
+
+def constant_of(mask: Mask, column: str, column_type: IcebergType) -> Any:
+    """Return the value of a `constant` mask as PyIceberg holds values of this type.
+
+    Raises:
+        ConfigurationError: the text is no value of the type.
+    """
+    if not isinstance(column_type, PrimitiveType) or isinstance(column_type, (BinaryType, FixedType)):
+        raise ConfigurationError(f"column {column!r} is {column_type} and cannot be masked by a constant")
+    try:
+        return literal(str(mask.argument)).to(column_type).value
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise ConfigurationError(f"column {column!r}: {mask} is no value of the type {column_type}") from error
+
+
+@dataclass(frozen=True)
+class ProtectedColumn:
+    """A column under a master key of its own.
+
+    Attributes:
+        field_id: the column's, 1 or more.
+        column_key_id: the master key's id in the KMS.
+        mask: what others see.
+
+    Raises:
+        ConfigurationError: the id is none, or there is no master key.
+    """
+
+    field_id: int
+    column_key_id: str
+    mask: Mask = field(default_factory=Mask)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.field_id <= _LARGEST_FIELD_ID:
+            raise ConfigurationError(f"{self.field_id} is not the id of a column")
+        if not self.column_key_id:
+            raise ConfigurationError(f"column {self.field_id} has no master key: {COLUMN_PREFIX}{self.field_id}.{_KEY_ID} is empty")
+
+
+@dataclass(frozen=True)
+class ColumnPolicy:
+    """The protected columns of a table, by field id. An empty one is false."""
+
+    columns: Mapping[int, ProtectedColumn] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    @classmethod
+    def of(cls, columns: Iterable[ProtectedColumn]) -> Self:
+        """Return the policy of these columns, in the order of their ids."""
+        return cls({column.field_id: column for column in sorted(columns, key=lambda column: column.field_id)})
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any], schema: Schema | None = None) -> Self:
+        """Return what a table's properties say.
+
+        Args:
+            properties: of the table's metadata.
+            schema: leaves out columns that it does not have; None for all that are named, of earlier schemas too.
+
+        Raises:
+            ConfigurationError: they cannot be used; or hold what is for users to write, which a catalog that does not know it has stored.
+        """
+        masks: dict[int, Mask] = {}
+        keys: dict[int, str] = {}
+        for name, value in properties.items():
+            _refuse_undeclared(name)
+            if not name.startswith(COLUMN_PREFIX):
+                continue
+            found = _BY_ID.fullmatch(name)
+            if found is None:
+                raise ConfigurationError(f"{name} is not a property of a column: {COLUMN_PREFIX}<field id>.{_KEY_ID} and .{_MASK} are")
+            field_id = int(found[1])
+            if found[2] == _MASK:
+                masks[field_id] = Mask.parse(str(value))
+            else:
+                keys[field_id] = str(value)
+        if alone := sorted(masks.keys() - keys.keys()):
+            raise ConfigurationError(
+                f"{COLUMN_PREFIX}{alone[0]}.{_MASK} masks a column without a key: {COLUMN_PREFIX}{alone[0]}.{_KEY_ID} is missing. "
+                "Whoever removed it would have the column written under the table's key"
+            )
+        columns = [ProtectedColumn(field_id, key_id, masks.get(field_id, Mask())) for field_id, key_id in keys.items()]
+        return cls.of(each for each in columns if schema is None or schema.find_column_name(each.field_id) is not None)
+
+    def to_properties(self) -> dict[str, str]:
+        """Return the properties that `from_properties` reads."""
+        written: dict[str, str] = {}
+        for column in self.columns.values():
+            written[f"{COLUMN_PREFIX}{column.field_id}.{_KEY_ID}"] = column.column_key_id
+            written[f"{COLUMN_PREFIX}{column.field_id}.{_MASK}"] = str(column.mask)
+        return written
+
+    def check(self, schema: Schema, table_key_id: str) -> None:
+        """Check that the columns which a schema has can be protected so.
+
+        Raises:
+            ConfigurationError: a column is under the table's own master key; lies in a list or map, or in another protected column; or
+                cannot be masked so.
+        """
+        for field_id, column in self.columns.items():
+            name = schema.find_column_name(field_id)
+            if name is None:
+                continue
+            if column.column_key_id == table_key_id:
+                raise ConfigurationError(
+                    f"column {name!r} is to be under {table_key_id!r}, which is the table's own master key: whoever reads the table would "
+                    "read the column too. Name another key"
+                )
+            self._check_place(schema, field_id, name)
+            column.mask.check_type(name, schema.find_type(field_id))
+
+    def _check_place(self, schema: Schema, field_id: int, name: str) -> None:
+        for ancestor in ancestors(schema, field_id):
+            above = schema.find_column_name(ancestor)
+            if ancestor in self.columns:
+                raise ConfigurationError(f"column {name!r} lies in {above!r}, which is protected as a whole: leave one of the two out")
+            if not isinstance(schema.find_type(ancestor), StructType):
+                raise ConfigurationError(
+                    f"column {name!r} lies in {above!r}, whose rows have any number of it: protect {above!r} as a whole"
+                )
+
+
+def ancestors(schema: Schema, field_id: int) -> tuple[int, ...]:
+    """Return the field ids of the structs, lists and maps around a column, the innermost first."""
+    parents: dict[int, int] = {}
+
+    def visit(parent: int | None, column_type: IcebergType) -> None:
+        inner: tuple[Any, ...] = ()
+        if isinstance(column_type, StructType):
+            inner = column_type.fields
+        elif isinstance(column_type, ListType):
+            inner = (column_type.element_field,)
+        elif isinstance(column_type, MapType):
+            inner = (column_type.key_field, column_type.value_field)
+        for each in inner:
+            if parent is not None:
+                parents[each.field_id] = parent
+            visit(each.field_id, each.field_type)
+
+    visit(None, schema.as_struct())
+    chain: list[int] = []
+    while (above := parents.get(chain[-1] if chain else field_id)) is not None:
+        chain.append(above)
+    return tuple(chain)
+
+
+def _refuse_undeclared(name: str) -> None:
+    if name == DECLARED_KEYS or name.startswith(DECLARED_MASK_PREFIX):
+        raise ConfigurationError(
+            f"the table's metadata holds the property {name}, which another engine has set: it protects nothing by itself. Remove it, and "
+            "set it through tablecrypt, which keeps it by field id"
+        )
+
+
+@dataclass(frozen=True)
+class ColumnKey:
+    """The key of one protected column in one file.
+
+    Attributes:
+        field_id: the column's.
+        secret: the DEK, 16, 24 or 32 bytes. Not in the repr; the object refuses to be pickled.
+        key_metadata: what the file's footer stores of it, as above.
+    """
+
+    field_id: int
+    secret: bytes = field(repr=False)
+    key_metadata: bytes
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a ColumnKey is never pickled: it holds a key in the clear")
+
+
+class ColumnKeys(Protocol):
+    """Makes and opens the keys of one table's protected columns. Safe for many threads."""
+
+    def generate(self, field_ids: Iterable[int], aad_prefix: bytes) -> dict[int, ColumnKey]:
+        """Return a fresh key for each of these columns in the file with this AAD prefix.
+
+        Raises:
+            ColumnKeyDeniedError: the KMS does not let this user use the master key of one.
+            ConfigurationError: a column is not protected.
+            KmsError: the KMS failed.
+        """
+        ...
+
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
+        """Return the DEK of a column in the file with this AAD prefix.
+
+        Raises:
+            ColumnKeyDeniedError: the KMS does not let this user use the column's master key.
+            KeyNotFoundError: the table has no such column key: the column was shredded, or somebody removed the entry.
+            AuthenticationError, FormatError: it is another column's or file's, or was changed.
+            KmsError: the KMS failed.
+        """
+        ...
+
+    def mask_key(self, field_id: int) -> Secret:
+        """Return the key of a column's `hash` mask. Raises as `generate`."""
+        ...
+
+
+def key_id_in(key_metadata: bytes) -> str:
+    """Return the id of the column key under which a file's column key is.
+
+    Raises:
+        FormatError: the bytes are no key metadata of a column of this version.
+    """
+    return _split(key_metadata)[0]
+
+
+def wrap_dek(key_id: str, column_key: Secret, field_id: int, aad_prefix: bytes, dek: Secret, random: Callable[[int], bytes]) -> ColumnKey:
+    """Return a column's key in one file, under a column key.
+
+    Args:
+        key_id: the column key's id, at most 255 bytes of UTF-8.
+        column_key: that key.
+        field_id: the column's.
+        aad_prefix: the file's, never empty: nothing else tells one file from another.
+        dek: fresh.
+        random: the source of the nonce.
+    """
+    if not aad_prefix:
+        raise ConfigurationError("a file with protected columns needs an AAD prefix")
+    wrapped = AesGcm(column_key).encrypt(random(NONCE_LENGTH), dek.reveal(), _aad(key_id, field_id, aad_prefix))
+    return ColumnKey(field_id, dek.reveal(), _header(key_id) + wrapped)
+
+
+def unwrap_dek(column_key: Secret, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
+    """Return the DEK that `wrap_dek` was given.
+
+    Raises:
+        AuthenticationError: it is another column's or file's, or another key's, or was changed.
+        FormatError: the bytes are no key metadata of a column.
+    """
+    key_id, wrapped = _split(key_metadata)
+    try:
+        return AesGcm(column_key).decrypt(wrapped, _aad(key_id, field_id, aad_prefix))
+    except AuthenticationError as error:
+        raise AuthenticationError(
+            f"the key of column {field_id} does not open under column key {key_id}: it is that of another file or column, or was changed"
+        ) from error
+
+
+def _header(key_id: str) -> bytes:
+    encoded = key_id.encode()
+    if not 0 < len(encoded) <= _LONGEST_ID:
+        raise FormatError(f"a column key's id has 1 to {_LONGEST_ID} bytes, not {len(encoded)}")
+    return bytes([LAYOUT_VERSION, len(encoded)]) + encoded
+
+
+def _aad(key_id: str, field_id: int, aad_prefix: bytes) -> bytes:
+    return _AAD + _header(key_id) + struct.pack(">I", field_id) + aad_prefix
+
+
+def _split(key_metadata: bytes) -> tuple[str, bytes]:
+    reader = ByteReader(key_metadata, "a column's key metadata")
+    version = reader.number(1)
+    if version != LAYOUT_VERSION:
+        raise FormatError(f"a column's key metadata has layout version {version}; this release reads version {LAYOUT_VERSION}")
+    try:
+        key_id = reader.take(reader.number(1)).decode()
+    except UnicodeDecodeError as error:
+        raise FormatError("a column's key metadata names a column key in bytes that are not UTF-8") from error
+    wrapped = reader.rest()
+    if not key_id or len(wrapped) - OVERHEAD not in KEY_LENGTHS:
+        raise FormatError(f"a column's key metadata ends with {len(wrapped)} bytes, which are no wrapped key")
+    return key_id, wrapped
