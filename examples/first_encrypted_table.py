@@ -9,7 +9,6 @@ Run: make demo
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import shutil
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any
 
 import boto3
 import pyarrow as pa
-from moto.server import ThreadedMotoServer
+from moto import mock_aws
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_plain_catalog
 from pyiceberg.table import Table
@@ -38,7 +37,7 @@ CANARY = "c4nary-plaintext-must-not-appear"
 ORDERS = pa.table({"id": [1, 2, 3, 4], "item": ["lamp", "desk", "chair", "shelf"], "amount": [40, 310, 85, 120], "note": [CANARY] * 4})
 
 
-def use_a_table(orders: pa.Table, kms_endpoint: str) -> tuple[Catalog, Table, pa.Table]:
+def use_a_table(orders: pa.Table) -> tuple[Catalog, Table, pa.Table]:
     catalog = load_catalog(
         "demo",
         **{
@@ -47,7 +46,6 @@ def use_a_table(orders: pa.Table, kms_endpoint: str) -> tuple[Catalog, Table, pa
             "warehouse": f"file://{DEMO}/warehouse",
             "encryption.required": "true",
             "encryption.kms-type": "aws",
-            "kms.endpoint": kms_endpoint,  # without it: AWS's own
         },
     )
     catalog.create_namespace("db")
@@ -67,10 +65,10 @@ def main() -> None:
     shutil.rmtree(DEMO, ignore_errors=True)
     DEMO.mkdir()
     console = Console(highlight=False)
-    with aws_in_this_process() as kms_endpoint:
+    with aws_in_this_process():
         title(console, "What runs")
         console.print(the_code_to_copy())
-        catalog, table, rows = use_a_table(ORDERS, kms_endpoint)
+        catalog, table, rows = use_a_table(ORDERS)
 
         title(console, "What the scan returned")
         console.print(rows_as_grid(rows))
@@ -88,22 +86,15 @@ def main() -> None:
 
 
 @contextmanager
-def aws_in_this_process() -> Iterator[str]:
-    """Start moto with one master key, alias/orders, and yield the address of its KMS."""
+def aws_in_this_process() -> Iterator[None]:
+    """Let moto answer the calls to AWS KMS, which has one master key, alias/orders."""
     os.environ.pop("AWS_PROFILE", None)
     os.environ.update(AWS_REGION="us-east-1", AWS_DEFAULT_REGION="us-east-1", AWS_ACCESS_KEY_ID="demo", AWS_SECRET_ACCESS_KEY="demo")
     os.environ.update(AWS_CONFIG_FILE=os.devnull, AWS_SHARED_CREDENTIALS_FILE=os.devnull, AWS_EC2_METADATA_DISABLED="true")
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        endpoint = f"http://{host}:{port}"
-        kms = boto3.client("kms", endpoint_url=endpoint)
+    with mock_aws():
+        kms = boto3.client("kms")
         kms.create_alias(AliasName="alias/orders", TargetKeyId=kms.create_key()["KeyMetadata"]["KeyId"])
-        yield endpoint
-    finally:
-        server.stop()
+        yield
 
 
 def title(console: Console, text: str) -> None:
