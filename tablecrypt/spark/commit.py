@@ -61,7 +61,8 @@ BATCH_ID: Final = "tablecrypt.spark.batch-id"
 class RowChange:
     """What a job found and wrote, before it is committed."""
 
-    branch: str = MAIN_BRANCH
+    branch: str | None = MAIN_BRANCH
+    """None for a snapshot of no branch, made on the main one."""
     conflicts_with: BooleanExpression = ALWAYS_TRUE
     """Rows that other writers must not have changed in the meantime."""
     dropped: list[DataFile] = field(default_factory=list)
@@ -126,7 +127,7 @@ def _row_delta(transaction: EncryptedTransaction, change: RowChange) -> RowDelta
     return write_row_delta(metadata, io, deleted, uuid.uuid4(), change.dropped)
 
 
-def check_can_replace_partitions(located: LocatedTable, branch: str) -> None:
+def check_can_replace_partitions(located: LocatedTable, branch: str | None) -> None:
     """Check a table before rows are written.
 
     Raises:
@@ -142,14 +143,14 @@ def check_can_replace_partitions(located: LocatedTable, branch: str) -> None:
         )
 
 
-def replaced_partitions(located: LocatedTable, files: Sequence[DataFile], branch: str) -> RowChange:
+def replaced_partitions(located: LocatedTable, files: Sequence[DataFile], branch: str | None) -> RowChange:
     """Return the change that replaces the content of these files' partitions by the files."""
     replaced = {partition_values(file.partition) for file in files}
     dropped = [task.file for task in _live_tasks(located, branch) if partition_values(task.file.partition) in replaced]
     return RowChange(branch=branch, dropped=dropped, added=list(files))
 
 
-def _live_tasks(located: LocatedTable, branch: str) -> list[EncryptedFileScanTask]:
+def _live_tasks(located: LocatedTable, branch: str | None) -> list[EncryptedFileScanTask]:
     return cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))
 
 
@@ -163,7 +164,7 @@ class BatchMarker:
 
     query_id: str
     batch_id: int
-    branch: str
+    branch: str | None
 
     @property
     def summary(self) -> dict[str, str]:

@@ -175,7 +175,7 @@ def delete_where(
         raise
 
 
-def located_change(spark: SparkSession, located: LocatedTable, row_filter: str | BooleanExpression, branch: str) -> RowChange:
+def located_change(spark: SparkSession, located: LocatedTable, row_filter: str | BooleanExpression, branch: str | None) -> RowChange:
     """Find the rows that match a filter, in a separate job."""
     asked = located.scan(row_filter, branch).row_filter
     scan = located.scan(with_sql_null_semantics(asked, located.table.metadata.schema()), branch)

@@ -117,7 +117,7 @@ def checked_keys(table: Schema, columns: Sequence[str], keys: Sequence[str] | No
     return tuple(names)
 
 
-def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], branch: str) -> RowChange:
+def merged_change(df: DataFrame, located: LocatedTable, keys: tuple[str, ...], branch: str | None) -> RowChange:
     """Write the DataFrame's rows, and find the rows that they replace; `rewrite_unless_merge_on_read` and a commit make it a merge."""
     spark = df.sparkSession
     tasks = cast("list[EncryptedFileScanTask]", list(located.scan(ALWAYS_TRUE, branch).plan_files()))

@@ -63,16 +63,16 @@ class LocatedTable:
         """Return the table as it is in the catalog now."""
         return load_encrypted_table(self.catalog, self.name)
 
-    def check_branch(self, branch: str) -> None:
+    def check_branch(self, branch: str | None) -> None:
         """Raise ConfigurationError for a branch that the table does not have; a table without snapshots has `main` alone."""
         known = {name for name, ref in self.table.metadata.refs.items() if ref.snapshot_ref_type == SnapshotRefType.BRANCH}
-        if branch not in known | {MAIN_BRANCH}:
+        if branch is not None and branch not in known | {MAIN_BRANCH}:
             raise ConfigurationError(f"{self.name} has no branch {branch!r}: create it with table.manage_snapshots().create_branch(...)")
 
-    def scan(self, row_filter: str | BooleanExpression, branch: str) -> EncryptedDataScan:
-        """Return a scan of a branch's rows."""
+    def scan(self, row_filter: str | BooleanExpression, branch: str | None) -> EncryptedDataScan:
+        """Return a scan of a branch's rows; without one, of the main branch."""
         scan = self.table.scan(row_filter=row_filter)
-        return scan.use_ref(branch) if branch in self.table.metadata.refs else scan
+        return scan.use_ref(branch) if branch is not None and branch in self.table.metadata.refs else scan
 
     def issue_job(self, spark: SparkSession) -> tuple[JobTicket, JobKey]:
         """Make a job key for the executors of a session: wrapped under the table's master key, or brought by Spark (job_keys.py).

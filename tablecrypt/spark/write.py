@@ -73,12 +73,12 @@ Mode = Literal["append", "overwrite", "overwrite_partitions", "merge"]
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How rows go into a table; see `write_table`."""
+    """How rows go into a table; see `write_table`. Without a branch they go into a snapshot of none."""
 
     mode: Mode = "append"
     overwrite_filter: str | BooleanExpression | None = None
     keys: Sequence[str] | None = None
-    branch: str = MAIN_BRANCH
+    branch: str | None = MAIN_BRANCH
     distribute_by: Distribution | None = None
     sort_by: Sequence[str] | None = None
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from tablecrypt.spark.sql.local_rows import local_rows
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.metadata_tables import NAMES, metadata_table
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
 from tablecrypt.table.table import EncryptedTable
 
@@ -61,14 +62,15 @@ def load_table(planner: Planner, request: Request) -> Response:
     opened = catalog_of(planner, request)
     located, selector = find_table(opened, request.identifier)
     table, wanted = located.table, _as_of(located.table, request)
+    audit_first = AuditFirst.of(request, table.metadata)
     if selector is None:
-        return loaded_table(planner, opened, located, wanted or _current(table))
+        return loaded_table(planner, opened, located, wanted or _branch(table, audit_first.branch_in(table.metadata)), audit_first)
     if selector in NAMES:
         rows = metadata_table(table, selector, wanted.snapshot_id if wanted else None)
         return local_rows(f"{opened.name}.{located.name}.{selector}", rows)
     if wanted is not None:
         raise ConfigurationError(f"{'.'.join(request.identifier)} names a version already: leave out VERSION or TIMESTAMP AS OF")
-    return loaded_table(planner, opened, located, _selected(table, selector))
+    return loaded_table(planner, opened, located, _selected(table, selector), audit_first)
 
 
 def load_version(planner: Planner, request: Request) -> Response:
@@ -81,7 +83,7 @@ def load_version(planner: Planner, request: Request) -> Response:
     """
     loaded, options = planner.tables[request.text("table")], request.mapping("options")
     name = loaded.located.name
-    if len(options) != 1 or not loaded.is_writable or loaded.branch != MAIN_BRANCH:
+    if len(options) != 1 or not loaded.is_writable or loaded.branch not in (MAIN_BRANCH, loaded.audit_first.branch):
         raise ConfigurationError(f"{name}: more than one version is asked for: {', '.join(sorted(options))}")
     ((option, value),) = options.items()
     if option in _REFUSED_OPTIONS:
@@ -98,9 +100,9 @@ def load_version(planner: Planner, request: Request) -> Response:
     return Response(described(planner, wanted))
 
 
-def loaded_table(planner: Planner, opened: OpenCatalog, located: LocatedTable, version: Version) -> Response:
+def loaded_table(planner: Planner, opened: OpenCatalog, located: LocatedTable, version: Version, audit_first: AuditFirst) -> Response:
     """Return the response of which Java makes a SqlTable."""
-    loaded = LoadedTable(located, opened.name, version.branch, version.snapshot_id, version.is_writable)
+    loaded = LoadedTable(located, opened.name, version.branch, version.snapshot_id, version.is_writable, audit_first=audit_first)
     return Response(described(planner, loaded))
 
 

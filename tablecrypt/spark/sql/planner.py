@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.messages import Handles
+from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from tablecrypt.spark.sql.staging import StagedTable
     from tablecrypt.spark.sql.writes.commits import OpenWrite
 
-_WAP_ENABLED: Final = "write.wap.enabled"
 _CATALOGS: Final = 10_000
 _TABLES: Final = 1_000
 _PLANS: Final = 1_000
@@ -45,10 +45,11 @@ class LoadedTable:
     Attributes:
         located: the table.
         catalog_name: its catalog's name in Spark.
-        branch: where writes go.
+        branch: what is read is its head, and where writes go unless `audit_first` says otherwise.
         snapshot_id: what is read; None for a table without snapshots.
         is_writable: False where a snapshot or tag was asked for.
         staged: of a table that a statement is creating or replacing.
+        audit_first: where the session keeps what it writes out of readers' sight.
     """
 
     located: LocatedTable
@@ -57,6 +58,7 @@ class LoadedTable:
     snapshot_id: int | None
     is_writable: bool
     staged: StagedTable | None = None
+    audit_first: AuditFirst = field(default_factory=AuditFirst)
 
     @property
     def schema(self) -> Schema:
@@ -67,24 +69,19 @@ class LoadedTable:
             return metadata.schema()
         return next((schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id), metadata.schema())
 
-    def check_writable(self, staged_as: str | None) -> None:
-        """Raise ConfigurationError for a snapshot, a tag, a branch that the table does not have, or rows that are to be audited first.
+    @property
+    def target(self) -> str | None:
+        """The branch that a write moves; None where it is a snapshot of no branch."""
+        return None if self.audit_first.wap_id is not None else self.branch
 
-        Args:
-            staged_as: what the session says in spark.wap.branch and spark.wap.id. Writers of a table with write.wap.enabled=true put rows
-                there, out of readers' sight.
-        """
+    def check_writable(self, is_stream: bool = False) -> None:
+        """Raise ConfigurationError for a snapshot, a tag, a branch that the table does not have, and as `AuditFirst.check`."""
         if not self.is_writable:
             raise ConfigurationError(
                 f"{self.located.name} is read at a snapshot or tag, which cannot change: write to the table or a branch"
             )
         self.located.check_branch(self.branch)
-        if staged_as and str(self.located.table.metadata.properties.get(_WAP_ENABLED)).lower() == "true":
-            name = f"{self.catalog_name}.{self.located.name}"
-            raise ConfigurationError(
-                f"{name} has {_WAP_ENABLED}=true, and spark.wap.branch and spark.wap.id are not served: unset them, write to a branch "
-                f"({name}.branch_…), and publish it with CALL {self.catalog_name}.system.fast_forward"
-            )
+        self.audit_first.check(self.branch, is_stream=is_stream, makes_table=self.staged is not None)
 
 
 @dataclass

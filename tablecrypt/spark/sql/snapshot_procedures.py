@@ -23,13 +23,13 @@ from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
+from tablecrypt.spark.sql.writes.write_audit_publish import STAGED_ID
 from tablecrypt.table.table import EncryptedTable
 
 _SNAPSHOT: Final = Parameter("snapshot_id", "BIGINT", is_required=True)
 _BRANCH: Final = Parameter("branch", "STRING", is_required=True)
 _TAG: Final = Parameter("tag", "STRING", is_required=True)
 _LIMITS: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
-_WAP_ID: Final = "wap.id"
 _PUBLISHED_WAP_ID: Final = "published-wap-id"
 _SOURCE_SNAPSHOT: Final = "source-snapshot-id"
 
@@ -82,7 +82,7 @@ def _cherrypick_snapshot(call: Call) -> Iterator[Row]:
 
 def _publish_changes(call: Call) -> Iterator[Row]:
     table, wap_id = call.encrypted_table(), call.text("wap_id")
-    found = [each for each in table.metadata.snapshots if each.summary is not None and each.summary[_WAP_ID] == wap_id]
+    found = [each for each in table.metadata.snapshots if each.summary is not None and each.summary[STAGED_ID] == wap_id]
     if not found:
         raise ConfigurationError(f"no snapshot was written with the WAP id {wap_id}")
     yield {"source_snapshot_id": found[0].snapshot_id, "current_snapshot_id": _picked(table, found[0])}
@@ -145,6 +145,10 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
     head = head_of(table)
     if any(each.snapshot_id == source.snapshot_id for each in _ancestors(table, head)):
         raise ConfigurationError(f"snapshot {source.snapshot_id} is one of the main branch already")
+    published = {_SOURCE_SNAPSHOT: str(source.snapshot_id)}
+    if source.summary is not None and (wap_id := source.summary[STAGED_ID]) is not None:
+        published[_PUBLISHED_WAP_ID] = wap_id
+    _check_was_not_picked(table, published)
     if source.parent_snapshot_id == head:
         _moved_to(table, source.snapshot_id)
         return source.snapshot_id
@@ -152,10 +156,6 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
         raise ConfigurationError(
             f"snapshot {source.snapshot_id} did more than append rows, and others were committed since: it cannot be picked"
         )
-    published = {_SOURCE_SNAPSHOT: str(source.snapshot_id)}
-    if (wap_id := source.summary[_WAP_ID]) is not None:
-        published[_PUBLISHED_WAP_ID] = wap_id
-    _check_was_not_picked(table, published)
     transaction = table.transaction()
     with transaction:
         producer = transaction.update_snapshot(published).fast_append()
@@ -166,8 +166,11 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
 
 
 def _check_was_not_picked(table: EncryptedTable, published: dict[str, str]) -> None:
+    wap_id = published.get(_PUBLISHED_WAP_ID)
+    # A staged snapshot that the main branch went on to has its id as what it was staged under.
+    looked_for = published if wap_id is None else {**published, STAGED_ID: wap_id}
     for each in _ancestors(table, head_of(table)):
-        same = [name for name, value in published.items() if each.summary is not None and each.summary[name] == value]
+        same = [name for name, value in looked_for.items() if each.summary is not None and each.summary[name] == value]
         if same:
             raise ConfigurationError(f"snapshot {each.snapshot_id} of the main branch has these changes already: its {same[0]} is the same")
 

@@ -28,6 +28,7 @@ from tablecrypt.spark.sql.definitions import Definition
 from tablecrypt.spark.sql.loading import find_table
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import NOT_COMMITTED
 from tablecrypt.table.replacement import stage_replacement
@@ -141,7 +142,7 @@ def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Respons
         raise ConfigurationError(f"catalog {opened.name} does not create encrypted tables: use one of tablecrypt_catalog")
     name = ".".join(definition.identifier)
     located = LocatedTable(opened.catalog, name, cast("EncryptedTable", transaction.table))
-    return _staged(planner, opened, located, StagedTable(transaction, replaces=False))
+    return _staged(planner, opened, request, located, StagedTable(transaction, replaces=False))
 
 
 def _replaced(planner: Planner, opened: OpenCatalog, request: Request) -> Response:
@@ -158,11 +159,13 @@ def _replaced(planner: Planner, opened: OpenCatalog, request: Request) -> Respon
     stage_replacement(transaction, definition.schema, definition.spec, properties)
     staged = copy(located.table)
     staged.metadata = transaction.table_metadata
-    return _staged(planner, opened, LocatedTable(opened.catalog, located.name, staged), StagedTable(transaction, replaces=True))
+    replaced = LocatedTable(opened.catalog, located.name, staged)
+    return _staged(planner, opened, request, replaced, StagedTable(transaction, replaces=True))
 
 
-def _staged(planner: Planner, opened: OpenCatalog, located: LocatedTable, staged: StagedTable) -> Response:
-    loaded = LoadedTable(located, opened.name, MAIN_BRANCH, None, is_writable=True, staged=staged)
+def _staged(planner: Planner, opened: OpenCatalog, request: Request, located: LocatedTable, staged: StagedTable) -> Response:
+    audit_first = AuditFirst.of(request, located.table.metadata)
+    loaded = LoadedTable(located, opened.name, MAIN_BRANCH, None, is_writable=True, staged=staged, audit_first=audit_first)
     return Response({**described(planner, loaded), "staged": planner.staged.add(staged)})
 
 

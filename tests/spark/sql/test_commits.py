@@ -196,13 +196,3 @@ def test_a_condition_that_has_no_exact_meaning_is_not_taken_for_one_on_whole_fil
         with pytest.raises(ConfigurationError, match="use DELETE, UPDATE or MERGE"):
             delete_where(write.planner, asked)
     assert can_delete_where(write.planner, Request({"table": write.table, "filter": []})).fields == {"whole": True}
-
-
-def test_a_write_that_is_to_be_audited_first_is_refused_where_the_table_asks_for_that(table: Table) -> None:
-    assert Write(table, wap="audit").path.exists()
-    with table.transaction() as transaction:
-        transaction.set_properties({"write.wap.enabled": "True"})
-
-    assert Write(table, wap="").path.exists()
-    with pytest.raises(ConfigurationError, match=r"write\.wap\.enabled=true"):
-        Write(table, wap="audit")

@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt import maintenance
 from tests.spark.conftest import Lake
-from tests.spark.sql.test_write import SIMPLE, create, files, ids, stored, with_setting
+from tests.spark.sql.test_write import SIMPLE, create, files, ids, stored
 from tests.spark.sql.test_write_failures import after_some_rows
 from tests.support.plaintext import CANARY
 
@@ -317,18 +317,3 @@ def test_columns_and_partitions_that_changed_keep_rows_whole(spark: SparkSession
     expected = [("x", 2, "b", 21), (None, 3, "cc", 30), (None, 4, None, None)]
     assert sorted((tuple(row) for row in spark.table(name).collect()), key=lambda row: int(row[1])) == expected
     assert maintenance.verify(table.refresh()).is_good
-
-
-@pytest.mark.parametrize(
-    "statement",
-    ["INSERT INTO {} VALUES (2, 'b')", "DELETE FROM {}", "UPDATE {} SET note = 'x'", "INSERT OVERWRITE {} VALUES (3, 'c')"],
-)
-def test_rows_that_are_to_be_audited_first_do_not_reach_readers(spark: SparkSession, prod: Lake, new_name: str, statement: str) -> None:
-    name = f"prod.{new_name}"
-    table = create(prod, new_name, SIMPLE, properties={"write.wap.enabled": "true"})
-    spark.sql(f"INSERT INTO {name} VALUES (1, 'a')")
-    for setting in ("spark.wap.branch", "spark.wap.id"):
-        with pytest.raises(Exception, match=r"spark\.wap\.branch and spark\.wap\.id are not served"):
-            with_setting(spark, setting, "audit", statement.format(name))
-
-    assert ids(table) == [1]

@@ -16,9 +16,18 @@ _SYSTEM: Final = "CALL prod.system."
 _ROWS: Final = "SELECT count(*) = {} FROM prod.db.sample"
 _PLAINTEXT: Final = "its files are plaintext, which no encrypted table takes; write the rows by INSERT … SELECT"
 
-_STAGED: Final = "Spark SQL stages writes in a branch that the statement names; this publishes what Iceberg Java staged under an id"
 _STATISTICS_FILES: Final = "statistics files would hold plaintext facts about the data"
 _RELOCATE: Final = "paths are part of what an encrypted table authenticates; CALL prod.system.relocate copies it"
+
+
+def _staged(wap_id: str, number: int) -> tuple[str, ...]:
+    """Statements that write a row under an id."""
+    return (
+        "ALTER TABLE prod.db.sample SET TBLPROPERTIES ('write.wap.enabled'='true')",
+        f"SET spark.wap.id = {wap_id}",
+        f"INSERT INTO prod.db.sample VALUES ({number}, 'staged', 0, 0)",
+        "RESET spark.wap.id",
+    )
 
 
 def _call(call: str, check: str | None = None, *before: str, refused: str | None = None) -> Statement:
@@ -39,11 +48,11 @@ _SNAPSHOTS: Final = Section(
             _ROWS.format(3),
             f"{_SYSTEM}set_current_snapshot('db.sample', $first)",
         ),
-        _call("publish_changes('db.sample', 'wap_id_1')", refused=_STAGED),
-        _call("publish_changes(wap_id => 'wap_id_2', table => 'db.sample')", refused=_STAGED),
+        _call("publish_changes('db.sample', 'wap_id_1')", _ROWS.format(4), *_staged("wap_id_1", 4)),
+        _call("publish_changes(wap_id => 'wap_id_2', table => 'db.sample')", _ROWS.format(5), *_staged("wap_id_2", 5)),
         _call(
             "fast_forward('db.sample', 'main', 'audit-branch')",
-            _ROWS.format(4),
+            _ROWS.format(6),
             f"{_SYSTEM}create_branch(table => 'db.sample', branch => 'audit-branch')",
             "INSERT INTO prod.db.sample.`branch_audit-branch` VALUES (6, 'audit', 6, 6)",
         ),

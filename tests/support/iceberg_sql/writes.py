@@ -144,7 +144,7 @@ WRITES: Final = (
             Statement(
                 "INSERT INTO prod.db.table VALUES (3, 'c')",
                 ("SET spark.wap.branch = audit", "ALTER TABLE prod.db.table SET TBLPROPERTIES ('write.wap.enabled'='true')"),
-                refused="write to the branch by its name, as above: INSERT INTO prod.db.table.branch_audit",
+                check="SELECT count(*) = 2 AND (SELECT count(*) FROM prod.db.table VERSION AS OF 'main') = 0 FROM prod.db.table",
             ),
         ),
         (

@@ -5,6 +5,8 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
+import org.apache.spark.sql.RuntimeConfig;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
@@ -97,8 +99,11 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
     return request;
   }
 
+  /** A request about a table, with what the session says of writing where readers do not look yet. */
   ObjectNode request(String operation, Identifier table) {
-    return request(operation, table.namespace()).put("name", table.name());
+    RuntimeConfig conf = SparkSession.active().conf();
+    ObjectNode request = request(operation, table.namespace()).put("name", table.name());
+    return request.put("wap_branch", conf.get("spark.wap.branch", null)).put("wap_id", conf.get("spark.wap.id", null));
   }
 
   private JsonNode askAbout(ObjectNode request, String[] namespace) throws NoSuchNamespaceException {

@@ -108,7 +108,7 @@ class SqlRowChange implements RowLevelOperation {
 
     public RowLevelOperation build() {
       String command = info.command().toString().toLowerCase(Locale.ROOT);
-      boolean isDelta = table.planner.ask(table.writeRequest("row_change").put("command", command)).json.required("delta").asBoolean();
+      boolean isDelta = table.planner.ask(table.request("row_change").put("command", command)).json.required("delta").asBoolean();
       return isDelta ? new Delta(table, info.command()) : new SqlRowChange(table, info.command());
     }
   }

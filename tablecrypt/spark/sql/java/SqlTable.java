@@ -6,8 +6,6 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
-import org.apache.spark.sql.RuntimeConfig;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
@@ -66,12 +64,6 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
   /** A request about this table, as it was loaded. */
   ObjectNode request(String operation) {
     return Planner.request(operation).put("table", handle);
-  }
-
-  /** A request that changes this table, with what the session says of writing where readers do not look yet. */
-  ObjectNode writeRequest(String operation) {
-    RuntimeConfig conf = SparkSession.active().conf();
-    return request(operation).put("wap", conf.get("spark.wap.branch", "") + conf.get("spark.wap.id", ""));
   }
 
   public String name() {
@@ -177,7 +169,7 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
   }
 
   public void deleteWhere(Predicate[] predicates) {
-    ObjectNode request = writeRequest("delete_where");
+    ObjectNode request = request("delete_where");
     request.set("filter", SqlFilter.json(predicates));
     planner.ask(request);
   }

@@ -51,7 +51,7 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
 
   /** A request about this write. */
   ObjectNode request(String operation) {
-    ObjectNode request = table.writeRequest(operation).put("mode", mode);
+    ObjectNode request = table.request(operation).put("mode", mode);
     request.set("filter", filter);
     request.set("options", Planner.JSON.valueToTree(info.options().asCaseSensitiveMap()));
     if (change != null) {

@@ -48,6 +48,7 @@ from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.options import SqlWriteOptions
 from tablecrypt.spark.sql.writes.row_level import changed_rows, scans_of, whole_files
+from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, check_unchanged, commit_change, commit_written
 from tablecrypt.table.lineage import with_lineage
@@ -111,9 +112,10 @@ def begin_write(planner: Planner, request: Request) -> Response:
     query_id = request.optional_text("query_id")
     if query_id is not None:
         loaded = _loaded_now(loaded)
+    loaded.check_writable(is_stream=query_id is not None)
+    loaded = with_branch(loaded)
     mode, options = request.text("mode"), SqlWriteOptions.of(request.mapping("options"))
     command = request.optional_text("command")
-    loaded.check_writable(request.optional_text("wap"))
     replaced = _checked(loaded, mode, request.items("filter"), options)
     metadata = loaded.located.table.metadata
     properties = options.over(metadata.properties)
@@ -178,7 +180,8 @@ def _loaded_now(loaded: LoadedTable) -> LoadedTable:
     """Return the table of a streaming query as it is now. ConfigurationError where the query's rows do not fit it any more."""
     table = loaded.located.reloaded()
     check_unchanged(loaded.located.name, loaded.located.table.metadata, table.metadata)
-    return replace(loaded, located=replace(loaded.located, table=table))
+    branch = loaded.branch if loaded.audit_first.branch is None else loaded.audit_first.branch_in(table.metadata)
+    return replace(loaded, located=replace(loaded.located, table=table), branch=branch)
 
 
 def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: SqlWriteOptions) -> RowChange | None:
@@ -192,9 +195,15 @@ def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: Sql
         refuse_restricted(located.table.io, "a write that removes or replaces rows")
     if mode == "overwrite_partitions" and not located.table.spec().is_unpartitioned():
         check_can_replace_partitions(located, loaded.branch)
-    if mode != "overwrite" or not predicates:
+    # A snapshot of no branch has to say by itself what it replaces.
+    whole_table = loaded.target is None and _replaces_all(loaded, mode)
+    if not whole_table and (mode != "overwrite" or not predicates):
         return None
     return replace(whole_files(loaded, predicates), isolation=options.isolation)
+
+
+def _replaces_all(loaded: LoadedTable, mode: str) -> bool:
+    return mode == "overwrite" or (mode == "overwrite_partitions" and loaded.located.table.spec().is_unpartitioned())
 
 
 def _unsupported(schema: Schema) -> str | None:
@@ -229,12 +238,12 @@ def _change(
 
 def _options(write: OpenWrite, marker: BatchMarker | None) -> WriteOptions:
     mode = "append" if write.is_row_level else write.mode
-    if mode == "overwrite_partitions" and write.located.table.spec().is_unpartitioned():
+    if _replaces_all(write.loaded, mode):
         mode = "overwrite"
     return WriteOptions(
         mode=cast("Mode", mode),
-        branch=write.loaded.branch,
-        snapshot_properties=write.options.snapshot_properties,
+        branch=write.loaded.target,
+        snapshot_properties={**write.options.snapshot_properties, **write.loaded.audit_first.summary},
         marker=marker,
     )
 

@@ -31,6 +31,7 @@ from tablecrypt.spark.commit import RowChange, is_merge_on_read, split_whole_fil
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.scans.filters import exact_filter
 from tablecrypt.spark.sql.writes.options import SqlWriteOptions, isolation_level
+from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.write import WriteOptions, commit_change
 from tablecrypt.table.filters import with_sql_null_semantics
 from tablecrypt.table.planning import EncryptedFileScanTask
@@ -48,7 +49,7 @@ def row_change(planner: Planner, request: Request) -> Response:
     loaded, command = planner.tables[request.text("table")], request.text("command")
     if command not in _COMMANDS:
         raise FormatError(f"a change by {command!r} is not known")
-    loaded.check_writable(request.optional_text("wap"))
+    loaded.check_writable()
     refuse_restricted(loaded.located.table.io, command.upper())
     return Response({"delta": _is_delta(loaded, command)})
 
@@ -82,7 +83,7 @@ def changed_rows(
     properties = loaded.located.table.metadata.properties
     level = f"write.{command}.isolation-level"
     change = RowChange(
-        branch=loaded.branch,
+        branch=loaded.target,
         conflicts_with=reduce(Or, (scan.plan.row_filter for scan in scans), cast("BooleanExpression", AlwaysFalse())),
         isolation=isolation_level(properties.get(level, TableProperties.WRITE_ISOLATION_LEVEL_DEFAULT), level),
     )
@@ -125,11 +126,12 @@ def can_delete_where(planner: Planner, request: Request) -> Response:
 def delete_where(planner: Planner, request: Request) -> Response:
     """Delete the files that a condition matches whole. TRUNCATE is this with no condition."""
     loaded = planner.tables[request.text("table")]
-    loaded.check_writable(request.optional_text("wap"))
+    loaded.check_writable()
     refuse_restricted(loaded.located.table.io, "DELETE")
+    loaded = with_branch(loaded)
     change = whole_files(loaded, request.items("filter"))
-    summary = SqlWriteOptions.of({}).snapshot_properties
-    commit_change(loaded.located, change, WriteOptions(branch=loaded.branch, snapshot_properties=summary))
+    summary = {**SqlWriteOptions.of({}).snapshot_properties, **loaded.audit_first.summary}
+    commit_change(loaded.located, change, WriteOptions(branch=loaded.target, snapshot_properties=summary))
     return Response({})
 
 
@@ -150,7 +152,7 @@ def whole_files(loaded: LoadedTable, predicates: Sequence[Mapping[str, Any]]) ->
         raise ConfigurationError(
             f"{rest[0].file.file_path}: the condition may match some of its rows and not others: use DELETE, UPDATE or MERGE"
         )
-    return RowChange(branch=loaded.branch, conflicts_with=sure, dropped=whole)
+    return RowChange(branch=loaded.target, conflicts_with=sure, dropped=whole)
 
 
 OPERATIONS: Final = {"row_change": row_change, "can_delete_where": can_delete_where, "delete_where": delete_where}

@@ -1,0 +1,107 @@
+"""Write-audit-publish: what is written to a table is seen by its readers only after somebody has looked at it.
+
+    write.wap.enabled=true    a property of the table: writes to it go where the session says
+    spark.wap.branch=NAME     reads and writes go to this branch; the first write makes it, where the main branch is then
+    spark.wap.id=ID           each write is a snapshot of no branch with wap.id in its summary, which CALL publish_changes publishes
+
+A table with a branch, tag or snapshot in its name is read there and nowhere else.
+
+Raises:
+    ConfigurationError: both are set; a statement names another branch than the session; the name is that of a tag; a stream's rows would go
+        into snapshots of no branch; or a statement that makes or replaces a table would put its rows where everybody reads.
+    CommitFailedException: somebody else has made the branch meanwhile, and written to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.write import check_unchanged
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+    from tablecrypt.spark.sql.messages import Request
+    from tablecrypt.spark.sql.planner import LoadedTable
+
+ENABLED: Final = "write.wap.enabled"
+STAGED_ID: Final = "wap.id"
+"""In the summary of a snapshot that was written under an id."""
+BRANCH_SETTING: Final = "spark.wap.branch"
+ID_SETTING: Final = "spark.wap.id"
+
+
+@dataclass(frozen=True)
+class AuditFirst:
+    """Where a session puts what it writes to one table; nowhere in particular for a table that has not write.wap.enabled.
+
+    Attributes:
+        branch: None where the session names none.
+        wap_id: None where the session names none.
+    """
+
+    branch: str | None = None
+    wap_id: str | None = None
+
+    @classmethod
+    def of(cls, request: Request, metadata: TableMetadata) -> AuditFirst:
+        """Take what a request says of its session, for a table."""
+        if str(metadata.properties.get(ENABLED)).lower() != "true":
+            return cls()
+        return cls(request.optional_text("wap_branch"), request.optional_text("wap_id"))
+
+    def branch_in(self, metadata: TableMetadata) -> str:
+        """Return the branch to read: the session's once it is there, until then the main one."""
+        ref = metadata.refs.get(self.branch) if self.branch is not None else None
+        if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
+            raise ConfigurationError(f"{BRANCH_SETTING}={self.branch}: that is a tag, which never moves")
+        return MAIN_BRANCH if ref is None else str(self.branch)
+
+    @property
+    def summary(self) -> Mapping[str, str]:
+        """What the summary of a snapshot says of it."""
+        return {} if self.wap_id is None else {STAGED_ID: self.wap_id}
+
+    def check(self, branch: str, *, is_stream: bool, makes_table: bool) -> None:
+        """Check a write on a branch before its tasks run."""
+        if self.branch is not None and self.wap_id is not None:
+            raise ConfigurationError(f"{BRANCH_SETTING} and {ID_SETTING} are both set: unset one of them")
+        if self.branch is not None and branch not in (MAIN_BRANCH, self.branch):
+            raise ConfigurationError(f"the statement writes to the branch {branch}, and {BRANCH_SETTING}={self.branch}: unset that")
+        if self.wap_id is not None and branch != MAIN_BRANCH:
+            raise ConfigurationError(f"the statement writes to the branch {branch}, and {ID_SETTING} keeps rows out of any: unset that")
+        if self.wap_id is not None and is_stream:
+            raise ConfigurationError(f"{ID_SETTING} is for statements, and a stream needs a branch: unset it, or set {BRANCH_SETTING}")
+        if makes_table and (self.branch is not None or self.wap_id is not None):
+            raise ConfigurationError(
+                f"CREATE and REPLACE TABLE … AS SELECT put rows into the main branch: unset {BRANCH_SETTING} and {ID_SETTING}, or create "
+                "the table without rows and INSERT them"
+            )
+
+
+def with_branch(loaded: LoadedTable) -> LoadedTable:
+    """Return the table with the branch that the session writes to, which is made if it is not there yet.
+
+    The branch begins with the snapshot that the table was loaded at, so a change finds in it the rows that it was planned on. In a table
+    without snapshots the write itself makes the branch.
+    """
+    name = loaded.audit_first.branch
+    metadata = loaded.located.table.metadata
+    if name is None or name == loaded.branch:
+        return loaded
+    if metadata.current_snapshot_id is None:
+        return replace(loaded, branch=name)
+    table = loaded.located.reloaded()
+    check_unchanged(loaded.located.name, metadata, table.metadata)
+    there = table.metadata.refs.get(name)
+    if there is None:
+        table.manage_snapshots().create_branch(metadata.current_snapshot_id, name).commit()
+    elif there.snapshot_id != metadata.current_snapshot_id:
+        raise CommitFailedException(f"{loaded.located.name}: others have made the branch {name} meanwhile: run the statement again")
+    return replace(loaded, located=replace(loaded.located, table=table), branch=name)
