@@ -34,6 +34,9 @@ FOOTER_KEY_NAME: Final = "the footer key"
 KeyRetriever = Callable[[bytes], Secret | bytes]
 """Finds a key by the key metadata that a file stores with it. Raises KeyNotFoundError, or what its key service raises."""
 
+TwinKey = Callable[[tuple[str, ...], bytes | None], Secret]
+"""Finds the key of a protected column's twin, by its path in the file and its key metadata."""
+
 
 @dataclass(frozen=True)
 class ColumnKey:
@@ -95,13 +98,20 @@ class FileKeys:
         self.file_length = file_length
         self.strict = strict
         self.of_a_table = False
+        self._twin_key: TwinKey | None = None
         self._check()
 
     @classmethod
-    def of_table_file(cls, key_metadata: StandardKeyMetadata) -> FileKeys:
-        """The keys of a data file of an Iceberg table: one key for all of it, an AAD prefix that is not stored, nothing in the clear."""
+    def of_table_file(cls, key_metadata: StandardKeyMetadata, twin_key: TwinKey | None = None) -> FileKeys:
+        """The keys of a data file of an Iceberg table: one key for all of it, an AAD prefix that is not stored, nothing in the clear.
+
+        Args:
+            key_metadata: of the file.
+            twin_key: finds the keys of protected columns, where the table has any.
+        """
         keys = cls(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix, file_length=key_metadata.file_length)
         keys.of_a_table = True
+        keys._twin_key = twin_key
         return keys
 
     def __repr__(self) -> str:
@@ -170,6 +180,8 @@ class FileKeys:
 
     def find_column_key(self, path: tuple[str, ...], key_metadata: bytes | None, location: str) -> Secret:
         """The key of a column that has its own, for reading. KeyNotFoundError when there is none; FormatError in a table's file."""
+        if self._twin_key is not None:
+            return self._twin_key(path, key_metadata)
         if self.of_a_table:
             raise FormatError(
                 f"{location}: column {'.'.join(path)} is encrypted with a key of its own, and a table keeps one key for each file. Read "

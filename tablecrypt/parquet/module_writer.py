@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 FILE_UNIQUE_LENGTH: Final = 8
 
-_STRIPPED: Final = (
+STRIPPED: Final = (
     ColumnMetaData.KEY_VALUE_METADATA,
     ColumnMetaData.STATISTICS,
     ColumnMetaData.ENCODING_STATS,
@@ -96,9 +96,10 @@ class FileEncryption:
         keys: what each column is encrypted with.
         location: names the file in errors.
         random: gives aad_file_unique and nonces.
+        aad_file_unique: where another writer has chosen it already.
     """
 
-    def __init__(self, keys: FileKeys | None, location: str, random: Callable[[int], bytes]) -> None:
+    def __init__(self, keys: FileKeys | None, location: str, random: Callable[[int], bytes], aad_file_unique: bytes | None = None) -> None:
         self._keys = keys
         self._location = location
         self._random = random
@@ -107,7 +108,7 @@ class FileEncryption:
         if keys is not None:
             stored_prefix = keys.aad_prefix if keys.store_aad_prefix else None
             supply = bool(keys.aad_prefix) and not keys.store_aad_prefix
-            self._algorithm = Algorithm(keys.ctr, random(FILE_UNIQUE_LENGTH), stored_prefix, supply)
+            self._algorithm = Algorithm(keys.ctr, aad_file_unique or random(FILE_UNIQUE_LENGTH), stored_prefix, supply)
             self._footer_cipher: ModuleCipher | None = self._cipher(ColumnKey(keys.required_footer_key(), FOOTER_KEY_NAME, True))
         else:
             self._footer_cipher = None
@@ -144,7 +145,7 @@ class FileEncryption:
         encrypted = self._cipher(column_key).encrypt(ordinals.suffix(ModuleType.COLUMN_METADATA), metadata.encode())
         chunk.set(ColumnChunk.ENCRYPTED_COLUMN_METADATA, thrift.BINARY, bytes(encrypted))
         if self._keys.plaintext_footer:
-            chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata.copy(without=_STRIPPED))
+            chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata.copy(without=STRIPPED))
 
     def write_footer(self, sink: Sink, metadata: Struct) -> None:
         """Write all that follows the last module of a column."""
@@ -178,7 +179,7 @@ def _crypto_metadata(column_key: ColumnKey, metadata: Struct) -> Struct:
 
 
 @dataclass(frozen=True, slots=True)
-class _NewChunk:
+class NewChunk:
     """A chunk whose pages are written; what comes after them is put into `struct` and `metadata`."""
 
     old: Chunk
@@ -191,6 +192,55 @@ class _NewChunk:
     def encrypted(self, module_type: ModuleType, plaintext: Buffer) -> Buffer:
         """A module as the new file stores it."""
         return plaintext if self.cipher is None else self.cipher.encrypt(self.ordinals.suffix(module_type), plaintext)
+
+
+def write_pages(sink: Sink, cipher: ModuleCipher | None, old: Chunk, ordinals: ModuleOrdinals) -> NewChunk:
+    """Write the pages of a chunk under another cipher, or in the clear without one.
+
+    Args:
+        sink: takes the pages, one after the other.
+        cipher: encrypts them.
+        old: the chunk in its source.
+        ordinals: of the row group and column in the new file.
+    """
+    start, header_growth = sink.position, 0
+    dictionary_offset: int | None = None
+    data_pages: list[Span] = []
+    for page in read_pages(old):
+        span, header_length = _write_page(sink, page, ordinals, cipher)
+        header_growth += header_length - page.header_span.length
+        if page.is_dictionary:
+            dictionary_offset = span.start
+        else:
+            data_pages.append(span)
+    metadata = old.metadata.copy(without=_OF_THE_OLD_FILE_IN_METADATA)
+    with described(old.location, f"the metadata of {old.ordinals}"):
+        if not data_pages and dictionary_offset is None:
+            raise FormatError("it has no pages")
+        uncompressed = metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) + header_growth
+    metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, data_pages[0].start if data_pages else 0)
+    metadata.set(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE, thrift.I64, uncompressed)
+    metadata.set(ColumnMetaData.TOTAL_COMPRESSED_SIZE, thrift.I64, sink.position - start)
+    if dictionary_offset is not None:
+        metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, dictionary_offset)
+    struct = old.struct.copy(without=_OF_THE_OLD_FILE_IN_CHUNK)
+    struct.set(ColumnChunk.FILE_OFFSET, thrift.I64, 0)
+    return NewChunk(old, ordinals, struct, metadata, cipher, data_pages)
+
+
+def _write_page(sink: Sink, page: Page, ordinals: ModuleOrdinals, cipher: ModuleCipher | None) -> tuple[Span, int]:
+    """Write a page. Returns where it is, and how long its header is there."""
+    start = sink.position
+    if cipher is None:
+        body = page.body
+        header: Buffer = page.header.of_body(body)
+    else:
+        body = cipher.encrypt_page(ordinals.suffix(page.body_type, page.number), page.body)
+        header = cipher.encrypt(ordinals.suffix(page.header_type, page.number), page.header.of_body(body))
+    sink.write(header)
+    header_length = sink.position - start
+    sink.write(body)
+    return Span(start, sink.position - start), header_length
 
 
 class ModularWriter:
@@ -214,10 +264,15 @@ class ModularWriter:
         if self._footer is None:
             self._encryption.check_columns(source.leaf_paths())
             self._footer = source.metadata.copy(without=_OF_THE_OLD_FILE_IN_FOOTER)
-        every: list[_NewChunk] = []
+        every: list[NewChunk] = []
         for old_group, old_chunks in zip(source.metadata.structs(FileMetaData.ROW_GROUPS), source.row_groups, strict=True):
             start = self._sink.position
-            chunks = [self._pages(chunk, len(self._groups), column) for column, chunk in enumerate(old_chunks)]
+            chunks = [
+                write_pages(
+                    self._sink, self._encryption.cipher(chunk.path), chunk, ModuleOrdinals(len(self._groups), column, chunk.ordinals.path)
+                )
+                for column, chunk in enumerate(old_chunks)
+            ]
             self._groups.append(self._row_group(old_group, chunks, Span(start, self._sink.position - start)))
             every += chunks
         for write in (self._bloom_filter, self._column_index, self._offset_index):
@@ -237,48 +292,7 @@ class ModularWriter:
         self._encryption.write_footer(self._sink, self._footer)
         return self._sink.position
 
-    def _pages(self, old: Chunk, row_group: int, column: int) -> _NewChunk:
-        ordinals = ModuleOrdinals(row_group, column, old.ordinals.path)
-        cipher = self._encryption.cipher(old.path)
-        start, header_growth = self._sink.position, 0
-        dictionary_offset: int | None = None
-        data_pages: list[Span] = []
-        for page in read_pages(old):
-            span, header_length = self._page(page, ordinals, cipher)
-            header_growth += header_length - page.header_span.length
-            if page.is_dictionary:
-                dictionary_offset = span.start
-            else:
-                data_pages.append(span)
-        metadata = old.metadata.copy(without=_OF_THE_OLD_FILE_IN_METADATA)
-        with described(old.location, f"the metadata of {old.ordinals}"):
-            if not data_pages and dictionary_offset is None:
-                raise FormatError("it has no pages")
-            uncompressed = metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) + header_growth
-        metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, data_pages[0].start if data_pages else 0)
-        metadata.set(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE, thrift.I64, uncompressed)
-        metadata.set(ColumnMetaData.TOTAL_COMPRESSED_SIZE, thrift.I64, self._sink.position - start)
-        if dictionary_offset is not None:
-            metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, dictionary_offset)
-        struct = old.struct.copy(without=_OF_THE_OLD_FILE_IN_CHUNK)
-        struct.set(ColumnChunk.FILE_OFFSET, thrift.I64, 0)
-        return _NewChunk(old, ordinals, struct, metadata, cipher, data_pages)
-
-    def _page(self, page: Page, ordinals: ModuleOrdinals, cipher: ModuleCipher | None) -> tuple[Span, int]:
-        """Write a page. Returns where it is, and how long its header is there."""
-        start = self._sink.position
-        if cipher is None:
-            body = page.body
-            header: Buffer = page.header.of_body(body)
-        else:
-            body = cipher.encrypt_page(ordinals.suffix(page.body_type, page.number), page.body)
-            header = cipher.encrypt(ordinals.suffix(page.header_type, page.number), page.header.of_body(body))
-        self._sink.write(header)
-        header_length = self._sink.position - start
-        self._sink.write(body)
-        return Span(start, self._sink.position - start), header_length
-
-    def _row_group(self, old: Struct, chunks: list[_NewChunk], span: Span) -> Struct:
+    def _row_group(self, old: Struct, chunks: list[NewChunk], span: Span) -> Struct:
         group = old.copy()
         group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.struct for chunk in chunks])
         uncompressed = sum(chunk.metadata.integer(ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE) for chunk in chunks)
@@ -291,7 +305,7 @@ class ModularWriter:
             group.remove(RowGroup.ORDINAL)
         return group
 
-    def _bloom_filter(self, chunk: _NewChunk) -> None:
+    def _bloom_filter(self, chunk: NewChunk) -> None:
         found = read_bloom_filter(chunk.old)
         if found is None:
             return
@@ -301,7 +315,7 @@ class ModularWriter:
         chunk.metadata.set(ColumnMetaData.BLOOM_FILTER_OFFSET, thrift.I64, start)
         chunk.metadata.set(ColumnMetaData.BLOOM_FILTER_LENGTH, thrift.I32, self._sink.position - start)
 
-    def _column_index(self, chunk: _NewChunk) -> None:
+    def _column_index(self, chunk: NewChunk) -> None:
         span = chunk.old.column_index
         if span is None:
             return
@@ -311,7 +325,7 @@ class ModularWriter:
         chunk.struct.set(ColumnChunk.COLUMN_INDEX_OFFSET, thrift.I64, start)
         chunk.struct.set(ColumnChunk.COLUMN_INDEX_LENGTH, thrift.I32, self._sink.position - start)
 
-    def _offset_index(self, chunk: _NewChunk) -> None:
+    def _offset_index(self, chunk: NewChunk) -> None:
         span = chunk.old.offset_index
         if span is None:
             return
@@ -321,7 +335,7 @@ class ModularWriter:
         chunk.struct.set(ColumnChunk.OFFSET_INDEX_OFFSET, thrift.I64, start)
         chunk.struct.set(ColumnChunk.OFFSET_INDEX_LENGTH, thrift.I32, self._sink.position - start)
 
-    def _moved_index(self, chunk: _NewChunk, encoded: bytes) -> bytes:
+    def _moved_index(self, chunk: NewChunk, encoded: bytes) -> bytes:
         with described(chunk.old.location, chunk.old.ordinals.describe(ModuleType.OFFSET_INDEX)):
             index = thrift_reader.decode(encoded, OFFSET_INDEX_SHAPE)
             locations = index.structs(OffsetIndex.PAGE_LOCATIONS)

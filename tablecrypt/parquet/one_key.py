@@ -55,10 +55,18 @@ def check_one_key(footer: StoredFooter, key_metadata: StandardKeyMetadata, opene
         TamperedFileError: the footer does not authenticate.
     """
     ciphers = FileCiphers(footer, FileKeys.of_table_file(key_metadata))
-    metadata = ciphers.footer.decrypt(FOOTER_SUFFIX, memoryview(footer.stored), "the footer")
-    start = max(0, metadata.find(_ROWS_HEADER + varint(zigzag(opened.num_rows)) + _GROUPS_HEADER))
-    under_footer_key = sum(1 for _ in _FOOTER_KEY.finditer(metadata, start))
-    if _OWN_KEY.search(metadata, start) is None and under_footer_key == opened.num_row_groups * opened.num_columns:
+    if counted_keys(footer, ciphers, opened.num_rows) == (opened.num_row_groups * opened.num_columns, 0):
         return
     for chunk in FileLayout(Source(source, footer.location), footer, ciphers).chunks():
         _ = chunk.cipher  # an error for every other than that of the footer
+
+
+def counted_keys(footer: StoredFooter, ciphers: FileCiphers, num_rows: int) -> tuple[int, int]:
+    """Return how often the footer seems to say that a chunk has the footer's key, and that it has one of its own: at least so often.
+
+    Raises:
+        TamperedFileError: the footer does not authenticate.
+    """
+    metadata = ciphers.footer.decrypt(FOOTER_SUFFIX, memoryview(footer.stored), "the footer")
+    start = max(0, metadata.find(_ROWS_HEADER + varint(zigzag(num_rows)) + _GROUPS_HEADER))
+    return sum(1 for _ in _FOOTER_KEY.finditer(metadata, start)), sum(1 for _ in _OWN_KEY.finditer(metadata, start))

@@ -98,11 +98,11 @@ class Source:
 
 
 class Sink:
-    """Takes the bytes of one file in order, and counts them."""
+    """Takes the bytes of one file in order, and counts them from `position` on, where the file is already that long."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, position: int = 0) -> None:
         self._file = file
-        self.position = 0
+        self.position = position
 
     def write(self, data: Buffer) -> None:
         view = memoryview(data).cast("B")

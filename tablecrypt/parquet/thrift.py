@@ -219,6 +219,8 @@ class FileMetaData:
     SCHEMA: Final = 2
     NUM_ROWS: Final = 3
     ROW_GROUPS: Final = 4
+    KEY_VALUE_METADATA: Final = 5
+    COLUMN_ORDERS: Final = 7
     ENCRYPTION_ALGORITHM: Final = 8
     FOOTER_SIGNING_KEY_METADATA: Final = 9
 
@@ -226,8 +228,10 @@ class FileMetaData:
 class SchemaElement:
     """A node of the schema, which is a tree written depth first."""
 
+    REPETITION_TYPE: Final = 3
     NAME: Final = 4
     NUM_CHILDREN: Final = 5
+    FIELD_ID: Final = 9
 
 
 class RowGroup:
@@ -297,6 +301,19 @@ class PageHeader:
     TYPE: Final = 1
     COMPRESSED_PAGE_SIZE: Final = 3
     CRC: Final = 4
+    DATA_PAGE_HEADER: Final = 5
+
+
+class DataPageHeader:
+    """Of a data page of version 1."""
+
+    ENCODING: Final = 2
+
+
+class Encoding:
+    """How the values of a page are encoded."""
+
+    RLE_DICTIONARY: Final = 8
 
 
 class PageType:

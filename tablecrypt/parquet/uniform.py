@@ -38,9 +38,11 @@ from tablecrypt import _magics as magics
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
-from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, MAGIC_LENGTH, TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end
+from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, MAGIC_LENGTH, TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end, read_footer
 from tablecrypt.parquet.one_key import check_one_key
-from tablecrypt.parquet.storage import await_release
+from tablecrypt.parquet.storage import await_release, open_source
+from tablecrypt.parquet.twin_reader import TwinAccess, TwinFile
+from tablecrypt.parquet.twins import field_of_twin
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024
 """Up to this many bytes a file is fetched whole: one request instead of one each for the head, the footer and the columns."""
@@ -67,10 +69,12 @@ class UniformParquetFile:
         dictionary_columns: columns to read as Arrow dictionaries.
         small_file_length: files of up to so many bytes are read whole, longer ones in ranges.
         under_one_key: check that every column is encrypted with the key (one_key.py). False: the caller knows it of what it reads.
+        twins: access to protected columns, in a table that has some: the file is checked, and read, as twin_reader.py says.
 
     Attributes:
         schema: of the columns as they are stored.
         footer_tag: authenticates this footer and no other.
+        protected: field ids of the columns that the file has twins of.
 
     Raises:
         TamperedFileError: the length, a magic, the algorithm or the footer is not what was written, or the key is another file's.
@@ -87,8 +91,10 @@ class UniformParquetFile:
         dictionary_columns: tuple[str, ...] = (),
         small_file_length: int = SMALL_FILE_LENGTH,
         under_one_key: bool = True,
+        twins: TwinAccess | None = None,
     ) -> None:
         self.location = location
+        self._first_bytes: list[int] | None = None
         self._head_is_right = False
         self._file = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
         self._length = _check_length(self._file, key_metadata, location)
@@ -99,11 +105,16 @@ class UniformParquetFile:
             self._file = pa.BufferReader(self._file.read() if mapped else self._file.read_buffer())
         end, footer = read_checked_end(self._file, self._length, key_metadata, location)
         self.footer_tag = end[-TAIL_LENGTH - TAG_LENGTH : -TAIL_LENGTH]
+        self.protected: frozenset[int] = frozenset()
+        if twins is not None:
+            self._open_twins(TwinFile(self._file, footer, key_metadata, twins))
         with self._translated("the footer"):
             self._fragment = self._opened(_format(key_metadata, dictionary_columns), end)
             self.schema: pa.Schema = self._fragment.physical_schema
             metadata = self._fragment.metadata
-        if under_one_key:
+        if twins is not None:
+            self.schema = pa.schema([field for field in self.schema if field_of_twin(field.name) is None], self.schema.metadata)
+        elif under_one_key:
             check_one_key(footer, key_metadata, metadata, self._file)
 
     def batches(
@@ -166,9 +177,18 @@ class UniformParquetFile:
         self._check_head()
         return footer
 
+    def _open_twins(self, file: TwinFile) -> None:
+        self.protected = file.protected
+        view = file.view()
+        if view is None:
+            return
+        await_release(view)
+        self._file, self._length, self._first_bytes = pa.PythonFile(view, mode="r"), view.size(), view.first_bytes
+        self._is_in_memory = True
+
     def _opened(self, file_format: ds.ParquetFileFormat, end: bytes) -> ds.ParquetFileFragment:
         if self._is_in_memory:
-            # These are the bytes that were checked.
+            # These are the bytes that were checked, or a view whose footer was made of them.
             return file_format.make_fragment(self._file)
         served = EndThenFile(end, self._file)
         await_release(served)
@@ -193,7 +213,8 @@ class UniformParquetFile:
 
     def _part(self, part: Container[int]) -> ds.ParquetFileFragment | None:
         footer = self._fragment.metadata
-        ids = [group.id for group in self._fragment.row_groups if _first_byte(footer.row_group(group.id)) in part]
+        starts = self._first_bytes or [_first_byte(footer.row_group(index)) for index in range(footer.num_row_groups)]
+        ids = [group.id for group in self._fragment.row_groups if starts[group.id] in part]
         return self._fragment.subset(row_group_ids=ids) if ids else None
 
     def _scan(self, fragment: ds.Fragment, columns: list[str], row_filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
@@ -248,21 +269,30 @@ class UniformParquetWriter:
     """
 
     def __init__(self, sink: Any, schema: pa.Schema, key_metadata: StandardKeyMetadata, **options: Any) -> None:
-        _check_writer_options(options)
+        check_writer_options(options)
         self._sink = sink
-        self._writer = pq.ParquetWriter(
-            sink,
-            schema=schema,
-            store_decimal_as_integer=True,
-            encryption_properties=pe.create_encryption_properties(
-                footer_key=key_metadata.encryption_key.reveal(),
-                aad_prefix=key_metadata.aad_prefix or None,
-                store_aad_prefix=False,
-                encryption_algorithm="AES_GCM_V1",
-                plaintext_footer=False,
-            ),
-            **options,
+        self._properties = pe.create_encryption_properties(
+            footer_key=key_metadata.encryption_key.reveal(),
+            aad_prefix=key_metadata.aad_prefix or None,
+            store_aad_prefix=False,
+            encryption_algorithm="AES_GCM_V1",
+            plaintext_footer=False,
         )
+        self._writer = pq.ParquetWriter(
+            sink, schema=schema, store_decimal_as_integer=True, encryption_properties=self._properties, **options
+        )
+
+    def aad_file_unique(self) -> bytes:
+        """Return what tells the modules of this file from those of others, before it is in the file's footer.
+
+        The encryption properties decide it, so a file without columns that is written with them, and thrown away, has it too.
+        """
+        probe = pa.BufferOutputStream()
+        pq.ParquetWriter(probe, pa.schema([]), encryption_properties=self._properties).close()
+        with open_source(probe.getvalue(), "a file without columns") as source:
+            algorithm = read_footer(source).algorithm
+        assert algorithm is not None, "it was written with encryption properties"
+        return algorithm.aad_file_unique
 
     def write(self, table: pa.Table, row_group_size: int) -> None:
         """Write a table in row groups of at most `row_group_size` rows."""
@@ -371,7 +401,8 @@ _CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
 }
 
 
-def _check_writer_options(options: dict[str, Any]) -> None:
+def check_writer_options(options: dict[str, Any]) -> None:
+    """ConfigurationError for an option of pyarrow's writer that encryption excludes."""
     for name, (allowed, reason) in _CHECKS.items():
         if name in options and not allowed(options[name]):
             raise ConfigurationError(f"an encrypted Parquet file cannot be written with {name}={options[name]!r}: {reason}")

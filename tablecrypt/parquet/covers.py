@@ -1,0 +1,123 @@
+"""Covers: what a file holds under the table's key in the place of a protected column.
+
+    masked values    written by pyarrow like any column
+    error cover      pages that say that their values are in a dictionary, which is not there: every reader fails on them, and names the
+                     column; readers of other columns never see them
+
+pyarrow cannot write an error cover. It writes placeholders, which hold nothing of the values: nulls, or empty values where the column is
+required. Then their page headers are encrypted again, with another encoding of the values, in the place where they lie:
+
+    page header    encoding PLAIN  ──▶  encoding RLE_DICTIONARY        one byte each, so that no length and no offset changes
+    page body      levels, and what empty values there are             as pyarrow wrote it: right levels, which readers look at first
+
+The chunk's metadata names the encodings that pyarrow wrote, PLAIN and RLE: for a chunk that names a dictionary's encoding parquet-java
+expects a dictionary page, and reports the file as tampered with. It has no statistics.
+
+A chunk is found among the modules of its row group by what authenticates: the AAD of a module says which column and page it belongs to.
+
+Specification: parquet.thrift, DataPageHeader; Apache Parquet, "Parquet Modular Encryption", section 5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from tablecrypt.errors import FormatError
+from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet.layout import Span
+from tablecrypt.parquet.module_writer import STRIPPED
+from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, module_length
+from tablecrypt.parquet.thrift import FLAT, ColumnChunk, DataPageHeader, Encoding, PageHeader, Struct
+
+_LOCATION: Final = "the new Parquet file"
+
+
+def make_error_covers(row_group: bytearray, cipher: ModuleCipher, covers: Sequence[ModuleOrdinals]) -> None:
+    """Turn placeholders into error covers, in the bytes of a row group.
+
+    Args:
+        row_group: the pages of all its columns, as pyarrow wrote them.
+        cipher: of the file's DEK.
+        covers: the columns that hold placeholders, without dictionaries, in their order.
+
+    Raises:
+        FormatError: a placeholder is not there.
+    """
+    headers = list(_headers(row_group))
+    at = 0
+    for ordinals in covers:
+        page = 0
+        while at < len(headers):
+            if _is_header(row_group, headers[at], cipher, ordinals, page):
+                _say_dictionary(row_group, headers[at], cipher, ordinals, page)
+                page += 1
+            elif page:
+                break
+            at += 1
+        if not page:
+            raise FormatError(f"{_LOCATION}: the placeholder of {ordinals} is not among its modules")
+
+
+def error_cover_chunk(placeholder: Struct) -> Struct:
+    """Return the ColumnChunk of an error cover: that of its placeholder, without statistics and page indexes."""
+    chunk = Struct({key: placeholder.fields[key] for key in (ColumnChunk.FILE_OFFSET, ColumnChunk.CRYPTO_METADATA)})
+    chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, placeholder.struct(ColumnChunk.META_DATA).copy(without=STRIPPED))
+    return chunk
+
+
+def _headers(row_group: bytearray) -> Iterator[Span]:
+    """Yield where page headers lie: every other module is one."""
+    position, is_header = 0, True
+    while position < len(row_group):
+        length = module_length(memoryview(row_group)[position : position + 4], len(row_group) - position, "a module", _LOCATION)
+        if is_header:
+            yield Span(position, length)
+        position, is_header = position + length, not is_header
+
+
+def _is_header(row_group: bytearray, span: Span, cipher: ModuleCipher, ordinals: ModuleOrdinals, page: int) -> bool:
+    with memoryview(row_group) as view:
+        return cipher.authenticates(ordinals.suffix(ModuleType.DATA_PAGE_HEADER, page), view[span.start : span.end])
+
+
+def _say_dictionary(row_group: bytearray, span: Span, cipher: ModuleCipher, ordinals: ModuleOrdinals, page: int) -> None:
+    suffix = ordinals.suffix(ModuleType.DATA_PAGE_HEADER, page)
+    encoded = cipher.decrypt(suffix, memoryview(row_group)[span.start : span.end], ordinals.describe(ModuleType.DATA_PAGE_HEADER, page))
+    header = thrift_reader.decode(bytes(encoded), {PageHeader.DATA_PAGE_HEADER: FLAT})
+    header.struct(PageHeader.DATA_PAGE_HEADER).set(DataPageHeader.ENCODING, thrift.I32, Encoding.RLE_DICTIONARY)
+    changed = cipher.encrypt(suffix, header.encode())
+    if len(changed) != span.length:
+        raise FormatError(f"{_LOCATION}: {ordinals.describe(ModuleType.DATA_PAGE_HEADER, page)} is not encoded as Thrift encodes it")
+    row_group[span.start : span.end] = changed
+
+
+def placeholder(field: pa.Field, length: int) -> pa.Array:
+    """Return so many nulls of a field, or so many empty values where it is required."""
+    return pa.nulls(length, field.type) if field.nullable else empty_values(field.type, length)
+
+
+def empty_values(kind: pa.DataType, length: int) -> pa.Array:
+    """Return so many empty values of a type: zero, no characters, no elements, a struct of nulls."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, empty_values(kind.storage_type, length))
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return pa.StructArray.from_arrays([placeholder(field, length) for field in fields], fields=fields)
+    if pa.types.is_null(kind):
+        return pa.nulls(length)
+    return pa.array([_empty_value(kind)], kind).take(pa.repeat(pa.scalar(0, pa.int64()), length))
+
+
+def _empty_value(kind: pa.DataType) -> object:
+    if pa.types.is_nested(kind):
+        return []
+    if pa.types.is_fixed_size_binary(kind):
+        return bytes(kind.byte_width)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return ""
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return b""
+    return False if pa.types.is_boolean(kind) else 0

@@ -1,0 +1,110 @@
+"""Arrow columns of protected fields: taken out of the rows as twins, and replaced in the rows by what the cover holds.
+
+    rows      id | person {name, email}                        email is protected, field id 7
+    covered   id | person {name, placeholder or mask}
+    twins     __protected__.7 {email}                          null where person is null, without field ids
+
+A field is found by its id in the metadata of the Arrow schema. It is a top-level column or lies in structs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.parquet.twins import twin_name
+
+FIELD_ID_KEY: Final = b"PARQUET:field_id"
+
+Replacement = Callable[[pa.Field, pa.Array], pa.Array]
+"""Makes the array that the cover holds of a field and its values."""
+
+
+def path_to(schema: pa.Schema, field_id: int) -> tuple[int, ...]:
+    """Return the positions of a field: that of its top-level column, then those in structs.
+
+    Raises:
+        ConfigurationError: the schema has no such field outside of lists and maps.
+    """
+    path = _path_among(list(schema), field_id)
+    if path is None:
+        raise ConfigurationError(f"the protected column {field_id} is none of the columns that are written, or lies in a list or map")
+    return path
+
+
+def twin_field(schema: pa.Schema, path: tuple[int, ...], field_id: int) -> pa.Field:
+    """Return the field of a twin."""
+    return _without_field_ids(_narrowed_field(schema.field(path[0]), path[1:])).with_name(twin_name(field_id))
+
+
+def twin_column(table: pa.Table, path: tuple[int, ...]) -> pa.ChunkedArray:
+    """Return the values of a protected field as its twin holds them, still with the field ids in its type."""
+    column = table.column(path[0])
+    if len(path) == 1:
+        return column
+    field = _narrowed_field(table.schema.field(path[0]), path[1:])
+    return pa.chunked_array([_narrowed(chunk, path[1:]) for chunk in column.chunks], field.type)
+
+
+def covered(table: pa.Table, path: tuple[int, ...], replacement: Replacement) -> pa.Table:
+    """Return the rows with another array in the place of a field."""
+    field = table.schema.field(path[0])
+    chunks = [_replaced(field, chunk, path[1:], replacement) for chunk in table.column(path[0]).chunks]
+    return table.set_column(path[0], field, pa.chunked_array(chunks, field.type))
+
+
+def covered_array(field: pa.Field, array: pa.Array, path: tuple[int, ...], replacement: Replacement) -> pa.Array:
+    """Return an array of a field with another one in the place of a field in its structs; an empty path is the field itself."""
+    return _replaced(field, array, path, replacement)
+
+
+def _path_among(fields: list[pa.Field], field_id: int) -> tuple[int, ...] | None:
+    for position, field in enumerate(fields):
+        if (field.metadata or {}).get(FIELD_ID_KEY) == str(field_id).encode():
+            return (position,)
+        if pa.types.is_struct(field.type):
+            below = _path_among(list(field.type), field_id)
+            if below is not None:
+                return (position, *below)
+    return None
+
+
+def _narrowed_field(field: pa.Field, path: tuple[int, ...]) -> pa.Field:
+    if not path:
+        return field
+    return field.with_type(pa.struct([_narrowed_field(field.type.field(path[0]), path[1:])]))
+
+
+def _narrowed(array: pa.Array, path: tuple[int, ...]) -> pa.Array:
+    if not path:
+        return array
+    field = _narrowed_field(array.type.field(path[0]), path[1:])
+    return pa.StructArray.from_arrays([_narrowed(array.field(path[0]), path[1:])], fields=[field], mask=array.is_null())
+
+
+def _replaced(field: pa.Field, array: pa.Array, path: tuple[int, ...], replacement: Replacement) -> pa.Array:
+    if not path:
+        return replacement(field, array)
+    fields = list(field.type)
+    children = [array.field(position) for position in range(len(fields))]
+    children[path[0]] = _replaced(fields[path[0]], children[path[0]], path[1:], replacement)
+    return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+
+
+def _without_field_ids(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, _type_without_field_ids(field.type), field.nullable)
+
+
+def _type_without_field_ids(kind: Any) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([_without_field_ids(child) for child in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_field_ids(kind.key_field), _without_field_ids(kind.item_field), kind.keys_sorted)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_without_field_ids(kind.value_field))
+    if pa.types.is_list(kind):
+        return pa.list_(_without_field_ids(kind.value_field))
+    return kind

@@ -1,0 +1,279 @@
+"""Reading protected columns: the file as pyarrow reads it for someone who may use some of the column keys.
+
+    file    PARE | covers, columns, twins                 | footer
+    view    PARE | covers, columns, twins (the same bytes) | space for each twin in the clear | another footer
+
+In the footer of the view the chunk of a cover is that of its twin, in the clear, with the cover's path. So pyarrow's C++ decrypts every
+other column from the bytes of the file, and finds the values where the column's field id is. A twin is decrypted here, when pyarrow
+asks for it. The footer is encrypted again under the file's DEK; it leaves memory as little as the twins in the clear do.
+
+Columns that are not opened keep their covers: masked values can be read, an error cover fails.
+
+What is checked of a file before any of it is read:
+
+    each twin has the shape of a column with its field id, and every leaf of a protected column has its twin (twins.py)
+    each twin is under a key of its own, and everything else under the file's
+    the key metadata of a twin opens for this file and this field: whoever puts a twin of another file or field there is found out here
+
+Raises TamperedFileError, FormatError; KeyNotFoundError, AuthenticationError and KMS errors from the column keys.
+
+Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 and 5.3.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.parquet import thrift
+from tablecrypt.parquet.chunk_modules import decrypt_chunk
+from tablecrypt.parquet.footer import StoredFooter, described, write_footer
+from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
+from tablecrypt.parquet.layout import Chunk, FileCiphers, FileLayout, RowGroupLayout, Span
+from tablecrypt.parquet.modules import ModuleCipher
+from tablecrypt.parquet.one_key import counted_keys
+from tablecrypt.parquet.storage import Sink, Source, export_buffer
+from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.twins import Twin, field_of_twin, leaves_of, twins_among
+
+_NOT_IN_A_COVER: Final = (
+    ColumnChunk.OFFSET_INDEX_OFFSET,
+    ColumnChunk.OFFSET_INDEX_LENGTH,
+    ColumnChunk.COLUMN_INDEX_OFFSET,
+    ColumnChunk.COLUMN_INDEX_LENGTH,
+    ColumnChunk.CRYPTO_METADATA,
+    ColumnChunk.ENCRYPTED_COLUMN_METADATA,
+)
+_NOT_IN_METADATA: Final = (ColumnMetaData.BLOOM_FILTER_OFFSET, ColumnMetaData.BLOOM_FILTER_LENGTH)
+_GAP: Final = 64 * 1024
+"""Between the spaces for twins, so that pyarrow fetches one at a time."""
+
+
+@dataclass(frozen=True)
+class TwinAccess:
+    """What a reader of a table's files may do with protected columns.
+
+    Attributes:
+        protected: field ids of all of them.
+        opened: of those whose values are wanted, and may be had.
+        unwrap: returns the DEK of a twin: field id, key metadata, AAD prefix of the file.
+    """
+
+    protected: frozenset[int]
+    opened: frozenset[int]
+    unwrap: Callable[[int, bytes, bytes], bytes]
+
+
+class TwinFile:
+    """The protected columns of one file, its footer authenticated.
+
+    Args:
+        file: the ciphertext.
+        footer: its end.
+        key_metadata: of the file.
+        access: to its twins.
+
+    Attributes:
+        twins: a leaf of a protected column each.
+        protected: field ids of the protected columns that the file has twins of.
+    """
+
+    def __init__(self, file: pa.NativeFile, footer: StoredFooter, key_metadata: StandardKeyMetadata, access: TwinAccess) -> None:
+        self._file = file
+        self._key_metadata = key_metadata
+        self._access = access
+        self._keys = FileKeys.of_table_file(key_metadata, self._key_of)
+        self._ciphers = FileCiphers(footer, self._keys)
+        self._known: dict[tuple[int, bytes], Secret] = {}
+        self.layout = FileLayout(Source(file, footer.location), footer, self._ciphers)
+        with described(footer.location, "the schema in the footer"):
+            leaves = leaves_of(self.layout.metadata.structs(FileMetaData.SCHEMA))
+        self.twins = twins_among(leaves, footer.location)
+        self.protected = frozenset(twin.field_id for twin in self.twins)
+        self._check_keys(len(leaves))
+
+    def view(self) -> TwinView | None:
+        """Return the file with the opened twins in the places of their covers; None where no twin is opened."""
+        opened = [twin for twin in self.twins if twin.field_id in self._access.opened]
+        return TwinView(self._file, self.layout, opened, self._footer_cipher()) if opened else None
+
+    def _check_keys(self, num_leaves: int) -> None:
+        layout, twins = self.layout, {twin.twin for twin in self.twins}
+        unknown = self.protected - self._access.protected
+        if unknown:
+            raise FormatError(
+                f"{layout.location}: column {min(unknown)} is encrypted with a key of its own, and the table's properties do not say that "
+                "it is protected: they were changed, or the file is another table's"
+            )
+        groups = len(layout.row_groups)
+        expected = (groups * (num_leaves - len(twins)), groups * len(twins))
+        with described(layout.location, "the footer"):
+            num_rows = layout.metadata.integer(FileMetaData.NUM_ROWS)
+        if counted_keys(layout.footer, self._ciphers, num_rows) == expected:
+            return
+        for chunk in layout.chunks():
+            if chunk.has_own_key != (chunk.ordinals.column in twins):
+                raise TamperedFileError(layout.location, f"{chunk.ordinals} is not under the key that it has to be under")
+            if not chunk.has_own_key:
+                _ = chunk.cipher  # an error for a column in the clear
+
+    def _key_of(self, path: tuple[str, ...], key_metadata: bytes | None) -> Secret:
+        field_id = field_of_twin(path[0])
+        if field_id is None or key_metadata is None:
+            raise TamperedFileError(self.layout.location, f"column {'.'.join(path)} is encrypted with a key that is no column key")
+        known = self._known.get((field_id, key_metadata))
+        if known is None:
+            known = Secret(self._access.unwrap(field_id, key_metadata, self._key_metadata.aad_prefix))
+            self._known[field_id, key_metadata] = known
+        return known
+
+    def _footer_cipher(self) -> ModuleCipher:
+        footer = self.layout.footer
+        assert footer.algorithm is not None, "the file is encrypted"
+        aad_base = footer.algorithm.admit(self._keys, footer.location)
+        return ModuleCipher(self._key_metadata.encryption_key, FOOTER_KEY_NAME, aad_base, False, footer.location, secrets.token_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Space:
+    """Where in the view the pages of a twin are."""
+
+    span: Span
+    chunk: Chunk
+
+
+class TwinView:
+    """A read-only, seekable binary file; see the module. Not for use by two threads at a time; pyarrow takes care of that.
+
+    Args:
+        file: the ciphertext.
+        layout: of the file.
+        opened: the twins to put in the places of their covers.
+        cipher: encrypts the footer of the view.
+
+    Attributes:
+        first_bytes: of each row group, as in the file.
+    """
+
+    closed: Final = False
+    mode: Final = "rb"
+
+    def __init__(self, file: pa.NativeFile, layout: FileLayout, opened: Sequence[Twin], cipher: ModuleCipher) -> None:
+        self._file = Source(file, layout.location)
+        self._position = 0
+        self._spaces: list[_Space] = []
+        self._end = layout.footer.start
+        # A reader that takes a chunk in pieces has it decrypted once.
+        self._last: tuple[_Space, memoryview] | None = None
+        self.first_bytes = [group[0].pages.start for group in layout.row_groups]
+        groups = zip(layout.metadata.structs(FileMetaData.ROW_GROUPS), layout.row_groups, strict=True)
+        metadata = layout.metadata.copy()
+        metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._row_group(group, chunks, opened) for group, chunks in groups])
+        self._starts = [space.span.start for space in self._spaces]
+        end = io.BytesIO()
+        write_footer(Sink(end, self._end), metadata, layout.footer.algorithm, cipher, None, plaintext=False)
+        self._footer = end.getvalue()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def size(self) -> int:
+        """Bytes of the view."""
+        return self._end + len(self._footer)
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset and return it."""
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size()}[whence]
+        self._position = origin + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> memoryview:
+        """Return `size` bytes, fewer at the end. TamperedFileError where a twin does not authenticate."""
+        left = max(0, self.size() - self._position)
+        length = left if size is None or size < 0 else min(size, left)
+        data = self._read_at(self._position, length)
+        self._position += length
+        return export_buffer(data)
+
+    def close(self) -> None:
+        """Does nothing: the caller that opened the encrypted file closes it."""
+
+    def flush(self) -> None:
+        """Does nothing."""
+
+    def _read_at(self, offset: int, length: int) -> bytes | memoryview:
+        parts: list[bytes | memoryview] = []
+        while length > 0:
+            part = self._part_at(offset, length)
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _part_at(self, offset: int, length: int) -> bytes | memoryview:
+        """Return what comes at an offset, up to `length` bytes of it and at least one."""
+        if offset >= self._end:
+            return self._footer[offset - self._end : offset - self._end + length]
+        at = bisect_right(self._starts, offset) - 1
+        if at >= 0 and offset < self._spaces[at].span.end:
+            space = self._spaces[at]
+            skipped = offset - space.span.start
+            return self._decrypted(space)[skipped : skipped + length]
+        following = self._starts[at + 1] if at + 1 < len(self._starts) else self._end
+        length = min(length, following - offset)
+        if offset < self._file.length:
+            return self._file.read_at(offset, min(length, self._file.length - offset))
+        return bytes(length)
+
+    def _decrypted(self, space: _Space) -> memoryview:
+        if self._last is None or self._last[0] is not space:
+            self._last = (space, decrypt_chunk(space.chunk))
+        return self._last[1]
+
+    def _row_group(self, group: Struct, chunks: RowGroupLayout, opened: Sequence[Twin]) -> Struct:
+        encoded = list(chunks.encoded)
+        for twin in opened:
+            encoded[twin.cover] = self._opened(chunks[twin.cover], chunks[twin.twin]).encode()
+        copy = group.copy()
+        copy.set(RowGroup.COLUMNS, thrift.LIST, encoded)
+        return copy
+
+    def _opened(self, cover: Chunk, twin: Chunk) -> Struct:
+        """The ColumnChunk of a cover whose pages are the twin's, in the clear."""
+        metadata = twin.metadata.copy(without=_NOT_IN_METADATA)
+        with described(twin.location, f"the metadata of {twin.ordinals}"):
+            covered = cover.metadata
+            same = metadata.integer(ColumnMetaData.TYPE) == covered.integer(ColumnMetaData.TYPE)
+        if not same:
+            raise TamperedFileError(twin.location, f"{twin.ordinals} is of another type than its cover")
+        start = max(self._end, self._file.length) + _GAP
+        span = Span(start, twin.pages.length)
+        self._spaces.append(_Space(span, twin))
+        self._end = span.end
+        metadata.set(ColumnMetaData.PATH_IN_SCHEMA, thrift.LIST, covered.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
+        # Pages are read one after the other: of a dictionary only the beginning counts, and that it is there.
+        metadata.remove(ColumnMetaData.DICTIONARY_PAGE_OFFSET)
+        if twin.has_dictionary:
+            metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, span.start)
+        metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, span.start + int(twin.has_dictionary))
+        chunk = cover.struct.copy(without=_NOT_IN_A_COVER)
+        chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
+        return chunk

@@ -1,0 +1,241 @@
+"""Writing files with protected columns: pyarrow's C++ encrypts every column of the table, and the twins are added here.
+
+    rows ──▶ covered columns ──pyarrow, under the DEK──▶ row group, held in memory until its placeholders are error covers
+    rows ──▶ twins ──pyarrow, in the clear in memory──▶ pages ──each under its column key──▶ behind the row group
+    end  ──▶ pyarrow's footer, held back until it names the twins, and encrypted again
+
+The twins' pages are made with the same options as the others, and encrypted module by module (module_writer.py).
+
+The whole file has one AAD prefix and one aad_file_unique, so that nothing of it opens in another file.
+
+Raises what UniformParquetWriter raises, and ConfigurationError for a protected field that is not among the columns.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet.covers import error_cover_chunk, make_error_covers, placeholder
+from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, TAIL_LENGTH, encrypted_footer
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.layout import FileCiphers, plain_layout
+from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, write_pages
+from tablecrypt.parquet.modules import ModuleOrdinals
+from tablecrypt.parquet.storage import Sink, open_source
+from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup, Struct
+from tablecrypt.parquet.twin_columns import Replacement, covered, path_to, twin_column, twin_field
+from tablecrypt.parquet.twins import check_names, leaves_of, twin_name, twins_among
+from tablecrypt.parquet.uniform import UniformParquetWriter
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_NAMED_AFTER_THE_SCHEMA: Final = (FileMetaData.SCHEMA, FileMetaData.KEY_VALUE_METADATA, FileMetaData.COLUMN_ORDERS)
+_LOCATION: Final = "the new Parquet file"
+
+
+@dataclass(frozen=True)
+class ProtectedField:
+    """A field whose values go into a twin.
+
+    Attributes:
+        field_id: in the metadata of the Arrow schema.
+        key: of the twin, 16, 24 or 32 bytes.
+        key_metadata: what the footer stores of the key.
+        mask: makes what the cover holds; None for an error cover.
+    """
+
+    field_id: int
+    key: Secret
+    key_metadata: bytes
+    mask: Replacement | None = None
+
+
+class TwinParquetWriter:
+    """Writes one file with protected columns into an open output stream, which the caller closes.
+
+    Args:
+        sink: where the ciphertext goes.
+        schema: the Arrow schema of every table written, with field ids in its metadata (PARQUET:field_id).
+        key_metadata: a DEK and AAD prefix that no other file has.
+        fields: what is protected, at least one.
+        options: pyarrow.parquet.ParquetWriter's.
+    """
+
+    def __init__(
+        self, sink: Any, schema: pa.Schema, key_metadata: StandardKeyMetadata, fields: Sequence[ProtectedField], **options: Any
+    ) -> None:
+        check_names(schema.names)
+        self._held = _HoldingSink(sink)
+        # pyarrow counts the bytes that it has written itself, so that ours go through the same file.
+        self._sink = pa.PythonFile(self._held, mode="w")
+        self._fields = {field.field_id: field for field in fields}
+        self._paths = {field_id: path_to(schema, field_id) for field_id in self._fields}
+        self._twin_schema = pa.schema([twin_field(schema, path, field_id) for field_id, path in self._paths.items()])
+        self._options = {**options, "store_decimal_as_integer": True}
+        self._described = self._empty_file(schema)
+        self._leaves = leaves_of(self._described.structs(FileMetaData.SCHEMA))
+        self._twins = twins_among(self._leaves, _LOCATION)
+        self._error_covers = [twin.cover for twin in self._twins if self._fields[twin.field_id].mask is None]
+        with_dictionary, self._twin_options = self._dictionaries(options.get("use_dictionary", True))
+        self._uniform = UniformParquetWriter(self._sink, schema, key_metadata, **{**options, "use_dictionary": with_dictionary})
+        self._key_metadata = key_metadata
+        self._encryption = FileEncryption(
+            FileKeys(
+                key_metadata.encryption_key,
+                {twin_name(field.field_id): field.key for field in fields},
+                key_metadata.aad_prefix,
+                column_key_metadata={twin_name(field.field_id): field.key_metadata for field in fields},
+            ),
+            _LOCATION,
+            secrets.token_bytes,
+            self._uniform.aad_file_unique(),
+        )
+        cipher = self._encryption.cipher(self._leaves[0].path)
+        assert cipher is not None and self._leaves[0].twin_of is None, "covers come before twins, and all are encrypted"
+        self._cipher = cipher
+        self._groups: list[list[NewChunk]] = []
+
+    def write(self, table: pa.Table, row_group_size: int) -> None:
+        """Write a table in row groups of at most `row_group_size` rows."""
+        for start in range(0, table.num_rows, row_group_size):
+            self._write_row_group(table.slice(start, row_group_size))
+
+    def close(self) -> tuple[pq.FileMetaData, int]:
+        """Write the footer. Returns pyarrow's metadata of the covered columns, without the twins, and the file's length in bytes."""
+        self._held.hold()
+        metadata, end = self._uniform.close()
+        held = self._held.release()
+        stored_length = int.from_bytes(held[-TAIL_LENGTH : -len(ENCRYPTED_MAGIC)], "little")
+        # What comes before the footer are page indexes, if the options ask for them. They are where their offsets say.
+        self._held.write(held[: -TAIL_LENGTH - stored_length])
+        start = end - TAIL_LENGTH - stored_length
+        footer = encrypted_footer(_LOCATION, start, bytes(held[-TAIL_LENGTH - stored_length : -TAIL_LENGTH]))
+        ciphers = FileCiphers(footer, FileKeys.of_table_file(self._key_metadata))
+        sink = Sink(self._held, start)
+        self._encryption.write_footer(sink, self._with_twins(footer.open(ciphers.footer)))
+        return metadata, sink.position
+
+    def _write_row_group(self, rows: pa.Table) -> None:
+        shown = rows
+        for field_id, path in self._paths.items():
+            shown = covered(shown, path, self._fields[field_id].mask or _placeholder)
+        self._held.hold()
+        self._uniform.write(shown, rows.num_rows)
+        row_group = self._held.release()
+        number = len(self._groups)
+        make_error_covers(row_group, self._cipher, [ModuleOrdinals(number, column, self._path(column)) for column in self._error_covers])
+        self._held.write(row_group)
+        self._groups.append(self._write_twins(Sink(self._sink, self._sink.tell()), rows, number))
+
+    def _path(self, column: int) -> str:
+        return ".".join(self._leaves[column].path)
+
+    def _write_twins(self, sink: Sink, rows: pa.Table, row_group: int) -> list[NewChunk]:
+        columns = [twin_column(rows, path).cast(field.type) for path, field in zip(self._paths.values(), self._twin_schema, strict=True)]
+        plaintext = pa.BufferOutputStream()
+        with pq.ParquetWriter(plaintext, self._twin_schema, **self._twin_options) as writer:
+            writer.write_table(pa.Table.from_arrays(columns, schema=self._twin_schema), row_group_size=rows.num_rows)
+        with open_source(plaintext.getvalue(), _LOCATION) as source:
+            pairs = zip(self._twins, plain_layout(source).row_groups[0], strict=True)
+            return [
+                write_pages(sink, self._encryption.cipher(chunk.path), chunk, ModuleOrdinals(row_group, twin.twin, self._path(twin.twin)))
+                for twin, chunk in pairs
+            ]
+
+    def _dictionaries(self, chosen: bool | list[str]) -> tuple[list[str], dict[str, Any]]:
+        """Which columns get dictionaries: no error cover, and each twin as its cover would."""
+        names = [self._path(column) for column in range(len(self._leaves))]
+        wanted = names if chosen is True else (chosen or [])
+        twins = [names[twin.twin] for twin in self._twins if names[twin.cover] in wanted]
+        without = {names[column] for column in self._error_covers}
+        shown = [name for name, leaf in zip(names, self._leaves, strict=True) if leaf.twin_of is None and name in wanted]
+        return [name for name in shown if name not in without], {**self._options, "use_dictionary": twins}
+
+    def _empty_file(self, schema: pa.Schema) -> Struct:
+        """The footer of a file without rows: what pyarrow says of the columns and the twins together."""
+        every = pa.schema([*schema, *self._twin_schema], schema.metadata)
+        plaintext = pa.BufferOutputStream()
+        pq.ParquetWriter(plaintext, every, **self._options).close()
+        with open_source(plaintext.getvalue(), _LOCATION) as source:
+            return plain_layout(source).metadata
+
+    def _with_twins(self, metadata: Struct) -> Struct:
+        copy = metadata.copy(without=_NAMED_AFTER_THE_SCHEMA)
+        for field_id in _NAMED_AFTER_THE_SCHEMA:
+            if field_id in self._described:
+                copy.fields[field_id] = self._described.fields[field_id]
+        groups = zip(metadata.structs(FileMetaData.ROW_GROUPS), self._groups, strict=True)
+        copy.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._with_twins_of(group, added) for group, added in groups])
+        return copy
+
+    def _with_twins_of(self, group: Struct, twins: list[NewChunk]) -> Struct:
+        chunks = list(group.deferred_structs(RowGroup.COLUMNS))
+        for column in self._error_covers:
+            chunks[column] = error_cover_chunk(thrift_reader.decode(chunks[column], COLUMN_CHUNK_SHAPE)).encode()
+        copy = group.copy()
+        for chunk in twins:
+            self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.old.path)
+            chunks.append(chunk.struct.encode())
+        for total, of_a_chunk in (
+            (RowGroup.TOTAL_BYTE_SIZE, ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE),
+            (RowGroup.TOTAL_COMPRESSED_SIZE, ColumnMetaData.TOTAL_COMPRESSED_SIZE),
+        ):
+            copy.set(total, thrift.I64, group.integer(total) + sum(chunk.metadata.integer(of_a_chunk) for chunk in twins))
+        copy.set(RowGroup.COLUMNS, thrift.LIST, chunks)
+        return copy
+
+
+class _HoldingSink:
+    """Passes bytes on to a stream, or keeps them once it was told to."""
+
+    closed: Final = False
+    mode: Final = "wb"
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+        self._held: bytearray | None = None
+
+    def hold(self) -> None:
+        self._held = bytearray()
+
+    def release(self) -> bytearray:
+        """Return what was kept, and pass on what comes."""
+        held, self._held = self._held or bytearray(), None
+        return held
+
+    def write(self, data: Buffer) -> int:
+        view = memoryview(data).cast("B")
+        if self._held is None:
+            Sink(self._sink).write(view)
+        else:
+            self._held += view
+        return view.nbytes
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Does nothing: the stream is the caller's."""
+
+    def close(self) -> None:
+        """Does nothing: the stream is the caller's."""
+
+
+def _placeholder(field: pa.Field, values: pa.Array) -> pa.Array:
+    return placeholder(field, len(values))

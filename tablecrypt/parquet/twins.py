@@ -1,0 +1,160 @@
+"""Protected columns in a file: where a column's values are, and what stands where readers look for them.
+
+A protected column is in its file twice. The cover has the column's own name and field id and is under the file's DEK: a page that nobody
+can decode, or masked values. The twin holds the values. It is a column of its own behind all others, without a field id at any level, and
+under a column key, as the specification has it:
+
+    column        field id    path in the file            encrypted with
+    ssn           4           ssn                         DEK           the cover
+    person.email  7           person, email               DEK           the cover
+    (ssn)                     __protected__.4             its key       the twin
+    (email)                   __protected__.7, email      its key       the twin: a struct of the same shape with this field alone
+
+So a reader that knows nothing of this reads, filters and counts every other column: it skips a column without a field id, and asks nothing
+of one that it skips. A twin has the levels of its cover, which is why its pages can be read in the cover's place (twin_reader.py).
+
+A twin is bound to the file and the field by its key metadata, and to row group and column by the AAD of its modules.
+
+Specification: Apache Parquet, "Parquet Modular Encryption", section 5; parquet.thrift, SchemaElement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.parquet.layout import leaf_paths
+from tablecrypt.parquet.thrift import SchemaElement, Struct
+
+TWIN_PREFIX: Final = "__protected__."
+_TWIN: Final = re.compile(re.escape(TWIN_PREFIX) + "([1-9][0-9]{0,9})")
+_OPTIONAL: Final = 1
+_REPEATED: Final = 2
+
+
+def twin_name(field_id: int) -> str:
+    """Return the name of the column that holds the values of a protected one."""
+    return f"{TWIN_PREFIX}{field_id}"
+
+
+def field_of_twin(name: str) -> int | None:
+    """Return the field id of the column whose twin has this name; None for a name that is no twin's."""
+    found = _TWIN.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf column of a file.
+
+    Attributes:
+        path: names from the top-level column down to it.
+        field_ids: those that the nodes on this path have.
+        max_definition, max_repetition: the highest levels of its values.
+    """
+
+    path: tuple[str, ...]
+    field_ids: tuple[int, ...]
+    max_definition: int
+    max_repetition: int
+
+    @property
+    def twin_of(self) -> int | None:
+        """The field id of the column that it is the twin of, or a part of the twin."""
+        return field_of_twin(self.path[0])
+
+
+def leaves_of(elements: list[Struct]) -> list[Leaf]:
+    """Return the leaf columns of a schema in their order.
+
+    Raises:
+        FormatError: the schema is no tree.
+    """
+    paths = iter(leaf_paths(elements))
+    leaves: list[Leaf] = []
+    # The nodes around the next one: for each its field ids and levels, and how many of its children are still to come.
+    around: list[tuple[tuple[int, ...], int, int, int]] = [((), 0, 0, elements[0].optional_integer(SchemaElement.NUM_CHILDREN) or 0)]
+    for element in elements[1:]:
+        ids, definition, repetition, _ = around[-1]
+        kind = element.optional_integer(SchemaElement.REPETITION_TYPE)
+        own = element.optional_integer(SchemaElement.FIELD_ID)
+        ids = ids if own is None else (*ids, own)
+        definition += kind in (_OPTIONAL, _REPEATED)
+        repetition += kind == _REPEATED
+        children = element.optional_integer(SchemaElement.NUM_CHILDREN) or 0
+        if children:
+            around.append((ids, definition, repetition, children))
+            continue
+        leaves.append(Leaf(next(paths), ids, definition, repetition))
+        while len(around) > 1:
+            *_, left = around[-1]
+            if left > 1:
+                around[-1] = (*around[-1][:3], left - 1)
+                break
+            around.pop()
+    return leaves
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A leaf of a protected column: the ordinals of its cover and of its twin in each row group."""
+
+    field_id: int
+    cover: int
+    twin: int
+
+
+def twins_among(leaves: Sequence[Leaf], location: str) -> list[Twin]:
+    """Return which leaf is the twin of which cover.
+
+    Args:
+        leaves: of a file, all of them.
+        location: names the file in errors.
+
+    Raises:
+        TamperedFileError: twins and covers do not match, or a twin has a field id.
+    """
+    covers: dict[tuple[int, tuple[str, ...]], int] = {}
+    for ordinal, leaf in enumerate(leaves):
+        if leaf.twin_of is None:
+            covers.update({(field_id, leaf.path[1:]): ordinal for field_id in leaf.field_ids})
+    twins: list[Twin] = []
+    for ordinal, leaf in enumerate(leaves):
+        field_id = leaf.twin_of
+        if field_id is None:
+            continue
+        cover = covers.get((field_id, leaf.path[1:]))
+        if cover is None or leaf.field_ids or not _have_the_same_levels(leaves[cover], leaf):
+            raise TamperedFileError(location, f"the twin of column {field_id} does not have the shape of a column with this field id")
+        twins.append(Twin(field_id, cover, ordinal))
+    _check_complete(leaves, twins, location)
+    return twins
+
+
+def check_names(names: Sequence[str]) -> None:
+    """FormatError for a column whose name is that of a twin."""
+    for name in names:
+        if name.startswith(TWIN_PREFIX):
+            raise FormatError(
+                f"no column can be called {name!r}: names that begin with {TWIN_PREFIX!r} are those of protected columns' values"
+            )
+
+
+def _have_the_same_levels(one: Leaf, other: Leaf) -> bool:
+    return (one.max_definition, one.max_repetition) == (other.max_definition, other.max_repetition)
+
+
+def _check_complete(leaves: Sequence[Leaf], twins: Sequence[Twin], location: str) -> None:
+    protected = {twin.field_id for twin in twins}
+    covered = {(twin.field_id, twin.cover) for twin in twins}
+    for ordinal, leaf in enumerate(leaves):
+        missing = sorted(protected.intersection(leaf.field_ids) - {field_id for field_id in protected if (field_id, ordinal) in covered})
+        if leaf.twin_of is None and missing:
+            raise TamperedFileError(
+                location, f"column {'.'.join(leaf.path)} has no twin, though another part of column {missing[0]} has one"
+            )
+    if len({(twin.field_id, twin.cover) for twin in twins}) != len(twins):
+        raise TamperedFileError(location, "a column has two twins")

@@ -1,0 +1,371 @@
+"""Protected columns in single files: what is read with which keys, what the table's key opens, and files that its holder has changed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+import re
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tablecrypt import parquet
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, TablecryptError, TamperedFileError
+from tablecrypt.parquet import FileKeys, thrift, thrift_reader
+from tablecrypt.parquet.chunk_modules import decrypt_chunk
+from tablecrypt.parquet.footer import read_footer, write_footer
+from tablecrypt.parquet.layout import FileCiphers, FileLayout
+from tablecrypt.parquet.modules import ModuleCipher
+from tablecrypt.parquet.storage import Sink, source_of
+from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnChunk, FileMetaData, RowGroup, SchemaElement, Struct
+from tablecrypt.parquet.twin_reader import TwinAccess
+from tablecrypt.parquet.twin_writer import ProtectedField, TwinParquetWriter
+from tablecrypt.parquet.twins import twin_name
+from tablecrypt.parquet.uniform import UniformParquetFile
+
+ROWS: Final = 1000
+SSN, ID, PERSON, NAME, EMAIL, PHONES, TAGS, PAID, NOTE = 1, 2, 3, 4, 5, 6, 8, 11, 12
+PROTECTED: Final = (SSN, EMAIL, PHONES, TAGS, PAID, NOTE)
+SECRET: Final = re.compile(rb"top-secret|\xd2\x02\x96\x49")
+
+
+def _field(name: str, kind: pa.DataType, field_id: int, nullable: bool = True) -> pa.Field:
+    return pa.field(name, kind, nullable, {"PARQUET:field_id": str(field_id)})
+
+
+SCHEMA: Final = pa.schema(
+    [
+        _field("ssn", pa.string(), SSN, nullable=False),
+        _field("id", pa.int64(), ID),
+        _field("person", pa.struct([_field("name", pa.string(), NAME), _field("email", pa.string(), EMAIL)]), PERSON),
+        _field("phones", pa.list_(_field("element", pa.string(), 7)), PHONES),
+        _field("tags", pa.map_(_field("key", pa.string(), 9, nullable=False), _field("value", pa.int64(), 10)), TAGS),
+        _field("paid", pa.decimal128(12, 2), PAID),
+        _field("note", pa.string(), NOTE),
+    ]
+)
+
+
+def _row(number: int) -> dict[str, Any]:
+    return {
+        "ssn": f"top-secret-{number}",
+        "id": number,
+        "person": None if number % 5 == 0 else {"name": f"n{number}", "email": f"top-secret-{number}@x" if number % 3 else None},
+        "phones": [f"top-secret-{number}", "top-secret"] if number % 4 else None,
+        "tags": [(f"top-secret-{number}", number)] if number % 2 else None,
+        "paid": decimal.Decimal(1234567890) / 100 if number % 7 else None,
+        "note": f"top-secret {number % 3}",
+    }
+
+
+TABLE: Final = pa.Table.from_pylist([_row(number) for number in range(ROWS)], schema=SCHEMA)
+
+
+class ProtectedFile:
+    """A file with protected columns, and all keys that open it."""
+
+    def __init__(
+        self,
+        table: pa.Table = TABLE,
+        protected: tuple[int, ...] = PROTECTED,
+        key_metadata: StandardKeyMetadata | None = None,
+        row_group_size: int = 300,
+        keys: dict[int, Secret] | None = None,
+        **options: Any,
+    ) -> None:
+        self.key_metadata = key_metadata or StandardKeyMetadata.generate(16, secrets.token_bytes)
+        self.keys = keys or {field_id: Secret(secrets.token_bytes(16)) for field_id in protected}
+        fields = [self._protected(field_id) for field_id in protected]
+        sink = pa.BufferOutputStream()
+        writer = TwinParquetWriter(sink, table.schema, self.key_metadata, fields, **{"compression": "zstd", **options})
+        writer.write(table, row_group_size)
+        self.metadata, length = writer.close()
+        self.stored = sink.getvalue().to_pybytes()
+        assert len(self.stored) == length
+
+    def _protected(self, field_id: int) -> ProtectedField:
+        mask = (lambda field, values: pa.array(["masked"] * len(values), field.type)) if field_id == NOTE else None
+        return ProtectedField(field_id, self.keys[field_id], self._stored_with(field_id, self.key_metadata.aad_prefix), mask)
+
+    @staticmethod
+    def _stored_with(field_id: int, aad_prefix: bytes) -> bytes:
+        return b"%d|" % field_id + aad_prefix
+
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
+        """As the key service does it: the key metadata is bound to the field and the file."""
+        if key_metadata != self._stored_with(field_id, aad_prefix):
+            raise AuthenticationError(f"the key of column {field_id} is that of another file or column")
+        if field_id not in self.keys:
+            raise KeyNotFoundError(f"no key of column {field_id}")
+        return self.keys[field_id].reveal()
+
+    def open(self, *opened: int, stored: bytes | None = None, **options: Any) -> UniformParquetFile:
+        stored = self.stored if stored is None else stored
+        key_metadata = self.key_metadata.with_file_length(len(stored))
+        access = TwinAccess(frozenset(self.keys), frozenset(opened), self.unwrap)
+        return UniformParquetFile(pa.BufferReader(stored), key_metadata, "memory", twins=access, **options)
+
+    def read(self, columns: list[str], *opened: int, stored: bytes | None = None) -> pa.Table:
+        return pa.Table.from_batches(self.open(*opened, stored=stored).batches(columns))
+
+    @property
+    def all_keys(self) -> FileKeys:
+        keys = {twin_name(field_id): key for field_id, key in self.keys.items()}
+        return FileKeys(self.key_metadata.encryption_key, keys, self.key_metadata.aad_prefix)
+
+    def changed(self, change: Callable[[Struct, list[list[Struct]]], None]) -> bytes:
+        """The file with another footer, as someone makes it who has the table's key: `change` gets the footer and its chunks."""
+        source = source_of(self.stored)
+        footer = read_footer(source)
+        ciphers = FileCiphers(footer, FileKeys.of_table_file(self.key_metadata))
+        metadata = footer.open(ciphers.footer)
+        groups = metadata.structs(FileMetaData.ROW_GROUPS)
+        chunks = [[thrift_reader.decode(each, COLUMN_CHUNK_SHAPE) for each in group.deferred_structs(RowGroup.COLUMNS)] for group in groups]
+        change(metadata, chunks)
+        for group, its in zip(groups, chunks, strict=True):
+            group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.encode() for chunk in its])
+        assert footer.algorithm is not None
+        aad_base = self.key_metadata.aad_prefix + footer.algorithm.aad_file_unique
+        cipher = ModuleCipher(self.key_metadata.encryption_key, "the footer key", aad_base, False, "memory", secrets.token_bytes)
+        end = io.BytesIO()
+        write_footer(Sink(end, footer.start), metadata, footer.algorithm, cipher, None, plaintext=False)
+        changed: bytes = self.stored[: footer.start] + end.getvalue()
+        return changed
+
+
+@pytest.fixture(scope="module")
+def file() -> ProtectedFile:
+    return ProtectedFile()
+
+
+@pytest.mark.parametrize("small_file_length", [0, 1 << 20])
+def test_with_all_column_keys_the_rows_are_those_that_were_written(file: ProtectedFile, small_file_length: int) -> None:
+    opened = file.open(*PROTECTED, small_file_length=small_file_length)
+    rows = pa.Table.from_batches(opened.batches(SCHEMA.names))
+    assert opened.schema.names == SCHEMA.names
+    assert opened.protected == set(PROTECTED)
+    assert rows.to_pylist() == TABLE.to_pylist()
+
+
+@pytest.mark.parametrize(("field_id", "column"), [(SSN, "ssn"), (EMAIL, "person"), (PHONES, "phones"), (TAGS, "tags"), (PAID, "paid")])
+def test_one_column_key_opens_one_column(file: ProtectedFile, field_id: int, column: str) -> None:
+    assert file.read([column, "id"], field_id).to_pylist() == TABLE.select([column, "id"]).to_pylist()
+    others = next(each for each in ("ssn", "phones") if each != column)
+    with pytest.raises(TablecryptError):
+        file.read([others], field_id)
+
+
+def test_without_column_keys_other_columns_and_masks_are_read_and_filtered(file: ProtectedFile) -> None:
+    rows = pa.Table.from_batches(file.open().batches(["id", "note"], pc.field("id") >= 998))
+    assert rows.to_pylist() == [{"id": 998, "note": "masked"}, {"id": 999, "note": "masked"}]
+
+
+def test_statistics_of_a_twin_prune_for_those_who_have_its_key_alone(file: ProtectedFile) -> None:
+    wanted = pc.field("ssn") == "top-secret-705"
+    positions = [batch.positions[0].as_py() for batch in file.open(SSN).positioned_batches(["ssn"], wanted)]
+    assert positions == [0, 600]
+    assert [row["ssn"] for batch in file.open(SSN).batches(["ssn"], wanted) for row in batch.to_pylist()] == ["top-secret-705"]
+
+
+def test_a_part_of_the_file_has_the_same_rows_with_and_without_the_key_of_its_first_column(file: ProtectedFile) -> None:
+    starts = [file.metadata.row_group(group).column(1).data_page_offset for group in range(4)]
+    part = range(starts[0] + 1, starts[2])
+    with_key = pa.Table.from_batches(file.open(SSN).batches(["id"], part=part))
+    without = pa.Table.from_batches(file.open().batches(["id"], part=part))
+    assert with_key.equals(without)
+    assert 0 < with_key.num_rows < ROWS
+
+
+@pytest.mark.parametrize("column", ["ssn", "person", "phones", "tags", "paid"])
+def test_an_error_cover_gives_no_rows(file: ProtectedFile, column: str) -> None:
+    with pytest.raises(TablecryptError):
+        file.read([column])
+
+
+def test_all_of_the_file_verifies_with_all_keys(file: ProtectedFile) -> None:
+    checked = parquet.verify(file.stored, file.all_keys)
+    assert checked.unauthenticated_pages == 0
+    assert not checked.columns_in_the_clear
+
+
+def test_the_twins_are_columns_by_the_specification(file: ProtectedFile) -> None:
+    rows = parquet.read_table(file.stored, file.all_keys, columns=[twin_name(SSN), twin_name(EMAIL)])
+    assert rows[twin_name(SSN)].to_pylist() == TABLE["ssn"].to_pylist()
+    assert all(b"PARQUET:field_id" not in (field.metadata or {}) for field in rows.schema)
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "none"}, {"use_dictionary": False}], ids=["zstd", "uncompressed", "plain pages"])
+def test_the_key_of_the_table_opens_nothing_of_a_protected_column(options: dict[str, Any]) -> None:
+    file = ProtectedFile(**options)
+    source = source_of(file.stored)
+    footer = read_footer(source)
+    layout = FileLayout(
+        source, footer, FileCiphers(footer, FileKeys(file.key_metadata.encryption_key, aad_prefix=file.key_metadata.aad_prefix))
+    )
+    opened = [layout.metadata.encode(), *(chunk.encode() for each in layout.metadata.structs(FileMetaData.ROW_GROUPS) for chunk in [each])]
+    for chunk in layout.chunks():
+        if chunk.has_own_key:
+            with pytest.raises(KeyNotFoundError):
+                decrypt_chunk(chunk)
+        else:
+            opened += [chunk.metadata.encode(), bytes(decrypt_chunk(chunk))]
+    assert not [each for each in opened if SECRET.search(each)]
+    assert any(b"masked" in each or b"n7" in each for each in opened), "unprotected text is found, so the search finds text"
+
+
+def test_a_reader_of_plain_tables_refuses_the_file(file: ProtectedFile) -> None:
+    with pytest.raises(FormatError, match="with a key of its own"):
+        UniformParquetFile(pa.BufferReader(file.stored), file.key_metadata, "memory")
+
+
+def test_a_column_that_the_table_does_not_say_is_protected_is_refused(file: ProtectedFile) -> None:
+    access = TwinAccess(frozenset({SSN}), frozenset(), file.unwrap)
+    with pytest.raises(FormatError, match="do not say that it is protected"):
+        UniformParquetFile(pa.BufferReader(file.stored), file.key_metadata, "memory", twins=access)
+
+
+def test_a_column_named_like_a_twin_is_not_written() -> None:
+    table = TABLE.rename_columns([twin_name(99), *SCHEMA.names[1:]])
+    with pytest.raises(FormatError, match="names that begin with"):
+        ProtectedFile(table, (EMAIL,))
+
+
+def test_a_protected_field_that_rows_do_not_have_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="none of the columns"):
+        ProtectedFile(TABLE, (99,))
+
+
+def _twin_ordinals(chunks: list[list[Struct]]) -> list[int]:
+    return [at for at, chunk in enumerate(chunks[0]) if ColumnChunk.ENCRYPTED_COLUMN_METADATA in chunk]
+
+
+def _swap_twins_of_two_row_groups(_: Struct, chunks: list[list[Struct]]) -> None:
+    at = _twin_ordinals(chunks)[0]
+    chunks[0][at], chunks[1][at] = chunks[1][at], chunks[0][at]
+
+
+def _swap_two_fields(_: Struct, chunks: list[list[Struct]]) -> None:
+    first, other = _twin_ordinals(chunks)[0], _twin_ordinals(chunks)[-1]
+    for group in chunks:
+        group[first], group[other] = group[other], group[first]
+
+
+def _cover_in_place_of_a_twin(_: Struct, chunks: list[list[Struct]]) -> None:
+    at = _twin_ordinals(chunks)[0]
+    for group in chunks:
+        group[at] = group[0]
+
+
+def _drop_a_twin(metadata: Struct, chunks: list[list[Struct]]) -> None:
+    elements = metadata.structs(FileMetaData.SCHEMA)
+    metadata.set(FileMetaData.SCHEMA, thrift.LIST, elements[:-1])
+    metadata.remove(FileMetaData.COLUMN_ORDERS)
+    elements[0].set(SchemaElement.NUM_CHILDREN, thrift.I32, elements[0].integer(SchemaElement.NUM_CHILDREN) - 1)
+    for group in chunks:
+        del group[-1]
+
+
+def _give_a_cover_another_field_id(metadata: Struct, _: list[list[Struct]]) -> None:
+    metadata.structs(FileMetaData.SCHEMA)[1].set(SchemaElement.FIELD_ID, thrift.I32, ID)
+
+
+def _give_a_twin_a_field_id(metadata: Struct, _: list[list[Struct]]) -> None:
+    metadata.structs(FileMetaData.SCHEMA)[-1].set(SchemaElement.FIELD_ID, thrift.I32, NOTE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _swap_twins_of_two_row_groups,
+        _swap_two_fields,
+        _cover_in_place_of_a_twin,
+        _give_a_cover_another_field_id,
+        _give_a_twin_a_field_id,
+    ],
+)
+def test_a_footer_changed_by_a_holder_of_the_tables_key_gives_no_values(change: Callable[[Struct, list[list[Struct]]], None]) -> None:
+    file = ProtectedFile()
+    stored = file.changed(change)
+    with pytest.raises((TamperedFileError, AuthenticationError, FormatError)):
+        file.read(["ssn", "note"], *PROTECTED, stored=stored)
+
+
+def test_a_column_whose_twin_was_dropped_is_not_among_the_protected_ones_of_the_file(file: ProtectedFile) -> None:
+    opened = file.open(*PROTECTED, stored=file.changed(_drop_a_twin))
+    assert opened.protected == set(PROTECTED) - {NOTE}
+
+
+def test_a_twin_of_another_file_does_not_open_though_the_table_key_is_the_same() -> None:
+    one = ProtectedFile()
+    other = ProtectedFile(key_metadata=StandardKeyMetadata(one.key_metadata.encryption_key, secrets.token_bytes(16)), keys=one.keys)
+    foreign: list[list[Struct]] = []
+    other.changed(lambda _, chunks: foreign.extend(chunks))
+
+    def exchange(_: Struct, chunks: list[list[Struct]]) -> None:
+        at = _twin_ordinals(chunks)[0]
+        for group, theirs in zip(chunks, foreign, strict=True):
+            group[at] = theirs[at]
+
+    with pytest.raises((AuthenticationError, TamperedFileError)):
+        one.read(["ssn"], SSN, stored=one.changed(exchange))
+
+
+def test_a_changed_byte_of_a_twin_gives_no_values(file: ProtectedFile) -> None:
+    layouts: list[int] = []
+    source = source_of(file.stored)
+    footer = read_footer(source)
+    keys = file.all_keys
+    for chunk in FileLayout(source, footer, FileCiphers(footer, keys)).chunks():
+        if chunk.path[0] == twin_name(SSN):
+            layouts.append(chunk.pages.start + chunk.pages.length // 2)
+    stored = bytearray(file.stored)
+    stored[layouts[0]] ^= 1
+    with pytest.raises(TamperedFileError):
+        file.read(["ssn"], SSN, stored=bytes(stored))
+
+
+_VALUES: Final[dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]]] = {
+    "boolean": (pa.bool_(), st.booleans()),
+    "int": (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
+    "double": (pa.float64(), st.floats(allow_nan=False)),
+    "date": (pa.date32(), st.dates()),
+    "timestamp": (pa.timestamp("us"), st.datetimes(min_value=dt.datetime(1900, 1, 1))),
+    "binary": (pa.binary(), st.binary(max_size=20)),
+    "fixed": (pa.binary(4), st.binary(min_size=4, max_size=4)),
+    "list of structs": (
+        pa.list_(
+            _field("element", pa.struct([_field("a", pa.int32(), 21), _field("b", pa.list_(_field("element", pa.string(), 23)), 22)]), 20)
+        ),
+        st.lists(
+            st.one_of(
+                st.none(), st.fixed_dictionaries({"a": st.none() | st.integers(0, 9), "b": st.none() | st.lists(st.text(max_size=3))})
+            ),
+            max_size=3,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("nullable", [True, False], ids=["optional", "required"])
+@pytest.mark.parametrize("kind", sorted(_VALUES))
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_values_of_every_type_are_the_same_in_the_place_of_the_cover(kind: str, nullable: bool, data: st.DataObject) -> None:
+    arrow, values = _VALUES[kind]
+    column = data.draw(st.lists(values if not nullable else st.none() | values, min_size=1, max_size=30))
+    schema = pa.schema([_field("v", arrow, SSN, nullable), _field("id", pa.int64(), ID)])
+    table = pa.Table.from_arrays([pa.array(column, arrow), pa.array(range(len(column)), pa.int64())], schema=schema)
+    file = ProtectedFile(table, (SSN,), row_group_size=7)
+    assert file.read(["v", "id"], SSN).to_pylist() == table.to_pylist()
+    assert file.read(["id"]).num_rows == len(column)
+    with pytest.raises(TablecryptError):
+        file.read(["v"])
