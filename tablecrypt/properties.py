@@ -77,6 +77,7 @@ class Property:
 
 
 _of_keys: Final = partial(Property, scope="table", reader="tablecrypt.keys", from_table=True)
+_of_columns: Final = partial(Property, scope="table", reader="tablecrypt.table", from_table=True)
 _of_spark: Final = partial(Property, scope="catalog", reader="tablecrypt.spark")
 _of_kms: Final = partial(Property, scope="catalog", reader="tablecrypt.kms", to_executors=True)
 _of_aws: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
@@ -100,6 +101,20 @@ KEK_LIFESPAN_MS: Final = _of_keys(
     name="encryption.kek-lifespan-ms",
     default=str(730 * 24 * 60 * 60 * 1000),
     doc="Age at which a KEK wraps nothing new. May shorten the 730 days that Iceberg Java uses, never lengthen them.",
+)
+COLUMN_KEYS: Final = _of_columns(
+    name="encryption.column-keys",
+    doc="Columns with master keys of their own: `alias/pii: ssn, person.email; alias/fin: salary`. Kept by field id.",
+)
+COLUMN_MASK: Final = _of_columns(
+    name="encryption.column-mask.",
+    doc="Prefix: what others see of a protected column: null, error, redact, hash, truncate(n) or constant(value).",
+)
+COLUMN: Final = _of_keys(
+    name="encryption.column.", doc="Prefix: `<field id>.key-id`, `.mask` and `.former-key-id` of protected columns. Never set by hand."
+)
+COLUMN_GUARD: Final = _of_columns(
+    name="encryption.column-guard", default="true", doc="false: leave out what keeps Iceberg Java from writing protected columns."
 )
 PINS: Final = Property(
     name="encryption.pins",
@@ -407,7 +422,8 @@ def _spelt(name: str) -> str:
 
 
 def _nearest(meant: str, scope: str) -> str | None:
-    ours = [each.name for each in registered() if each.name.startswith(_OWN_PREFIXES) and each.scope == scope]
+    own = (each.name for each in registered() if each.name.startswith(_OWN_PREFIXES) and each.scope == scope)
+    ours = [name for name in own if not name.endswith(".")]
     return next(iter(difflib.get_close_matches(meant, ours, n=1, cutoff=0.8)), None)
 
 

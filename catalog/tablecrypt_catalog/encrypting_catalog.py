@@ -16,22 +16,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, SupportsIndex, cast
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt import properties as names
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, TamperedFileError
+from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.kms.allowed_keys import AllowedKeys
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.protection.declaration import declared_at_creation, declares
+from tablecrypt.table.protection.policy import check_layout
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update, check_commit, check_migration
-from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter
+from tablecrypt_catalog._pyiceberg.metastore import MetastoreCatalogAdapter, iceberg_schema
 from tablecrypt_catalog.pins.client import ClientPins, PinCheck
 from tablecrypt_catalog.pins.record import TrustedTable, moves_of, table_version
 from tablecrypt_catalog.purge import Purged, purge
@@ -66,6 +69,18 @@ class NewTable(NamedTuple):
     def is_encrypted(self) -> bool:
         """Whether its properties name a master key."""
         return names.KEY_ID.name in self.properties
+
+    @property
+    def fresh_schema(self) -> Schema:
+        """Its schema with the field ids that PyIceberg's catalogs, and REST servers after them, give to the columns of a new table."""
+        return assign_fresh_schema_ids(iceberg_schema(self.schema))
+
+    def check_columns(self, made: TableMetadata) -> None:
+        """Raise TamperedFileError where a catalog's server has not made a table whose protected columns are those that were asked for."""
+        asked, found = (ColumnPolicy.from_properties(each) for each in (self.properties, made.properties))
+        names_of = {field_id: self.fresh_schema.find_column_name(field_id) for field_id in asked.columns}
+        if found != asked or any(made.schema().find_column_name(field_id) != name for field_id, name in names_of.items()):
+            raise TamperedFileError(made.location, "the catalog made the table without the protected columns that were asked for")
 
 
 class EncryptingCatalog(Catalog):
@@ -256,12 +271,26 @@ class EncryptingCatalog(Catalog):
         AllowedKeys.of(client).check((of_namespace,), where)
         return of_namespace
 
+    def _with_columns(self, new: NewTable) -> NewTable:
+        """Return a new table whose declaration of protected columns is by field id, and fits its layout."""
+        if not new.is_encrypted:
+            if declares(new.properties):
+                raise ConfigurationError(
+                    f"{names.COLUMN_KEYS.name} protects columns of encrypted tables: give the table {names.KEY_ID.name}"
+                )
+            return new
+        properties = declared_at_creation(new.properties, new.fresh_schema)
+        if policy := ColumnPolicy.from_properties(properties):
+            layout = new_table_metadata(iceberg_schema(new.schema), new.partition_spec, new.sort_order, new.location or "", properties)
+            check_layout(policy, layout)
+        return new._replace(properties=properties)
+
     def _creation(self, asked: NewTable) -> tuple[NewTable, PinCheck]:
         """Complete a new table's properties, and refuse a plaintext one where an encrypted one is pinned."""
         properties = dict(asked.properties)
         if names.KEY_ID.name not in properties and (default := self.default_key_id(Catalog.namespace_from(asked.identifier))):
             properties[names.KEY_ID.name] = default
-        new = asked._replace(properties=creation_properties(self.client_properties, properties))
+        new = self._with_columns(asked._replace(properties=creation_properties(self.client_properties, properties)))
         pin_check = self.client_pins.begin_check(new.identifier)
         if not new.is_encrypted:
             pin_check.refuse_plaintext()

@@ -24,7 +24,7 @@ from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import CommitTableResponse, FileScanTask, StagedTable, Table, TableIdentifier
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV2
 from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableUpdate, update_table_metadata
-from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties
+from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, PlaintextRefusedError, TamperedFileError
@@ -106,14 +106,14 @@ class EncryptedRestCatalog(EncryptingCatalog, RestCatalogAdapter):
         """Create a table, after whose answer the server is held to what was asked for."""
         table = self.created_by_pyiceberg(new)
         if names.KEY_ID.name in {**new.properties, **table.metadata.properties}:
-            table = self._encrypted_table(table, _new_metadata(table, new.properties))
+            table = self._encrypted_table(table, _new_metadata(table, new))
         pin_check.verify(table_version(table.metadata, table.metadata_location, None))
         return table
 
     def staged_table(self, new: NewTable) -> StagedTable:
         """Return a new encrypted table as the server stages it, with the metadata that keeps keys."""
         staged = self.request_staged_table(*new)
-        staged.metadata = _new_metadata(staged, new.properties)
+        staged.metadata = _new_metadata(staged, new)
         return staged
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
@@ -243,7 +243,7 @@ def _with_keks(updates: Iterable[IcebergBaseModel], staged: EncryptedTableMetada
     The server applies them to metadata that may be newer than this client's: a KEK that was rotated away meanwhile comes back with the
     snapshot that needs it, and one that is there stays as it is.
     """
-    keks = {kek.key_id: kek for kek in staged.key_ring.keks}
+    keks = {key.key_id: key for key in staged.encryption_keys if key.is_wrapped_by_kms}
     sent: list[IcebergBaseModel] = []
     for update in updates:
         kek = keks.pop(update.key.encrypted_by_id or "", None) if isinstance(update, AddEncryptionKeyUpdate) else None
@@ -253,9 +253,10 @@ def _with_keks(updates: Iterable[IcebergBaseModel], staged: EncryptedTableMetada
     return tuple(sent)
 
 
-def _new_metadata(table: Table, asked: Properties) -> EncryptedTableMetadata:
+def _new_metadata(table: Table, new: NewTable) -> EncryptedTableMetadata:
     """The metadata of a table that the server has just made, after checking that it is what was asked for."""
     metadata: TableMetadata = table.metadata
+    asked = new.properties
     found = metadata.properties.get(names.KEY_ID.name)
     if found != asked.get(names.KEY_ID.name, found):
         raise KeyIdChangedError(
@@ -265,6 +266,7 @@ def _new_metadata(table: Table, asked: Properties) -> EncryptedTableMetadata:
         refuse_plain_table(EMPTY_DICT, table.name(), metadata)
     if metadata.snapshots:
         raise TamperedFileError(metadata.location, "the catalog answered that a table was created, but with a table that has snapshots")
+    new.check_columns(metadata)
     return encrypted_metadata(metadata)
 
 

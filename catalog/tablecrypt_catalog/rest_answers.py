@@ -154,9 +154,9 @@ def _added_key_ids(sent: list[IcebergBaseModel]) -> set[str]:
 
 def _may_have_become(before: EncryptedKey, after: EncryptedKey) -> bool:
     """Whether a rotation or a rewrap by others explains another value of an entry. What it opens is authenticated when it is used."""
-    if before.is_kek:
+    if before.is_wrapped_by_kms:
         return (before.encrypted_by_id, before.properties) == (after.encrypted_by_id, after.properties)
-    return not after.is_kek and before.encrypted_by_id != after.encrypted_by_id
+    return before.kind == after.kind and before.encrypted_by_id != after.encrypted_by_id
 
 
 def _check_every_snapshot_opens(answer: EncryptedTableMetadata, location: str) -> None:

@@ -123,7 +123,8 @@ def check_metadata(client_properties: Properties, identifier: Identifier, metada
 
 
 def _check_master_keys(client_properties: Properties, identifier: Identifier, metadata: TableMetadata) -> None:
-    wrapping = {kek.encrypted_by_id for kek in metadata.key_ring.keks} if isinstance(metadata, EncryptedTableMetadata) else set()
+    entries = metadata.encryption_keys if isinstance(metadata, EncryptedTableMetadata) else ()
+    wrapping = {key.encrypted_by_id for key in entries if key.is_kek}
     named = (metadata.properties.get(names.KEY_ID.name), *sorted(filter(None, wrapping)))
     AllowedKeys.of(client_properties).check(named, f"the metadata of table {'.'.join(identifier)}")
 
@@ -141,7 +142,7 @@ def check_updates(client_properties: Properties, identifier: Identifier, updates
             names.check_own_names(update.updates, "table")
             names.check_table_properties(".".join(identifier), update.updates, client_properties)
             allowed.check((update.updates.get(names.KEY_ID.name),), f"the commit to table {'.'.join(identifier)}")
-        elif isinstance(update, AddEncryptionKeyUpdate) and update.key.is_kek:
+        elif isinstance(update, AddEncryptionKeyUpdate) and update.key.is_wrapped_by_kms:
             allowed.check((update.key.encrypted_by_id,), f"the commit to table {'.'.join(identifier)}")
 
 

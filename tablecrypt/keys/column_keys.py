@@ -10,6 +10,7 @@ What a table's properties say, by field id, so that renames change nothing:
 
     encryption.column.8.key-id = alias/pii       the column's master key in the KMS, never the table's own
     encryption.column.8.mask = truncate(4)       what readers see who may not use it; null where there is none
+    encryption.column.8.former-key-id = alias/pii    the column is protected no more: files from before hold it under that key
 
 What a user writes, by name, and what a table's catalog turns into the above:
 
@@ -60,8 +61,9 @@ DECLARED_MASK_PREFIX: Final = "encryption.column-mask."
 LAYOUT_VERSION: Final = 1
 
 _KEY_ID: Final = "key-id"
+_FORMER: Final = "former-key-id"
 _MASK: Final = "mask"
-_BY_ID: Final = re.compile(r"encryption\.column\.(0|[1-9][0-9]{0,9})\.(key-id|mask)")
+_BY_ID: Final = re.compile(r"encryption\.column\.(0|[1-9][0-9]{0,9})\.(key-id|mask|former-key-id)")
 _MASK_TEXT: Final = re.compile(r"(null|error|redact|hash|truncate|constant)(?:\((.*)\))?", re.DOTALL)
 _LONGEST_PREFIX: Final = 64
 _LONGEST_ID: Final = 255
@@ -176,17 +178,28 @@ class ProtectedColumn:
 
 @dataclass(frozen=True)
 class ColumnPolicy:
-    """The protected columns of a table, by field id. An empty one is false."""
+    """The protected columns of a table, by field id. One without protected columns is false.
+
+    Attributes:
+        columns: those that are protected now.
+        former: by field id, the master keys of those whose protection was removed.
+    """
 
     columns: Mapping[int, ProtectedColumn] = field(default_factory=dict)
+    former: Mapping[int, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.columns)
 
     @classmethod
-    def of(cls, columns: Iterable[ProtectedColumn]) -> Self:
+    def of(cls, columns: Iterable[ProtectedColumn], former: Mapping[int, str] | None = None) -> Self:
         """Return the policy of these columns, in the order of their ids."""
-        return cls({column.field_id: column for column in sorted(columns, key=lambda column: column.field_id)})
+        return cls({column.field_id: column for column in sorted(columns, key=lambda column: column.field_id)}, dict(former or {}))
+
+    def master_keys(self, field_id: int) -> tuple[str, ...]:
+        """Return the master keys under which files may hold a column; none for a column that never was protected."""
+        column, former = self.columns.get(field_id), self.former.get(field_id)
+        return tuple(dict.fromkeys(key for key in (column.column_key_id if column else None, former) if key is not None))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any], schema: Schema | None = None) -> Self:
@@ -201,6 +214,7 @@ class ColumnPolicy:
         """
         masks: dict[int, Mask] = {}
         keys: dict[int, str] = {}
+        former: dict[int, str] = {}
         for name, value in properties.items():
             _refuse_undeclared(name)
             if not name.startswith(COLUMN_PREFIX):
@@ -212,14 +226,14 @@ class ColumnPolicy:
             if found[2] == _MASK:
                 masks[field_id] = Mask.parse(str(value))
             else:
-                keys[field_id] = str(value)
+                (keys if found[2] == _KEY_ID else former)[field_id] = str(value)
         if alone := sorted(masks.keys() - keys.keys()):
             raise ConfigurationError(
                 f"{COLUMN_PREFIX}{alone[0]}.{_MASK} masks a column without a key: {COLUMN_PREFIX}{alone[0]}.{_KEY_ID} is missing. "
                 "Whoever removed it would have the column written under the table's key"
             )
         columns = [ProtectedColumn(field_id, key_id, masks.get(field_id, Mask())) for field_id, key_id in keys.items()]
-        return cls.of(each for each in columns if schema is None or schema.find_column_name(each.field_id) is not None)
+        return cls.of((each for each in columns if schema is None or schema.find_column_name(each.field_id) is not None), former)
 
     def to_properties(self) -> dict[str, str]:
         """Return the properties that `from_properties` reads."""
@@ -227,7 +241,7 @@ class ColumnPolicy:
         for column in self.columns.values():
             written[f"{COLUMN_PREFIX}{column.field_id}.{_KEY_ID}"] = column.column_key_id
             written[f"{COLUMN_PREFIX}{column.field_id}.{_MASK}"] = str(column.mask)
-        return written
+        return written | {f"{COLUMN_PREFIX}{field_id}.{_FORMER}": key_id for field_id, key_id in self.former.items()}
 
     def check(self, schema: Schema, table_key_id: str) -> None:
         """Check that the columns which a schema has can be protected so.

@@ -4,12 +4,16 @@ An entry of `encryption-keys` is a key that is stored wrapped by another key:
 
     {"key-id": "…", "encrypted-key-metadata": "<base64>", "encrypted-by-id": "…", "properties": {…}}
 
-Two kinds of entry share this shape and are told apart by the property KEY_TIMESTAMP:
+Four kinds of entry share this shape and are told apart by their properties:
 
     KEK                  encrypted-by-id = the master key's id in the KMS; encrypted-key-metadata = what the KMS returned for wrap;
                          properties = {"KEY_TIMESTAMP": "<milliseconds since the epoch>"}
     manifest-list key    encrypted-by-id = the KEK's key-id; no properties; encrypted-key-metadata = AES-GCM under the KEK of the
                          StandardKeyMetadata of one manifest list
+    column KEK           as a KEK, but encrypted-by-id = the master key of protected columns, and a property more:
+                         {"KEY_TIMESTAMP": …, "tablecrypt.column-kek": "1"}
+    column key           encrypted-by-id = a column KEK's key-id; properties = {"tablecrypt.column-key": "<field id>"}; see
+                         column_key_ring.py
 
 Nothing here is secret: entries are stored in plaintext metadata.json.
 
@@ -19,7 +23,9 @@ Rules:
        was made later than now, by more than CLOCK_SKEW_MS, wraps none.
     3. Of the KEKs in the metadata only that which unwraps the key of the snapshot that a commit follows may wrap the commit's key: an
        entry that somebody adds to metadata.json cannot make an older KEK unwrap that key. Where there is no such KEK, a new one is made.
-    4. An entry is needed while a snapshot names it, or while a needed manifest-list key is wrapped by it.
+    4. An entry is needed while a snapshot names it, or while a needed manifest-list key is wrapped by it. Files name column keys, which
+       metadata does not tell: so a column key, and the column KEK above it, is always needed.
+    5. A column KEK wraps and unwraps nothing but column keys.
 
 `now_ms` is always given by the caller.
 
@@ -40,7 +46,11 @@ from pyiceberg.typedef import IcebergBaseModel
 from tablecrypt.errors import FormatError, KeyNotFoundError
 
 KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
+COLUMN_KEK: Final = "tablecrypt.column-kek"
+COLUMN_KEY: Final = "tablecrypt.column-key"
+COLUMN_KEK_VERSION: Final = "1"
 _TIMESTAMP: Final = re.compile("[0-9]{1,19}")
+_FIELD_ID: Final = re.compile("[1-9][0-9]{0,9}")
 _MAX_LONG: Final = 2**63 - 1
 
 
@@ -54,8 +64,47 @@ class EncryptedKey(IcebergBaseModel):
 
     @property
     def is_kek(self) -> bool:
-        """Whether this entry is a KEK (wrapped by the KMS) rather than a manifest-list key (wrapped by a KEK)."""
-        return self.properties is not None and KEY_TIMESTAMP in self.properties
+        """Whether this entry is a KEK of the table: wrapped by the KMS, and wraps manifest-list keys."""
+        return self.is_wrapped_by_kms and not self.is_column_kek
+
+    @property
+    def is_column_kek(self) -> bool:
+        """Whether this entry is a column KEK: wrapped by the KMS, and wraps column keys."""
+        return self.properties is not None and COLUMN_KEK in self.properties
+
+    @property
+    def is_wrapped_by_kms(self) -> bool:
+        """Whether this entry is a KEK, of the table or of columns, so that encrypted-by-id names a master key."""
+        return self.properties is not None and (KEY_TIMESTAMP in self.properties or COLUMN_KEK in self.properties)
+
+    @property
+    def is_column_key(self) -> bool:
+        """Whether this entry is the key of a protected column."""
+        return self.properties is not None and COLUMN_KEY in self.properties and not self.is_wrapped_by_kms
+
+    @property
+    def is_manifest_list_key(self) -> bool:
+        """Whether this entry is none of the others."""
+        return not self.is_wrapped_by_kms and not self.is_column_key
+
+    @property
+    def kind(self) -> str:
+        """What people call such an entry."""
+        if self.is_wrapped_by_kms:
+            return "column KEK" if self.is_column_kek else "KEK"
+        return "column key" if self.is_column_key else "manifest-list key"
+
+    @property
+    def field_id(self) -> int:
+        """The field id of a column key's column.
+
+        Raises:
+            FormatError: the entry is no column key, or names no field id.
+        """
+        stored = (self.properties or {}).get(COLUMN_KEY, "")
+        if not self.is_column_key or not _FIELD_ID.fullmatch(stored):
+            raise FormatError(f"encryption key {self.key_id} is not the key of a column: {COLUMN_KEY} is {stored[:24]!r}")
+        return int(stored)
 
     @property
     def timestamp(self) -> str:
@@ -64,9 +113,9 @@ class EncryptedKey(IcebergBaseModel):
         Raises:
             FormatError: there is none, or it is no 64-bit number of milliseconds.
         """
-        if not self.is_kek or self.properties is None:
+        stored = (self.properties or {}).get(KEY_TIMESTAMP)
+        if stored is None:
             raise FormatError(f"encryption key {self.key_id} has no {KEY_TIMESTAMP}: it is not a KEK")
-        stored = self.properties[KEY_TIMESTAMP]
         if not _TIMESTAMP.fullmatch(stored) or int(stored) > _MAX_LONG:
             raise FormatError(f"encryption key {self.key_id}: {KEY_TIMESTAMP} {stored[:24]!r} is not a number of milliseconds")
         return stored
@@ -120,8 +169,22 @@ class KeyRing:
 
     @property
     def keks(self) -> list[EncryptedKey]:
-        """Every KEK, in the order of the metadata."""
+        """Every KEK of the table, in the order of the metadata. Column KEKs are not among them."""
         return [entry for entry in self._entries.values() if entry.is_kek]
+
+    @property
+    def column_keks(self) -> list[EncryptedKey]:
+        """Every column KEK, in the order of the metadata."""
+        return [entry for entry in self._entries.values() if entry.is_column_kek]
+
+    @property
+    def column_keys(self) -> list[EncryptedKey]:
+        """Every column key, in the order of the metadata."""
+        return [entry for entry in self._entries.values() if entry.is_column_key]
+
+    def with_others(self, entries: Iterable[EncryptedKey]) -> KeyRing:
+        """Return a ring that has these entries too, where it has none of their ids."""
+        return KeyRing(({entry.key_id: entry for entry in entries} | self._entries).values())
 
     def entry(self, key_id: str) -> EncryptedKey:
         """Return the entry of that id.
@@ -141,11 +204,11 @@ class KeyRing:
 
         Raises:
             KeyNotFoundError: the key or its KEK is missing.
-            FormatError: the entry is a KEK, or is wrapped by something that is none.
+            FormatError: the entry is no manifest-list key, or is wrapped by something that is no KEK of the table.
         """
         key = self.entry(manifest_list_key_id)
-        if key.is_kek:
-            raise FormatError(f"encryption key {manifest_list_key_id} is a KEK: a snapshot must name a manifest-list key")
+        if not key.is_manifest_list_key:
+            raise FormatError(f"encryption key {manifest_list_key_id} is a {key.kind}: a snapshot must name a manifest-list key")
         if key.encrypted_by_id is None:
             raise FormatError(f"encryption key {manifest_list_key_id} does not name the KEK that wraps it")
         kek = self.entry(key.encrypted_by_id)
@@ -173,9 +236,12 @@ class KeyRing:
         return chain if usable else None
 
     def needed_by(self, snapshot_key_ids: Iterable[str]) -> set[str]:
-        """Return the ids of the entries that these snapshots need: their manifest-list keys and the KEKs above them (rule 4)."""
+        """Return the ids of the entries that these snapshots need: their manifest-list keys, all column keys, and the KEKs above them.
+
+        Rule 4.
+        """
         needed: set[str] = set()
-        for key_id in snapshot_key_ids:
+        for key_id in (*snapshot_key_ids, *(key.key_id for key in self.column_keys)):
             if (entry := self._entries.get(key_id)) is None:
                 continue
             needed.add(key_id)

@@ -30,6 +30,7 @@ from tablecrypt.crypto.aes_gcm import KEY_LENGTHS, NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KeyIdChangedError
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.key_ring import KEY_TIMESTAMP, EncryptedKey, KeyChain, KeyRing, may_wrap
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import rewrap_key, unwrap_key, wrap_key
@@ -116,6 +117,7 @@ class EncryptionManager:
         self._now_ms = now_ms
         self._random = random
         self._uncommitted: EncryptedKey | None = None
+        self.columns = ColumnKeyMaker(kms, table_key_id, settings.data_key_length, settings.kek_lifespan_ms, now_ms, random)
 
     def __repr__(self) -> str:
         return f"EncryptionManager(table_key_id={self.table_key_id!r}, data_key_length={self.data_key_length})"

@@ -165,7 +165,7 @@ def _put_back(table: EncryptedTable, before: EncryptedTableMetadata, error: KeyN
     if not missing:
         raise error
     transaction = fresh.transaction()
-    transaction.apply(added_keys(sorted(missing, key=lambda entry: not entry.is_kek)))
+    transaction.apply(added_keys(sorted(missing, key=lambda entry: not entry.is_wrapped_by_kms)))
     transaction.commit_transaction()
 
 

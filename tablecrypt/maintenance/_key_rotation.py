@@ -103,7 +103,7 @@ def plan_rotation(
     check_snapshots_have_keys(metadata.model_copy(update={"snapshots": snapshots}))
     ring = metadata.key_ring
     needed = _key_ids(snapshots)
-    pruned = tuple(key.key_id for key in metadata.encryption_keys if not key.is_kek and key.key_id not in needed)
+    pruned = tuple(key.key_id for key in metadata.encryption_keys if key.is_manifest_list_key and key.key_id not in needed)
     if not needed:
         retired = tuple(kek.key_id for kek in ring.keks)
         return Rotation(retired, pruned, updates=removed_keys((*pruned, *retired)))
@@ -143,7 +143,7 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
         check_snapshots_have_keys(metadata)
         needed = _key_ids(metadata.snapshots)
         keks = tuple(kek.key_id for kek in metadata.key_ring.keks)
-        pruned = len(metadata.encryption_keys) - len(keks) - len(needed)
+        pruned = sum(key.is_manifest_list_key for key in metadata.encryption_keys) - len(needed)
         return RotatedKek(name_of(table), True, None, keks, len(needed), pruned)
     new_kek, counted = cache(table_io(reload(table)).manager.new_kek), Counted("rotate_kek", "keys", progress)
     plan = commit_keys(table, lambda base: plan_rotation(base, new_kek, counted)).plan
@@ -368,8 +368,8 @@ def _prune_plan(table: EncryptedTable) -> _PrunePlan:
     needed = ring.needed_by(snapshot.key_id for snapshot in metadata.snapshots if snapshot.key_id is not None)
     unneeded = [key for key in metadata.encryption_keys if key.key_id not in needed]
     return _PrunePlan(
-        keks=tuple(key.key_id for key in unneeded if key.is_kek),
-        manifest_list_keys=tuple(key.key_id for key in unneeded if not key.is_kek),
+        keks=tuple(key.key_id for key in unneeded if key.is_wrapped_by_kms),
+        manifest_list_keys=tuple(key.key_id for key in unneeded if key.is_manifest_list_key),
         kept=len(metadata.encryption_keys) - len(unneeded),
         updates=removed_keys(key.key_id for key in unneeded),
     )

@@ -22,6 +22,7 @@ from tablecrypt.spark.job_keys import JobKey, JobTicket, brings_keys_by_spark, i
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -37,6 +38,9 @@ class LocatedTable:
     catalog: Catalog
     name: str
     table: EncryptedTable
+
+    def __post_init__(self) -> None:
+        refuse_protected(self.table.metadata, "Spark")
 
     @classmethod
     def of(cls, identifier: str, catalog_properties: Mapping[str, str] | None) -> LocatedTable:
@@ -148,6 +152,7 @@ class TableAccess:
     @classmethod
     def of(cls, table: EncryptedTable) -> TableAccess:
         metadata = cast("EncryptedTableMetadata", table.metadata)
+        refuse_protected(metadata, "A job of worker processes")
         io = cast("TableFileIO", table.io)
         restrictions = None if io.read_restrictions is None else io.read_restrictions.of_query()
         return cls(metadata.without_history().model_dump_json(), pickle.dumps(io.inner), io.manager.data_key_length, restrictions)

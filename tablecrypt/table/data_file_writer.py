@@ -41,6 +41,7 @@ from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import lineage_columns, with_lineage, without_lineage, without_lineage_ids
 from tablecrypt.table.parquet_options import data_file_statistics, dictionary_columns, parquet_writer_options, row_group_limit
+from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.table_files import DataKeySource, delete_written
 
 
@@ -73,6 +74,7 @@ class DataFileWriter:
         counter: itertools.count[int],
     ) -> DataFileWriter:
         """Make a writer of rows with this Arrow schema; arguments and errors are those of `write_data_files`."""
+        refuse_protected(table_metadata, "This writer of data files")
         schema, properties = table_metadata.schema(), table_metadata.properties
         lineage = lineage_columns(arrow_schema, schema)
         downcast_ns = Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE) or False

@@ -53,6 +53,7 @@ from pyiceberg.utils.properties import property_as_int
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table._pyiceberg.arrow import parquet_writer_kwargs
+from tablecrypt.table.protection.guard import is_guard_format
 
 M = TypeVar("M", bound=TableMetadataCommonFields)
 PAGE_VERSION: Final = "write.parquet.page-version"
@@ -106,7 +107,7 @@ def positive(properties: Properties, name: str, default: int) -> int:
 
 def _check_format(properties: Properties) -> None:
     name = properties.get(TableProperties.WRITE_FILE_FORMAT, TableProperties.WRITE_FILE_FORMAT_DEFAULT)
-    if name.lower() != "parquet":
+    if name.lower() != "parquet" and not is_guard_format(properties):
         raise ConfigurationError(f"{TableProperties.WRITE_FILE_FORMAT} is {name!r}; encrypted data files are written as parquet only")
 
 

@@ -34,6 +34,7 @@ from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summa
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, TableUpdate, UpdatesAndRequirements
 
 from tablecrypt.errors import FormatError
+from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import NewManifestListKey
 from tablecrypt.manifests.manifest_list import ManifestListWriterV3
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
@@ -51,7 +52,7 @@ from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
-from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, refuse_plaintext
+from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
 
 
@@ -129,7 +130,12 @@ class EncryptedProducer(ProducerAdapter):
             added_rows=writer.next_row_id - first_row_id,
             key_id=new_key.key_id,
         )
-        return self._updates(snapshot, new_key)
+        return self._updates(snapshot, new_key, self._column_entries(metadata))
+
+    def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:
+        """Return the entries of encryption-keys that protected columns of the added files need."""
+        prefixes = (key_metadata_of(file).aad_prefix for file in self.added_data_files)
+        return self.table_io.manager.columns.new_entries(metadata.key_ring, prefixes)
 
     def finish_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Write manifests of the added files, one for each partition spec, before the others; drop dangling delete files."""
@@ -241,9 +247,9 @@ class EncryptedProducer(ProducerAdapter):
             raise FormatError(f"the summary of snapshot {before} has counts to which the new one cannot add: {error}") from error
         return Summary(self.operation, **summary.additional_properties)
 
-    def _updates(self, snapshot: EncryptedSnapshot, new_key: NewManifestListKey) -> UpdatesAndRequirements:
+    def _updates(self, snapshot: EncryptedSnapshot, new_key: NewManifestListKey, columns: Iterable[EncryptedKey]) -> UpdatesAndRequirements:
         updates: tuple[TableUpdate, ...] = (
-            *(cast("TableUpdate", AddEncryptionKeyUpdate(key=key)) for key in new_key.added),
+            *(cast("TableUpdate", AddEncryptionKeyUpdate(key=key)) for key in (*new_key.added, *columns)),
             AddEncryptedSnapshotUpdate(snapshot=snapshot),
         )
         if self.target_branch is None:

@@ -28,7 +28,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, StagedTable, TableProperties, Transaction, UpsertResult
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update import TableUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.table.update import RemovePropertiesUpdate, TableUpdate, UpgradeFormatVersionUpdate
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
@@ -42,6 +42,8 @@ from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, UpdateSpecAdapter, parse_row_filter
 from tablecrypt.table.filters import partitions_filter, with_nanoseconds, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.declaration import Declaration, declared_by_removal, declared_by_update
+from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import (
     RowDelete,
@@ -234,6 +236,7 @@ class EncryptedTransaction(TransactionAdapter):
             PlaintextRefusedError: a file has no key metadata, or is plaintext.
             TamperedFileError: a file does not open with the key given for it.
         """
+        refuse_protected(self.table_metadata, "add_files")
         if len(file_paths) != len(set(file_paths)):
             raise ValueError("File paths must be unique")
         if check_duplicate_files and (known := self.already_referenced(file_paths)):
@@ -249,10 +252,12 @@ class EncryptedTransaction(TransactionAdapter):
 
         Raises:
             KeyIdChangedError: encryption.key-id is among them with another value.
-            ConfigurationError: another property of encryption is among them with a value that cannot be used.
+            ConfigurationError: another property of encryption is among them with a value that cannot be used, or columns cannot be
+                protected as declared.
         """
-        check_table_properties(self.table_metadata.properties, {**self.table_metadata.properties, **properties, **kwargs})
-        return super().set_properties(properties, **kwargs)
+        declared = declared_by_update(self.table_metadata, {**properties, **kwargs})
+        check_table_properties(self.table_metadata.properties, {**self.table_metadata.properties, **declared.updates})
+        return self._set_and_remove(declared)
 
     def remove_properties(self, *removals: str) -> Transaction:
         """Remove table properties.
@@ -260,9 +265,15 @@ class EncryptedTransaction(TransactionAdapter):
         Raises:
             KeyIdChangedError: encryption.key-id is among them.
         """
-        remaining = {name: value for name, value in self.table_metadata.properties.items() if name not in removals}
+        declared = declared_by_removal(self.table_metadata, removals)
+        remaining = {name: value for name, value in self.table_metadata.properties.items() if name not in declared.removals}
         check_properties_keep_key_id(self.table_metadata.properties, remaining)
-        return super().remove_properties(*removals)
+        return self._set_and_remove(declared)
+
+    def _set_and_remove(self, declared: Declaration) -> Transaction:
+        if declared.removals:
+            self.apply((RemovePropertiesUpdate(removals=list(declared.removals)),))
+        return super().set_properties(declared.updates) if declared.updates else self
 
     def upgrade_table_version(self, format_version: TableVersion) -> Transaction:
         """Accept version 3, which an encrypted table has from its creation, and nothing else."""

@@ -17,6 +17,7 @@ The rules of a commit are pure, old and new metadata in, an error or nothing out
     3. Every snapshot names a manifest-list key, and that key and its KEK are in the metadata being committed.
     4. No statistics file is added, also not in place of another: those that exist are plaintext.
     5. The properties that say which keys to make, and the name mapping, can be used: with others the table would not load again.
+    6. Protected columns stay protected, and nothing of the layout tells their values (protection/policy.py).
 
 A commit that makes a plain table an encrypted one leaves nothing of the plain one behind: rules 3 to 5 hold for all that it has then.
 
@@ -42,6 +43,7 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import KeySettings
 from tablecrypt.table._pyiceberg.transactions import TableMetadataUpdateContext, apply_table_update
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata, encrypted_metadata
+from tablecrypt.table.protection.policy import check_policy
 
 
 class AddEncryptionKeyUpdate(IcebergBaseModel):
@@ -96,7 +98,7 @@ def _add_encryption_key(  # type: ignore[misc]
     known = by_id.get(update.key.key_id)
     if known == update.key:
         return base
-    if known is None and not update.key.is_kek and update.key.encrypted_by_id not in by_id:
+    if known is None and not update.key.is_wrapped_by_kms and update.key.encrypted_by_id not in by_id:
         # Its KEK was rotated away since it was wrapped. The commit loop wraps it again under the one that is there now.
         raise CommitFailedException(f"KEK {update.key.encrypted_by_id}, under which the commit's keys are wrapped, is gone from the table")
     if known is not None:
@@ -222,6 +224,7 @@ def check_commit(before: TableMetadata, after: TableMetadata) -> None:
     if not isinstance(after, EncryptedTableMetadata):
         raise ConfigurationError(f"an encrypted table has format version 3, the commit would make it {after.format_version}")
     check_snapshots_have_keys(after)
+    check_policy(before, after)
     added = [each for each in after.statistics if each not in before.statistics]
     if added or any(each not in before.partition_statistics for each in after.partition_statistics):
         raise PlaintextRefusedError(after.location, "statistics files would hold plaintext facts about the data beside an encrypted table")

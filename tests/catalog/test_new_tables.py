@@ -46,7 +46,7 @@ def files_with_the_canary(folder: Path) -> list[Path]:
         ("encryption.data-key-lenght", "Did you mean encryption.data-key-length"),
         (" encryption.key-id", "write encryption.key-id"),
         ("encryption.default-key-id", "encryption.default-key-id is a property of a catalog"),
-        ("encryption.colour", "docs/operations.md"),
+        ("encryption.shape", "docs/operations.md"),
         ("tablecrypt.key-id", "docs/operations.md"),
     ],
 )

@@ -1,15 +1,17 @@
 """Catalogs of PyIceberg that commit by MetastoreCatalog's staging: their compare-and-swap stays theirs, what is swapped in is ours.
 
 MetastoreCatalog: _update_and_stage_table, _write_metadata, _empty_table_metadata, _load_file_io, _create_staged_table
+Catalog: _convert_schema_if_needed
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -17,6 +19,14 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from tablecrypt.properties import check_table_properties
 from tablecrypt.table.foreign_engines import for_ourselves
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def iceberg_schema(schema: Schema | pa.Schema) -> Schema:
+    """Return the schema that PyIceberg's catalogs make of one, in version 3; a schema of Arrow's has no field ids yet."""
+    return Catalog._convert_schema_if_needed(schema, 3)
 
 
 class MetastoreCatalogAdapter(MetastoreCatalog):

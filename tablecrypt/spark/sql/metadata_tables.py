@@ -100,9 +100,9 @@ def _keys(table: EncryptedTable) -> pa.Table:
     rows = [
         {
             "key_id": key.key_id,
-            "kind": "KEK" if key.is_kek else "manifest-list key",
+            "kind": key.kind,
             "wrapped_by": key.encrypted_by_id,
-            "created_at": key.created_at_ms if key.is_kek else None,
+            "created_at": key.created_at_ms if key.is_wrapped_by_kms else None,
             "snapshot_ids": [
                 snapshot.snapshot_id
                 for snapshot in metadata.snapshots

@@ -1,0 +1,406 @@
+"""The keys of a table's protected columns: made, opened and kept in `encryption-keys`, and never under the table's own master key.
+
+    column KEK     encrypted-by-id = the column's master key in the KMS; encrypted-key-metadata = what the KMS returned for wrap;
+                   properties = {"KEY_TIMESTAMP": "<milliseconds>", "tablecrypt.column-kek": "1"}
+    column key     encrypted-by-id = the column KEK's key-id; properties = {"tablecrypt.column-key": "<field id>"};
+                   encrypted-key-metadata = nonce (12) | column key encrypted (16, 24 or 32) | tag (16)
+                   key: the column KEK; AAD: "tablecrypt column key" | KEY_TIMESTAMP | 0 | field id | 0 | key-id, all as UTF-8
+
+One column KEK serves all columns under one master key, so that the KMS is asked once per master key, process and hour, however many files
+are written or read: its client remembers what it unwrapped. A refusal is remembered here, for REFUSAL_SECONDS, and counted: a table of many
+files would otherwise have the KMS say no once for each.
+
+Rules:
+    1. A column key opens a column's DEK only if both name the same field, and the KEK above it is under the master key that the table's
+       properties name for the column, now or formerly.
+    2. It wraps a DEK only if the column's master key is still that, and its KEK is under its lifespan; else a new one is made.
+    3. A column that has a column key and is in the schema is in the properties: nobody removes the protection by removing properties.
+
+No operation here writes. What was made is returned by `new_entries` for the commit of the files that were written under it. An entry that
+was once in metadata, or was offered to a commit, is never brought again for other files: a column key that is gone was shredded.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import Schema
+
+from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import (
+    AuthenticationError,
+    ColumnKeyDeniedError,
+    ConfigurationError,
+    FormatError,
+    KeyIdChangedError,
+    KeyNotFoundError,
+    KmsAccessDeniedError,
+    MasterKeyRefusedError,
+)
+from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, key_id_in, unwrap_dek, wrap_dek
+from tablecrypt.keys.key_ring import COLUMN_KEK, COLUMN_KEK_VERSION, COLUMN_KEY, KEY_TIMESTAMP, EncryptedKey, KeyRing, may_wrap
+from tablecrypt.kms.client import KeyManagementClient
+from tablecrypt.kms.new_blobs import rewrap_key, unwrap_key, wrap_key
+from tablecrypt.kms.resilient import PerProcess, cache_name
+
+REFUSAL_SECONDS: Final = 60.0
+_AAD: Final = b"tablecrypt column key"
+_MASK_KEY_OF: Final = b"tablecrypt column mask 1"
+_KEY_ID_LENGTH: Final = 16
+
+
+@dataclass
+class Refusals:
+    """What the KMS refused to unwrap of column KEKs in this process.
+
+    Attributes:
+        asked: by master key, how often the KMS was asked and refused.
+        remembered: by master key, how often a refusal was given without asking.
+    """
+
+    asked: Counter[str] = field(default_factory=Counter)
+    remembered: Counter[str] = field(default_factory=Counter)
+    _known: dict[tuple[int, str, bytes], tuple[float, str]] = field(default_factory=dict)
+    _clients: weakref.WeakValueDictionary[int, Any] = field(default_factory=weakref.WeakValueDictionary)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def known(self, kms: KeyManagementClient, blob: bytes, master_key_id: str, now: float) -> str | None:
+        """Return what a client refused less than REFUSAL_SECONDS ago."""
+        with self._lock:
+            until, reason = self._known.get((id(kms), *cache_name(blob, master_key_id)), (0.0, ""))
+            if now >= until or self._clients.get(id(kms)) is not kms:
+                return None
+            self.remembered[master_key_id] += 1
+            return reason
+
+    def add(self, kms: KeyManagementClient, blob: bytes, master_key_id: str, now: float, reason: str) -> None:
+        """Remember a refusal."""
+        with self._lock:
+            self.asked[master_key_id] += 1
+            self._known = {name: each for name, each in self._known.items() if each[0] > now}
+            self._known[id(kms), *cache_name(blob, master_key_id)] = now + REFUSAL_SECONDS, reason
+            self._clients[id(kms)] = kms
+
+
+_REFUSALS: Final = PerProcess(Refusals)
+
+
+def refusals() -> Refusals:
+    """The refusals of this process; a forked child starts with none."""
+    return _REFUSALS.get()
+
+
+class ColumnKeyMaker:
+    """Makes and opens the column KEKs and column keys of one table. Holds no key in the clear.
+
+    Args:
+        kms: the client that wraps and unwraps KEKs, and remembers what it unwrapped.
+        table_key_id: the table's own master key, under which no column key is accepted.
+        data_key_length: bytes of every key made here.
+        kek_lifespan_ms: age at which a column KEK wraps nothing new.
+        now_ms, random, clock: wall clock in milliseconds, source of randomness, and a clock in seconds that refusals are told by.
+    """
+
+    def __init__(
+        self,
+        kms: KeyManagementClient,
+        table_key_id: str,
+        data_key_length: int,
+        kek_lifespan_ms: int,
+        now_ms: Callable[[], int],
+        random: Callable[[int], bytes],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.kms = kms
+        self.table_key_id = table_key_id
+        self.data_key_length = data_key_length
+        self.kek_lifespan_ms = kek_lifespan_ms
+        self.now_ms = now_ms
+        self.random = random
+        self.clock = clock
+        self._made: dict[str, EncryptedKey] = {}
+        self._offered: set[str] = set()
+        self._used: dict[bytes, set[str]] = {}
+        self._lock = threading.RLock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ColumnKeyMaker, (
+            *(self.kms, self.table_key_id, self.data_key_length, self.kek_lifespan_ms, self.now_ms, self.random, self.clock),
+        )
+
+    def current_column_key(self, ring: KeyRing, field_id: int, master_key_id: str, aad_prefix: bytes | None = None) -> tuple[str, Secret]:
+        """Return the id of the key that a column's DEKs are wrapped under now, and that key; make one where there is none (rule 2).
+
+        Args:
+            ring: the keys of the metadata that is written to.
+            field_id: the column's.
+            master_key_id: its master key now.
+            aad_prefix: of the file that is written under it, so that the file's commit brings the key.
+
+        Raises:
+            ColumnKeyDeniedError, KmsError: the KMS refuses the master key, or failed.
+            AuthenticationError: an entry was changed.
+        """
+        with self._lock:
+            # What metadata holds is no longer ours to bring: were it gone the next time, it was shredded.
+            self._made = {key_id: entry for key_id, entry in self._made.items() if key_id not in ring}
+            both = ring.with_others(entry for key_id, entry in self._made.items() if key_id not in self._offered)
+            found = next(iter(self._usable(both, field_id, master_key_id)), None)
+            key_id, key = self._make(both, field_id, master_key_id) if found is None else (found.key_id, self.open(both, found))
+            if aad_prefix is not None:
+                self._used[aad_prefix] = {*self._used.get(aad_prefix, ()), key_id}
+            return key_id, key
+
+    def column_key(self, ring: KeyRing, key_id: str, field_id: int, master_key_ids: Sequence[str]) -> Secret:
+        """Return the column key of this id (rule 1).
+
+        Raises:
+            KeyNotFoundError: there is none.
+            KeyIdChangedError: it is under another master key than those that the table's properties name for the column.
+            AuthenticationError, FormatError: it is another column's, or was changed.
+            ColumnKeyDeniedError, KmsError: the KMS refuses, or failed.
+        """
+        with self._lock:
+            both = ring.with_others(self._made.values())
+        try:
+            entry = both.entry(key_id)
+        except KeyNotFoundError:
+            raise KeyNotFoundError(
+                f"column key {key_id} of column {field_id} is not in the table's encryption-keys: the column was shredded, or somebody "
+                "removed the entry. An older metadata.json may still hold it"
+            ) from None
+        if entry.field_id != field_id:
+            raise AuthenticationError(f"column key {key_id} is that of column {entry.field_id}, and a file names it for column {field_id}")
+        master_key_id = both.entry(entry.encrypted_by_id or "").encrypted_by_id
+        if master_key_id not in master_key_ids:
+            raise KeyIdChangedError(
+                f"column {field_id} is encrypted under master key {master_key_id!r}, and the table's properties do not name that key for "
+                "it: the properties or an entry of encryption-keys were changed. Restore them"
+            )
+        return self.open(both, entry)
+
+    def new_entries(self, ring: KeyRing, aad_prefixes: Iterable[bytes]) -> tuple[EncryptedKey, ...]:
+        """Return the entries that files written here need and metadata lacks, KEKs first.
+
+        Args:
+            ring: the keys of the metadata that a commit is based on.
+            aad_prefixes: of the files that the commit adds.
+
+        Raises:
+            KeyNotFoundError: a column was shredded while a file was written under its key; writing it again makes a new key.
+        """
+        with self._lock:
+            used = {key_id for prefix in aad_prefixes for key_id in self._used.get(prefix, ()) if key_id not in ring}
+            if gone := sorted(used - self._made.keys()):
+                raise KeyNotFoundError(f"column key {gone[0]}, under which files were written, is gone from the table: write them again")
+            entries = [self._made[key_id] for key_id in sorted(used)]
+            keks = sorted({str(entry.encrypted_by_id) for entry in entries if entry.encrypted_by_id not in ring})
+            if gone := [kek for kek in keks if kek not in self._made]:
+                raise CommitFailedException(f"column KEK {gone[0]}, under which the commit's column keys are, is gone from the table")
+            self._offered |= {*used, *keks}
+            return (*(self._made[kek] for kek in keks), *entries)
+
+    def open(self, ring: KeyRing, entry: EncryptedKey) -> Secret:
+        """Return the key in a column key's entry. Raises as `column_key`."""
+        kek = self._kek(ring, entry)
+        try:
+            return Secret(
+                AesGcm(self.open_kek(kek, entry.field_id)).decrypt(entry.wrapped_bytes(), _aad(kek, entry.field_id, entry.key_id))
+            )
+        except AuthenticationError as error:
+            raise AuthenticationError(
+                f"column key {entry.key_id} does not open under column KEK {kek.key_id}: one of the two entries was changed"
+            ) from error
+
+    def open_kek(self, kek: EncryptedKey, field_id: int) -> Secret:
+        """Return a column KEK, asking the KMS where its client does not remember it.
+
+        Args:
+            kek: its entry.
+            field_id: the column that it is opened for, for the message.
+
+        Raises:
+            ColumnKeyDeniedError: the KMS refuses, or has refused within REFUSAL_SECONDS.
+            KeyIdChangedError: the entry says that the table's own master key wraps it.
+        """
+        master_key_id = self.check_column_kek(kek)
+        known, now = refusals(), self.clock()
+        blob = kek.wrapped_bytes()
+        if (reason := known.known(self.kms, blob, master_key_id, now)) is not None:
+            raise ColumnKeyDeniedError(field_id, master_key_id, reason)
+        try:
+            return unwrap_key(self.kms, blob, master_key_id)
+        except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
+            known.add(self.kms, blob, master_key_id, now, str(error))
+            raise ColumnKeyDeniedError(field_id, master_key_id, str(error)) from error
+
+    def check_column_kek(self, kek: EncryptedKey) -> str:
+        """Return the master key of a column KEK.
+
+        Raises:
+            KeyIdChangedError: it is the table's own.
+            FormatError: the entry is no column KEK of a version that this release knows.
+        """
+        version = (kek.properties or {}).get(COLUMN_KEK)
+        if version != COLUMN_KEK_VERSION or not kek.encrypted_by_id:
+            raise FormatError(f"encryption key {kek.key_id} is no column KEK: its {COLUMN_KEK} is {str(version)[:24]!r}")
+        if kek.encrypted_by_id == self.table_key_id:
+            raise KeyIdChangedError(
+                f"column KEK {kek.key_id} is wrapped by {self.table_key_id!r}, the table's own master key, and protects no column from the "
+                "table's readers: somebody changed the entry"
+            )
+        return kek.encrypted_by_id
+
+    def new_kek(self, master_key_id: str) -> EncryptedKey:
+        """Make a column KEK and have the KMS wrap it.
+
+        Raises:
+            ConfigurationError: the master key is the table's own.
+            KmsError: the KMS refused to wrap or unwrap it, or answered wrongly.
+        """
+        if master_key_id == self.table_key_id:
+            raise ConfigurationError(f"{master_key_id!r} is the table's own master key, and cannot be a column's")
+        wrapped = wrap_key(self.kms, Secret(self.random(self.data_key_length)), master_key_id)
+        return EncryptedKey(
+            key_id=_base64(self.random(_KEY_ID_LENGTH)),
+            encrypted_key_metadata=_base64(wrapped),
+            encrypted_by_id=master_key_id,
+            properties={KEY_TIMESTAMP: str(self.now_ms()), COLUMN_KEK: COLUMN_KEK_VERSION},
+        )
+
+    def under(self, ring: KeyRing, entry: EncryptedKey, kek: EncryptedKey) -> EncryptedKey:
+        """Return a column key's entry under another column KEK. Its id stays, since files name it. Raises as `column_key`."""
+        return self._entry(entry.key_id, entry.field_id, kek, self.open(ring, entry))
+
+    def rewrapped(self, ring: KeyRing, kek: EncryptedKey, from_key_id: str | None = None) -> EncryptedKey:
+        """Return a column KEK's entry, wrapped by the newest version of its master key, after it has opened the column keys below it.
+
+        Args:
+            ring: with the column keys.
+            kek: the entry.
+            from_key_id: the master key that wraps it now, where an alias meant another key then.
+
+        Raises:
+            AuthenticationError: it is not wrapped by that master key, or does not open a column key.
+            KmsError: the KMS refused one of the two keys, or answered wrongly.
+        """
+        master_key_id = self.check_column_kek(kek)
+        old, from_key_id = kek.wrapped_bytes(), from_key_id or master_key_id
+        key = unwrap_key(self.kms, old, from_key_id)
+        for entry in (entry for entry in ring.column_keys if entry.encrypted_by_id == kek.key_id):
+            AesGcm(key).decrypt(entry.wrapped_bytes(), _aad(kek, entry.field_id, entry.key_id))
+        wrapped = rewrap_key(self.kms, old, master_key_id, from_key_id, key)
+        return kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
+
+    def _usable(self, ring: KeyRing, field_id: int, master_key_id: str) -> Iterable[EncryptedKey]:
+        now_ms = self.now_ms()
+        for entry in ring.column_keys:
+            if entry.field_id != field_id:
+                continue
+            kek = self._kek(ring, entry)
+            if kek.encrypted_by_id == master_key_id and may_wrap(kek, now_ms, self.kek_lifespan_ms):
+                yield entry
+
+    def _make(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
+        now_ms = self.now_ms()
+        keks = (kek for kek in ring.column_keks if kek.encrypted_by_id == master_key_id and may_wrap(kek, now_ms, self.kek_lifespan_ms))
+        kek = next(keks, None)
+        if kek is None:
+            try:
+                kek = self.new_kek(master_key_id)
+            except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
+                raise ColumnKeyDeniedError(field_id, master_key_id, str(error)) from error
+            self._made[kek.key_id] = kek
+        key = Secret(self.random(self.data_key_length))
+        entry = self._entry(_base64(self.random(_KEY_ID_LENGTH)), field_id, kek, key)
+        self._made[entry.key_id] = entry
+        return entry.key_id, key
+
+    def _entry(self, key_id: str, field_id: int, kek: EncryptedKey, key: Secret) -> EncryptedKey:
+        encrypted = AesGcm(self.open_kek(kek, field_id)).encrypt(self.random(NONCE_LENGTH), key.reveal(), _aad(kek, field_id, key_id))
+        return EncryptedKey(
+            key_id=key_id,
+            encrypted_key_metadata=_base64(encrypted),
+            encrypted_by_id=kek.key_id,
+            properties={COLUMN_KEY: str(field_id)},
+        )
+
+    def _kek(self, ring: KeyRing, entry: EncryptedKey) -> EncryptedKey:
+        kek = ring.entry(entry.encrypted_by_id or "")
+        if not kek.is_column_kek:
+            raise FormatError(f"encryption key {kek.key_id} wraps column key {entry.key_id} but is a {kek.kind}")
+        return kek
+
+
+class TableColumnKeys:
+    """The column keys of one version of a table's metadata: see `column_keys.ColumnKeys`.
+
+    Args:
+        maker: makes and opens entries.
+        policy: the table's.
+        ring: the keys of that version.
+    """
+
+    def __init__(self, maker: ColumnKeyMaker, policy: ColumnPolicy, ring: KeyRing) -> None:
+        self._maker = maker
+        self._policy = policy
+        self._ring = ring
+
+    def generate(self, field_ids: Iterable[int], aad_prefix: bytes) -> dict[int, ColumnKey]:
+        """Return a fresh key for each of these columns in the file with this AAD prefix."""
+        return {field_id: self._generated(field_id, aad_prefix) for field_id in field_ids}
+
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
+        """Return the DEK of a column in the file with this AAD prefix."""
+        named = self._policy.master_keys(field_id)
+        key = self._maker.column_key(self._ring, key_id_in(key_metadata), field_id, named)
+        return unwrap_dek(key, field_id, key_metadata, aad_prefix)
+
+    def mask_key(self, field_id: int) -> Secret:
+        """Return the key of a column's `hash` mask: HMAC-SHA-256 of a fixed text under the column key."""
+        _, key = self._current(field_id)
+        return Secret(hmac.new(key.reveal(), _MASK_KEY_OF, hashlib.sha256).digest())
+
+    def _generated(self, field_id: int, aad_prefix: bytes) -> ColumnKey:
+        key_id, key = self._current(field_id, aad_prefix)
+        dek = Secret(self._maker.random(self._maker.data_key_length))
+        return wrap_dek(key_id, key, field_id, aad_prefix, dek, self._maker.random)
+
+    def _current(self, field_id: int, aad_prefix: bytes | None = None) -> tuple[str, Secret]:
+        column = self._policy.columns.get(field_id)
+        if column is None:
+            raise ConfigurationError(f"column {field_id} is not protected, and has no key")
+        return self._maker.current_column_key(self._ring, field_id, column.column_key_id, aad_prefix)
+
+
+def check_protected(ring: KeyRing, policy: ColumnPolicy, schema: Schema) -> None:
+    """Check that properties still protect what has been protected (rule 3).
+
+    Raises:
+        KeyIdChangedError: a column of the schema has a column key, and the properties do not name it.
+    """
+    for entry in ring.column_keys:
+        if not policy.master_keys(entry.field_id) and (name := schema.find_column_name(entry.field_id)) is not None:
+            raise KeyIdChangedError(
+                f"column {name!r} has a key of its own in encryption-keys, and the table's properties no longer say so: somebody removed "
+                f"encryption.column.{entry.field_id}.key-id. Restore it; the column would be written under the table's key"
+            )
+
+
+def _aad(kek: EncryptedKey, field_id: int, key_id: str) -> bytes:
+    return b"\0".join((_AAD + kek.timestamp.encode(), str(field_id).encode(), key_id.encode()))
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

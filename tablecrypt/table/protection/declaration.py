@@ -1,0 +1,225 @@
+"""Declaring protected columns: what users write by name becomes what a table's properties hold by field id.
+
+    encryption.column-keys = alias/pii: ssn, person.email; alias/fin: salary      every protected column of the current schema
+    encryption.column-mask.ssn = truncate(4)                                      what others see of one of them
+    encryption.column-guard = false                                               leaves Iceberg Java unguarded (guard.py)
+
+    set encryption.column-keys        columns that are named are protected from now on; those that are not, no longer
+    set it to nothing, or remove it   no column is protected from now on
+    remove encryption.column-mask.x   x is masked by null
+
+A master key's id may hold colons: the last one of a group ends it. Removing protection leaves `encryption.column.<id>.former-key-id`, by
+which files from before are still read. A column that was dropped keeps its protection for the snapshots that have it.
+
+New files follow the properties of the moment that they are written in; files from before do not change. What a declaration does not reach
+is logged, and `reencrypt` brings it in line.
+
+Raises ConfigurationError: a column is unknown or named twice, the text cannot be read, or a property by field id is set by hand.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, Mask, ProtectedColumn
+from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX, guard_properties, is_guarded
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a change of properties comes to: those to set, and those to remove."""
+
+    updates: dict[str, str]
+    removals: tuple[str, ...] = ()
+
+
+def parse_column_keys(text: str) -> dict[str, str]:
+    """Return the master key of each column that `encryption.column-keys` names.
+
+    Raises:
+        ConfigurationError: a group has no master key or no column, or a column is named twice.
+    """
+    found: dict[str, str] = {}
+    for group in filter(None, (each.strip() for each in text.split(";"))):
+        key_id, colon, columns = group.rpartition(":")
+        names = [name.strip() for name in columns.split(",")]
+        if not colon or not key_id.strip() or not all(names):
+            raise ConfigurationError(f"{DECLARED_KEYS}: {group!r} is not of the form 'master key: column, column'")
+        for name in names:
+            if name in found:
+                raise ConfigurationError(f"{DECLARED_KEYS} names column {name!r} twice")
+            found[name] = key_id.strip()
+    return found
+
+
+def declares(properties: Iterable[str]) -> bool:
+    """Whether names of properties are among those by which columns are declared."""
+    return any(name == DECLARED_KEYS or name.startswith(DECLARED_MASK_PREFIX) for name in properties)
+
+
+def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[str, str]:
+    """Return a new table's properties with its declaration by field id.
+
+    Args:
+        properties: as the user gave them.
+        schema: with the field ids that the table will have.
+
+    Raises:
+        ConfigurationError: the declaration cannot be used, or properties are those of another table's columns.
+    """
+    given = {name: str(value) for name, value in properties.items()}
+    _refuse_by_id(given, "a new table: field ids belong to one table. Leave it out")
+    if not declares(given):
+        return given
+    declaration = _declared({}, given, schema)
+    return declaration.updates
+
+
+def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any]) -> Declaration:
+    """Return what setting these properties comes to.
+
+    Args:
+        metadata: the table's, with what the transaction has staged.
+        updates: as the user gave them.
+
+    Raises:
+        ConfigurationError: the declaration cannot be used, or a property by field id is among them.
+    """
+    given = {name: str(value) for name, value in updates.items()}
+    _refuse_by_id(given, "the table")
+    if not declares(given):
+        return Declaration(given)
+    declaration = _declared(metadata.properties, given, metadata.schema())
+    _log_unreached(metadata, ColumnPolicy.from_properties({**_without(metadata.properties, declaration.removals), **declaration.updates}))
+    return declaration
+
+
+def declared_by_removal(metadata: TableMetadata, removals: Iterable[str]) -> Declaration:
+    """Return what removing these properties comes to.
+
+    Raises:
+        ConfigurationError: a property by field id is among them, of a column that the schema has.
+    """
+    asked = tuple(removals)
+    schema = metadata.schema()
+    by_id = [name for name in asked if name.startswith(COLUMN_PREFIX)]
+    _refuse_by_id([name for name in by_id if schema.find_column_name(_field_id(name)) is not None], "the table")
+    if not declares(asked):
+        return Declaration({}, asked)
+    updates = {DECLARED_KEYS: ""} if DECLARED_KEYS in asked else {}
+    updates |= {name: "null" for name in asked if name.startswith(DECLARED_MASK_PREFIX) and DECLARED_KEYS not in asked}
+    declaration = declared_by_update(metadata, updates)
+    others = tuple(name for name in asked if not declares([name]))
+    return Declaration(declaration.updates, (*declaration.removals, *others))
+
+
+def _declared(before: Mapping[str, Any], given: Mapping[str, str], schema: Schema) -> Declaration:
+    earlier = ColumnPolicy.from_properties(before)
+    others = {name: value for name, value in given.items() if not declares([name])}
+    policy = _policy(earlier, given, schema)
+    written = policy.to_properties()
+    removed = tuple(name for name in earlier.to_properties() if name not in written)
+    current = ColumnPolicy.of(each for each in policy.columns.values() if schema.find_column_name(each.field_id) is not None)
+    guard = guard_properties(current, schema) if current and is_guarded({**before, **others}) else {}
+    metrics = tuple(
+        name for name in before if name.startswith(METRICS_PREFIX) and name not in guard and _was_protected(name, earlier, schema)
+    )
+    no_guard = (
+        tuple(name for name, value in GUARD.items() if str(before.get(name)).lower() == value and name not in others) if earlier else ()
+    )
+    return Declaration({**guard, **others, **written}, (*removed, *metrics, *(no_guard if not current else ())))
+
+
+def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema) -> ColumnPolicy:
+    columns = dict(earlier.columns)
+    former = dict(earlier.former)
+    if DECLARED_KEYS in given:
+        named = {_field(schema, name): key_id for name, key_id in parse_column_keys(given[DECLARED_KEYS]).items()}
+        for field_id, column in earlier.columns.items():
+            if schema.find_column_name(field_id) is not None and named.get(field_id) != column.column_key_id:
+                _keep_former(former, field_id, column.column_key_id, named.get(field_id))
+                del columns[field_id]
+        for field_id, key_id in named.items():
+            columns.setdefault(field_id, ProtectedColumn(field_id, key_id, _mask_of(earlier, field_id)))
+            if former.get(field_id) == key_id:
+                del former[field_id]
+    for name, value in given.items():
+        if name.startswith(DECLARED_MASK_PREFIX):
+            field_id = _field(schema, name.removeprefix(DECLARED_MASK_PREFIX))
+            if field_id not in columns:
+                raise ConfigurationError(f"{name}: the column is not protected. Name it in {DECLARED_KEYS}")
+            columns[field_id] = ProtectedColumn(field_id, columns[field_id].column_key_id, Mask.parse(value))
+    return ColumnPolicy.of(columns.values(), former)
+
+
+def _mask_of(earlier: ColumnPolicy, field_id: int) -> Mask:
+    column = earlier.columns.get(field_id)
+    return column.mask if column is not None else Mask()
+
+
+def _keep_former(former: dict[int, str], field_id: int, key_id: str, new: str | None) -> None:
+    if former.get(field_id, key_id) not in (key_id, new):
+        raise ConfigurationError(
+            f"files hold column {field_id} under the master keys {former[field_id]!r} and {key_id!r} already, and a third is one too many: "
+            "reencrypt the table first"
+        )
+    former[field_id] = key_id
+
+
+def _field(schema: Schema, name: str) -> int:
+    try:
+        return int(schema.find_field(name).field_id)
+    except ValueError:
+        raise ConfigurationError(f"there is no column {name!r} to protect: the table has {', '.join(schema.column_names)}") from None
+
+
+def _field_id(name: str) -> int:
+    number = name.removeprefix(COLUMN_PREFIX).partition(".")[0]
+    return int(number) if number.isdecimal() and number.isascii() and len(number) < 11 else 0
+
+
+def _refuse_by_id(given: Iterable[str], of: str) -> None:
+    for name in given:
+        if name.startswith(COLUMN_PREFIX):
+            raise ConfigurationError(
+                f"{name} is not set or removed by hand for {of}: name the column in {DECLARED_KEYS} or {DECLARED_MASK_PREFIX}<column>"
+            )
+
+
+def _was_protected(name: str, earlier: ColumnPolicy, schema: Schema) -> bool:
+    from_guard = guard_properties(ColumnPolicy.of(earlier.columns.values()), schema)
+    return name in from_guard
+
+
+def _without(properties: Mapping[str, Any], removals: Iterable[str]) -> dict[str, Any]:
+    gone = set(removals)
+    return {name: value for name, value in properties.items() if name not in gone}
+
+
+def _log_unreached(metadata: TableMetadata, policy: ColumnPolicy) -> None:
+    earlier = ColumnPolicy.from_properties(metadata.properties)
+    if not metadata.snapshots or policy == earlier:
+        return
+    schema = metadata.schema()
+    changed = {
+        field_id for field_id in {*policy.columns, *earlier.columns} if policy.columns.get(field_id) != earlier.columns.get(field_id)
+    }
+    names = sorted(name for name in map(schema.find_column_name, changed) if name is not None)
+    current = metadata.current_snapshot()
+    files = (
+        current.summary.additional_properties.get("total-data-files", "?") if current is not None and current.summary is not None else "0"
+    )
+    logger.warning(
+        "%s: the protection of %s changes for files that are written from now on. %s data files of the current snapshot and those of %d "
+        "earlier ones stay as they are: reencrypt brings the current ones in line, expiring or shredding the snapshots ends the others",
+        *(metadata.location, ", ".join(names) or "no column", files, len(metadata.snapshots) - (current is not None)),
+    )

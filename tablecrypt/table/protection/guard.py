@@ -1,0 +1,66 @@
+"""Properties that keep Iceberg Java from writing a protected column under the table's key.
+
+Java knows nothing of protected columns: an INSERT would put their values into a file under the table's key alone, and a rewrite of files
+would take masks for values. So tables with protected columns say that data files are ORC, which Java cannot encrypt:
+
+    write.format.default = orc                  INSERT, UPDATE, MERGE and rewrite_data_files fail: "Native ORC encryption is not supported"
+    write.delete.format.default = parquet       deletes of rows work, since they are
+    write.{delete,update,merge}.mode            merge-on-read, so that a DELETE writes no data file
+    write.metadata.metrics.column.<name>        none, so that bounds of a column which Java writes all the same are in no manifest
+
+It stops accidents: a write with the option write-format=parquet goes through, and an audit finds its files. tablecrypt writes Parquet to
+such tables. `encryption.column-guard=false`, set before the columns are declared or with them, leaves these properties alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+
+from tablecrypt import properties as names
+from tablecrypt.keys.column_keys import ColumnPolicy, ancestors
+
+GUARD: Final[Mapping[str, str]] = {
+    TableProperties.WRITE_FILE_FORMAT: "orc",
+    "write.delete.format.default": "parquet",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+}
+METRICS_PREFIX: Final = "write.metadata.metrics.column."
+NO_METRICS: Final = "none"
+
+
+def is_guarded(properties: Mapping[str, Any]) -> bool:
+    """Whether a table's properties are to hold the guard."""
+    return names.COLUMN_GUARD.is_true(properties)
+
+
+def is_guard_format(properties: Mapping[str, Any]) -> bool:
+    """Whether write.format.default is the guard of a table with protected columns, which is written as Parquet."""
+    is_orc = str(properties.get(TableProperties.WRITE_FILE_FORMAT, "")).lower() == GUARD[TableProperties.WRITE_FILE_FORMAT]
+    return is_orc and bool(ColumnPolicy.from_properties(properties))
+
+
+def guard_properties(policy: ColumnPolicy, schema: Schema) -> dict[str, str]:
+    """Return the guard of a table with these protected columns."""
+    return {**GUARD, **{METRICS_PREFIX + name: NO_METRICS for name in metrics_names(policy, schema)}}
+
+
+def metrics_names(policy: ColumnPolicy, schema: Schema) -> list[str]:
+    """Return the names of the leaf columns whose metrics no manifest is to hold: those that are protected or lie in a protected one."""
+    inside = (each for each in schema.field_ids if policy.columns.keys() & {each, *ancestors(schema, each)})
+    names_of = (schema.find_column_name(field_id) for field_id in inside if schema.find_type(field_id).is_primitive)
+    return sorted(name for name in names_of if name is not None)
+
+
+def changed_guard(properties: Mapping[str, Any], policy: ColumnPolicy, schema: Schema) -> dict[str, str | None]:
+    """Return what properties hold in place of the guard, by name; None for what is missing. Empty where the guard is turned off."""
+    if not policy or not is_guarded(properties):
+        return {}
+    wanted = guard_properties(policy, schema)
+    found = {name: None if properties.get(name) is None else str(properties[name]) for name in wanted}
+    return {name: value for name, value in found.items() if value is None or value.lower() != wanted[name]}

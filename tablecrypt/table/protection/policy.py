@@ -1,0 +1,150 @@
+"""Which columns of a table are protected, their keys, and what must hold of them in every version of the table's metadata.
+
+    metadata.properties ──▶ ColumnPolicy ──┐
+    metadata.encryption_keys ──────────────┴──▶ ColumnKeys, for the writer and the reader of data files
+
+The rules, held for every commit:
+
+    1. A protected column is no partition source, sort column or identifier field of the current layout: partition values stand in file
+       paths, the order of rows tells which of two values is larger, and engines write identifier fields into equality deletes.
+    2. What has a column key is named by the properties, unless the column is gone: see `check_protected`.
+    3. A column that takes the name of a protected one which was dropped is protected too, or that one's protection was removed first.
+    4. A column is not under the table's own master key, and its mask fits its type.
+
+Raises ConfigurationError, or KeyIdChangedError where properties were removed that tablecrypt does not remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt import properties as names
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError
+from tablecrypt.keys.column_key_ring import TableColumnKeys, check_protected
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
+from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table_files import TableFileIO
+
+WHERE: Final = "docs/column-keys.md"
+
+
+def policy_of(metadata: TableMetadata) -> ColumnPolicy:
+    """Return the protected columns of a table's current schema, after checking that nobody has removed one from the properties.
+
+    Raises:
+        ConfigurationError: the properties cannot be used.
+        KeyIdChangedError: a column of the schema has a column key, and the properties do not name it.
+    """
+    policy = ColumnPolicy.from_properties(metadata.properties, metadata.schema())
+    if isinstance(metadata, EncryptedTableMetadata):
+        check_protected(metadata.key_ring, policy, metadata.schema())
+    return policy
+
+
+def column_keys(metadata: EncryptedTableMetadata, io: TableFileIO) -> ColumnKeys:
+    """Return what makes and opens the keys of a table's protected columns.
+
+    Args:
+        metadata: the version that is written to or read; columns of earlier schemas can be opened too.
+        io: the table's.
+    """
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    return TableColumnKeys(io.manager.columns, policy, metadata.key_ring)
+
+
+def has_column_keys(metadata: TableMetadata) -> bool:
+    """Whether a column of the table is or was protected, by its properties or its keys."""
+    ring = metadata.key_ring if isinstance(metadata, EncryptedTableMetadata) else KeyRing()
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    return bool(policy or policy.former or ring.column_keys)
+
+
+def refuse_protected(metadata: TableMetadata, what: str) -> None:
+    """Refuse something that does not know of protected columns, and would write or show them as the table's other columns.
+
+    Args:
+        metadata: the table's.
+        what: names it, at the beginning of a sentence.
+
+    Raises:
+        ConfigurationError: a column of the table is or was protected.
+    """
+    if has_column_keys(metadata):
+        raise ConfigurationError(
+            f"{what} does not support tables with protected columns yet ({metadata.location} has some): read and write them with "
+            f"table.scan(), append() and the other methods of the table; see {WHERE}"
+        )
+
+
+def check_layout(policy: ColumnPolicy, metadata: TableMetadata) -> None:
+    """Check that a table's current schema, partition spec and sort order keep to rules 1 and 4.
+
+    Raises:
+        ConfigurationError: they do not.
+    """
+    schema = metadata.schema()
+    policy.check(schema, str(metadata.properties.get(names.KEY_ID.name, "")))
+    for use, field_ids in (
+        ("partitioned", {field.source_id for field in metadata.spec().fields}),
+        ("sorted", {field.source_id for field in metadata.sort_order().fields}),
+        ("identified in equality deletes", set(schema.identifier_field_ids)),
+    ):
+        for field_id in sorted(field_ids):
+            if (name := protected_name(policy, schema, field_id)) is not None:
+                raise ConfigurationError(
+                    f"rows cannot be {use} by column {schema.find_column_name(field_id)!r}: its values would be told outside of the "
+                    f"protected column {name!r}. Take another column, or remove the protection"
+                )
+
+
+def check_policy(before: TableMetadata, after: TableMetadata) -> None:
+    """Check the metadata of a commit against what it is based on: all rules.
+
+    Raises:
+        ConfigurationError, KeyIdChangedError: a rule does not hold.
+    """
+    earlier = ColumnPolicy.from_properties(before.properties)
+    policy = policy_of(after)
+    whole = ColumnPolicy.from_properties(after.properties)
+    for field_id in earlier.columns:
+        if not whole.master_keys(field_id) and (name := after.schema().find_column_name(field_id)) is not None:
+            raise KeyIdChangedError(f"the protection of column {name!r} was removed from the properties, and not through tablecrypt")
+    if whole:
+        check_layout(policy, after)
+        for name, dropped in _taken_names(whole, after):
+            raise ConfigurationError(
+                f"column {name!r} has the name of the protected column {dropped} that was dropped, and is not protected itself. Declare it "
+                f"in the same transaction (encryption.column-keys), or remove encryption.column.{dropped}.key-id if it is to be readable"
+            )
+
+
+def protected_name(policy: ColumnPolicy, schema: Schema, field_id: int) -> str | None:
+    """Return the name of the protected column that a column is, lies in, or has within it; None if there is none."""
+    related = {field_id, *ancestors(schema, field_id)}
+    for protected in policy.columns:
+        name = schema.find_column_name(protected)
+        if name is not None and (protected in related or field_id in ancestors(schema, protected)):
+            return name
+    return None
+
+
+def _taken_names(policy: ColumnPolicy, metadata: TableMetadata) -> Iterator[tuple[str, int]]:
+    current = metadata.schema()
+    for dropped in policy.columns:
+        if current.find_column_name(dropped) is not None:
+            continue
+        for earlier in metadata.schemas:
+            name = earlier.find_column_name(dropped)
+            if name is None or (taken := _id_of(current, name)) is None:
+                continue
+            if protected_name(policy, current, taken) is None:
+                yield name, dropped
+
+
+def _id_of(schema: Schema, name: str) -> int | None:
+    return next((field_id for field_id in schema.field_ids if schema.find_column_name(field_id) == name), None)

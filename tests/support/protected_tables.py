@@ -1,0 +1,83 @@
+"""Tables with protected columns, for tests: one database, and two clients of it of which one may not use the columns' master key.
+
+Keys are in the memory of this process. The two clients have keyrings of their own: that of `analyst` lacks the columns' master keys, as if
+a key service refused them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
+
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+
+TABLE_KEY: Final = "orders"
+COLUMN_KEY: Final = "pii"
+OTHER_COLUMN_KEY: Final = "fin"
+SCHEMA: Final = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "ssn", StringType()),
+    NestedField(3, "salary", DecimalType(9, 2)),
+    NestedField(4, "person", StructType(NestedField(5, "email", StringType()), NestedField(6, "age", LongType()))),
+    NestedField(7, "phones", ListType(8, StringType())),
+    NestedField(9, "note", StringType()),
+)
+SSN: Final = 2
+SALARY: Final = 3
+EMAIL: Final = 7
+"""Field ids in a table that was made of SCHEMA: PyIceberg numbers the top level first."""
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Two clients of one catalog.
+
+    Attributes:
+        payroll: may use every key.
+        analyst: may use the table's key alone.
+    """
+
+    payroll: EncryptedSqlCatalog
+    analyst: EncryptedSqlCatalog
+
+
+def clients(folder: Path, properties: Mapping[str, str] | None = None) -> Clients:
+    """Make both clients, with the namespace `db`."""
+    keys = {name: secrets.token_bytes(32) for name in (TABLE_KEY, COLUMN_KEY, OTHER_COLUMN_KEY)}
+    keyrings = {"payroll": keys, "analyst": {TABLE_KEY: keys[TABLE_KEY]}}
+    made = {}
+    for name, own in keyrings.items():
+        keyring = f"protected {name} {folder}"
+        MemoryKeyManagementClient({"kms.memory.name": keyring}, own)
+        made[name] = EncryptedSqlCatalog(
+            "prod",
+            **{
+                "uri": f"sqlite:///{folder}/catalog.db",
+                "warehouse": f"file://{folder}/warehouse",
+                "encryption.kms-type": "memory",
+                "kms.memory.name": keyring,
+                **(properties or {}),
+            },
+        )
+    made["payroll"].create_namespace_if_not_exists("db")
+    return Clients(**made)
+
+
+def protected_table(catalog: EncryptedSqlCatalog, name: str = "db.people", **properties: str) -> EncryptedTable:
+    """Make a table whose columns ssn and person.email are under COLUMN_KEY, unless the properties say otherwise."""
+    declared = {"encryption.column-keys": f"{COLUMN_KEY}: ssn, person.email", **properties}
+    return cast("EncryptedTable", catalog.create_table(name, SCHEMA, properties={"encryption.key-id": TABLE_KEY, **declared}))
+
+
+def metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
+    """The table's metadata in the class that holds keys."""
+    return cast("EncryptedTableMetadata", table.metadata)
