@@ -50,7 +50,7 @@ from tablecrypt.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-_PRIMITIVES: Final[dict[type[IcebergType], str]] = {
+PRIMITIVES: Final[dict[type[IcebergType], str]] = {
     BooleanType: "boolean",
     IntegerType: "integer",
     LongType: "long",
@@ -62,6 +62,7 @@ _PRIMITIVES: Final[dict[type[IcebergType], str]] = {
     StringType: "string",
     BinaryType: "binary",
 }
+"""Iceberg's types that Spark's Parquet reader gives as the Python path does, and what Spark's JSON calls them."""
 _TRANSLATED: Final[dict[type[IcebergType], str]] = {UUIDType: "string", FixedType: "binary", UnknownType: "void"}
 """What Spark knows types as that its Parquet reader does not give so: Python reads and writes them."""
 _RESERVED: Final = {"_metadata", "_tmp_metadata_row_index"}
@@ -71,9 +72,15 @@ _RESERVED: Final = {"_metadata", "_tmp_metadata_row_index"}
 def unread_type(field: NestedField) -> str | None:
     """Return, as "path: type", a type in this column that Spark's Parquet reader does not give as the Python path does."""
     for path, iceberg in _leaves(field.field_type, field.name):
-        if type(iceberg) not in _PRIMITIVES and not isinstance(iceberg, DecimalType):
+        if type(iceberg) not in PRIMITIVES and not isinstance(iceberg, DecimalType):
             return f"{path}: {iceberg}"
     return None
+
+
+def names_that_spark_confuses(schema: Schema) -> str | None:
+    """Return why Spark may take one column for another; None if it cannot."""
+    names = [str(schema.find_column_name(field_id)).lower() for field_id in schema.field_ids]
+    return "names of columns differ in case alone" if len(set(names)) != len(names) else None
 
 
 def schema_json(fields: Iterable[NestedField], names: Mapping[int, str] | None = None) -> str:
@@ -142,7 +149,7 @@ def _type(iceberg: IcebergType) -> Any:
         }
     if isinstance(iceberg, DecimalType):
         return f"decimal({iceberg.precision},{iceberg.scale})"
-    known = _PRIMITIVES | _TRANSLATED
+    known = PRIMITIVES | _TRANSLATED
     if type(iceberg) not in known:
         raise ConfigurationError(f"a column is of type {iceberg}, which Spark does not have")
     return known[type(iceberg)]

@@ -39,7 +39,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, StructType
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.columns import unsupported_partitioning
 from tablecrypt.spark.jvm.row_filter import asks_for_stored_columns
-from tablecrypt.spark.jvm.schema import unread_type
+from tablecrypt.spark.jvm.schema import names_that_spark_confuses, unread_type
 from tablecrypt.spark.network import keeps_messages_private, requires_private_messages
 from tablecrypt.spark.tables import LocatedTable, PlannedRead
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
@@ -169,10 +169,7 @@ def unsupported_projection(metadata: TableMetadata, wanted: Schema) -> str | Non
     for field in wanted.fields:
         if unread := unread_type(field):
             return f"{unread} is translated by Python"
-    names = [name.lower() for name in _names(wanted)]
-    if len(set(names)) != len(names):
-        return "names of columns differ in case alone"
-    return None
+    return names_that_spark_confuses(wanted)
 
 
 def unsupported_task(task: EncryptedFileScanTask) -> str | None:
@@ -217,11 +214,6 @@ def _stored_ids(file: DataFile) -> set[int]:
     return {*(file.value_counts or {}), *(file.null_value_counts or {}), *(file.column_sizes or {})}
 
 
-def _names(schema: Schema) -> Iterator[str]:
-    for field_id in schema.field_ids:
-        yield str(schema.find_column_name(field_id))
-
-
 def unsupported_rows(given: SparkStruct, located: LocatedTable) -> str | None:
     """Return why rows of this schema are not supported; None if they are."""
     table = located.table
@@ -229,9 +221,8 @@ def unsupported_rows(given: SparkStruct, located: LocatedTable) -> str | None:
     for field in schema.fields:
         if unread := unread_type(field):
             return f"{unread} is translated by Python"
-    names = [str(schema.find_column_name(field_id)).lower() for field_id in schema.field_ids]
-    if len(set(names)) != len(names):
-        return "names of columns differ in case alone"
+    if confused := names_that_spark_confuses(schema):
+        return confused
     for path in _defaulted(given, schema):
         return f"the DataFrame lacks {path}, which has a write-default"
     return unsupported_partitioning(table.spec(), schema)

@@ -66,6 +66,8 @@ class Procedure:
         run: does it, and returns the rows.
         runs_jobs: whether it reads or writes data files, which a cluster's executors share.
         only_looks: whether the table stays as it is.
+        copies: whether the session is to append what queries of its own give, as Call.copies says; `run` gets the columns of the argument
+            source_table as Spark's JSON in source_schema.
     """
 
     description: str
@@ -74,6 +76,7 @@ class Procedure:
     run: Callable[[Call], Iterable[Row]]
     runs_jobs: bool = False
     only_looks: bool = False
+    copies: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ class Call:
         arguments: those that were given, by name.
         runner: runs work on files; None for threads of this process.
         statements: SQL that the session runs before it gets the rows; a procedure adds to it what only a session can do.
+        copies: rows that the session appends, from whose commit the result comes (statements/add_files.py).
     """
 
     catalog: Catalog
@@ -95,6 +99,7 @@ class Call:
     arguments: Mapping[str, Any]
     runner: Runner | None = None
     statements: list[str] = field(default_factory=list)
+    copies: list[Mapping[str, str]] = field(default_factory=list)
 
     def identifier(self, name: str = "table") -> Identifier:
         """Return the table that an argument names, without the catalog. ConfigurationError where it names none of this catalog."""
@@ -210,11 +215,6 @@ def columns(**types: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, kind in types.items()])
 
 
-def arrow_stream(rows: Iterable[Row], schema: pa.Schema) -> bytes:
-    """Return rows as a stream of Arrow. What a row has beside the columns is left out."""
-    names = schema.names
-    table = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], schema=schema)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
+    """Return rows in their columns. What a row has beside these is left out."""
+    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)

@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import pyiceberg
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import Transform
 
+import tablecrypt
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.columns import stored_fields
@@ -163,8 +165,14 @@ def _remove_metadata(kind: Any) -> None:
         _remove_metadata(kind.get(inner))
 
 
+def version(planner: Planner, request: Request) -> Response:
+    """Return what `iceberg_version()` says."""
+    return Response({"version": f"tablecrypt {tablecrypt.__version__} (PyIceberg {pyiceberg.__version__})"})
+
+
 OPERATIONS: Final = {
     "open": open_catalog,
+    "version": version,
     "list_namespaces": list_namespaces,
     "load_namespace": load_namespace,
     "list_tables": list_tables,

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+from pyiceberg.typedef import Identifier
 
 from tablecrypt import maintenance
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
+from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 
 _TEXTS: Final = pa.list_(pa.string())
 _IDS: Final = pa.list_(pa.int64())
@@ -44,7 +46,8 @@ def _reencrypt(call: Call) -> Iterator[Row]:
 
 def _migrate(call: Call) -> Iterator[Row]:
     options = call.given("into", "location", "drop_refs", "keep_plaintext", "dry_run", "workers")
-    key_id, properties = _key_and_properties(call)
+    target = call.identifier("into" if "into" in options else "table")
+    key_id, properties = _key_and_properties(call, target)
     migrated = maintenance.migrate(
         call.table(),
         key_id,
@@ -61,20 +64,23 @@ def _migrate(call: Call) -> Iterator[Row]:
 
 
 def _snapshot(call: Call) -> Iterator[Row]:
-    key_id, properties = _key_and_properties(call)
-    into = ".".join(call.identifier("table"))
+    target = call.identifier("table")
+    key_id, properties = _key_and_properties(call, target)
     options = call.given("location", "workers")
+    into = ".".join(target)
     migrated = maintenance.migrate(call.table("source_table"), key_id, into=into, properties=properties, runner=call.runner, **options)
     yield {"imported_files_count": migrated.files}
 
 
-def _key_and_properties(call: Call) -> tuple[str, dict[str, str]]:
-    """Return the master key that a call names, or the catalog's default, and the other properties of the new table."""
+def _key_and_properties(call: Call, target: Identifier) -> tuple[str, dict[str, str]]:
+    """Return the master key that a call names, or the default of the new table's namespace, and the table's other properties."""
     properties = call.mapping("properties")
-    named = call.optional_text("key_id") or properties.pop(names.KEY_ID.name, None)
-    key_id = named or names.DEFAULT_KEY_ID.read(names.client_properties(call.catalog))
+    named = properties.pop(names.KEY_ID.name, None)
+    key_id = call.optional_text("key_id") or named
+    if not key_id and isinstance(call.catalog, EncryptingCatalog):
+        key_id = call.catalog.default_key_id(target[:-1])
     if not key_id:
-        raise ConfigurationError(f"no master key is named: give key_id, or set {names.DEFAULT_KEY_ID.name} in the catalog's configuration")
+        raise ConfigurationError(f"no master key is named: give key_id, or set {names.DEFAULT_KEY_ID.name} for catalog or namespace")
     return key_id, properties
 
 

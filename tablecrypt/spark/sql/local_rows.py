@@ -19,10 +19,15 @@ def local_rows(name: str, rows: pa.Table) -> Response:
     """Return the response of which Java makes a LocalTable."""
     arrays = [_for_spark(column.combine_chunks()) for column in rows.columns]
     schema = pa.schema([_field(field, array) for field, array in zip(rows.schema, arrays, strict=True)])
+    return Response({"rows": name}, arrow_stream(pa.Table.from_arrays(arrays, schema=schema)))
+
+
+def arrow_stream(rows: pa.Table | pa.RecordBatch) -> bytes:
+    """Return rows as a stream of Arrow."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as stream:
-        stream.write_table(pa.Table.from_arrays(arrays, schema=schema))
-    return Response({"rows": name}, sink.getvalue().to_pybytes())
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write(rows)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def _for_spark(array: pa.Array) -> pa.Array:

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql import file_procedures, key_procedures, snapshot_procedures
-from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, arrow_stream, name_parts
+from tablecrypt.spark.sql.calls import Call, Parameter, Procedure, name_parts, table_of
 from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.job_session import runner_of
+from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
-from tablecrypt.spark.sql.statements import alter_table, changelog_view, undelete_column
+from tablecrypt.spark.sql.statements import add_files, alter_table, changelog_view, undelete_column
 
 PROCEDURES: Final[Mapping[str, Procedure]] = dict(
     sorted(
@@ -31,13 +32,13 @@ PROCEDURES: Final[Mapping[str, Procedure]] = dict(
             **undelete_column.PROCEDURES,
             **alter_table.PROCEDURES,
             **changelog_view.PROCEDURES,
+            **add_files.PROCEDURES,
         }.items()
     )
 )
 REFUSED: Final[Mapping[str, str]] = {
-    "add_files": "an encrypted table takes no plaintext files: INSERT INTO … SELECT * FROM parquet.`…` encrypts their rows",
-    "compute_partition_stats": "statistics files would hold plaintext facts about the data beside an encrypted table",
-    "compute_table_stats": "statistics files would hold plaintext facts about the data beside an encrypted table",
+    "compute_partition_stats": "a file of partition statistics would hold facts about the data, and Iceberg has no place for its key",
+    "compute_table_stats": "a statistics file would hold facts about the data, and Iceberg Java drops its key-metadata at the next commit",
     "rewrite_table_path": "paths are part of what an encrypted table authenticates: relocate copies the table to another location",
 }
 """Procedures of Iceberg that an encrypted table does not have, and why."""
@@ -66,6 +67,7 @@ def load_procedure(planner: Planner, request: Request) -> Response:
             "description": procedure.description,
             "parameters": [_described(each) for each in procedure.parameters],
             "runs_jobs": procedure.runs_jobs,
+            "copies": procedure.copies,
         }
     )
 
@@ -84,10 +86,10 @@ def call_procedure(planner: Planner, request: Request) -> Response:
     with runner_of(request, is_wanted="workers" not in arguments) as runner:
         call = Call(opened.catalog, opened.name, name_parts(namespace) if namespace else (), arguments, runner)
         rows = list(procedure.run(call))
-    described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}", "statements": call.statements}
+    described: dict[str, Any] = {"name": f"{opened.name}.{_SYSTEM}.{name}", "statements": call.statements, "copies": call.copies}
     if not procedure.only_looks:
         described["changed"] = [opened.name, *call.identifier()]
-    return Response(described, arrow_stream(rows, procedure.columns))
+    return Response(described, arrow_stream(table_of(rows, procedure.columns)))
 
 
 def _named(name: str) -> Procedure:
@@ -102,4 +104,9 @@ def _described(parameter: Parameter) -> dict[str, Any]:
     return {"name": parameter.name, "type": parameter.type, "required": parameter.is_required}
 
 
-OPERATIONS: Final = {"list_procedures": list_procedures, "load_procedure": load_procedure, "call_procedure": call_procedure}
+OPERATIONS: Final = {
+    **add_files.OPERATIONS,
+    "list_procedures": list_procedures,
+    "load_procedure": load_procedure,
+    "call_procedure": call_procedure,
+}

@@ -17,11 +17,12 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.manifest import ManifestEntryStatus
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
+from tablecrypt.spark.sql.branches_and_tags import LIMITS, check_is_new, drop, head_of, point, ref_of, snapshot_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.writes.write_audit_publish import STAGED_ID
 from tablecrypt.table.table import EncryptedTable
@@ -29,7 +30,6 @@ from tablecrypt.table.table import EncryptedTable
 _SNAPSHOT: Final = Parameter("snapshot_id", "BIGINT", is_required=True)
 _BRANCH: Final = Parameter("branch", "STRING", is_required=True)
 _TAG: Final = Parameter("tag", "STRING", is_required=True)
-_LIMITS: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
 _PUBLISHED_WAP_ID: Final = "published-wap-id"
 _SOURCE_SNAPSHOT: Final = "source-snapshot-id"
 
@@ -57,20 +57,21 @@ def _set_current_snapshot(call: Call) -> Iterator[Row]:
     table, snapshot_id, ref = call.encrypted_table(), call.optional_number("snapshot_id"), call.optional_text("ref")
     if (snapshot_id is None) == (ref is None):
         raise ConfigurationError("give either snapshot_id or ref")
-    target = snapshot_of(table, snapshot_id).snapshot_id if snapshot_id is not None else _ref(table, str(ref)).snapshot_id
+    target = snapshot_of(table, snapshot_id).snapshot_id if snapshot_id is not None else ref_of(table, str(ref)).snapshot_id
     yield _moved_to(table, target)
 
 
 def _fast_forward(call: Call) -> Iterator[Row]:
     table, branch, to = call.encrypted_table(), call.text("branch"), call.text("to")
-    target = _ref(table, to).snapshot_id
+    target = ref_of(table, to).snapshot_id
     current = table.metadata.refs.get(branch)
     if current is not None:
         _check_is_branch(branch, current)
         if all(each.snapshot_id != current.snapshot_id for each in _ancestors(table, target)):
             raise ConfigurationError(f"{branch} cannot be moved to {to}: it has snapshots that are not in {to}")
     if current is None or current.snapshot_id != target:
-        _point(table, branch, target, current)
+        # The branch's limits of age and number stay.
+        point(table, SnapshotRefType.BRANCH, branch, target, {} if current is None else {name: getattr(current, name) for name in LIMITS})
     yield {"branch_updated": branch, "previous_ref": None if current is None else current.snapshot_id, "updated_ref": target}
 
 
@@ -96,48 +97,31 @@ def _ancestors_of(call: Call) -> Iterator[Row]:
 
 
 def _create_branch(call: Call) -> Iterator[Row]:
-    yield _created(call, "branch", SnapshotRefType.BRANCH)
+    yield _created(call, SnapshotRefType.BRANCH)
 
 
 def _create_tag(call: Call) -> Iterator[Row]:
-    yield _created(call, "tag", SnapshotRefType.TAG)
+    yield _created(call, SnapshotRefType.TAG)
 
 
 def _drop_branch(call: Call) -> Iterator[Row]:
-    yield _dropped(call, "branch", SnapshotRefType.BRANCH)
+    yield _dropped(call, SnapshotRefType.BRANCH)
 
 
 def _drop_tag(call: Call) -> Iterator[Row]:
-    yield _dropped(call, "tag", SnapshotRefType.TAG)
+    yield _dropped(call, SnapshotRefType.TAG)
 
 
-def _created(call: Call, kind: str, ref_type: SnapshotRefType) -> Row:
-    table, name = call.encrypted_table(), call.text(kind)
-    if name in table.metadata.refs:
-        raise ConfigurationError(f"{'.'.join(table.name())} has a branch or tag {name} already")
-    asked = call.optional_number("snapshot_id")
-    snapshot_id = head_of(table) if asked is None else snapshot_of(table, asked).snapshot_id
-    if snapshot_id is None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot yet that {name} could point to")
-    management = table.manage_snapshots()
-    if ref_type == SnapshotRefType.TAG:
-        management.create_tag(snapshot_id, name, max_ref_age_ms=call.optional_number("max_ref_age_ms")).commit()
-    else:
-        ages = {each: call.optional_number(each) for each in _LIMITS}
-        management.create_branch(snapshot_id, name, **ages).commit()
-    return {kind: name, "snapshot_id": snapshot_id}
+def _created(call: Call, kind: SnapshotRefType) -> Row:
+    table, name = call.encrypted_table(), call.text(kind.value)
+    check_is_new(table, name)
+    limits = {each: call.optional_number(each) for each in (LIMITS if kind == SnapshotRefType.BRANCH else LIMITS[:1])}
+    return {kind.value: name, "snapshot_id": point(table, kind, name, call.optional_number("snapshot_id"), limits)}
 
 
-def _dropped(call: Call, kind: str, ref_type: SnapshotRefType) -> Row:
-    table, name = call.encrypted_table(), call.text(kind)
-    ref = table.metadata.refs.get(name)
-    if ref is None or ref.snapshot_ref_type != ref_type:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no {kind} {name}")
-    if name == MAIN_BRANCH:
-        raise ConfigurationError("the main branch cannot be dropped")
-    management = table.manage_snapshots()
-    (management.remove_tag(name) if ref_type == SnapshotRefType.TAG else management.remove_branch(name)).commit()
-    return {kind: name, "snapshot_id": ref.snapshot_id}
+def _dropped(call: Call, kind: SnapshotRefType) -> Row:
+    name = call.text(kind.value)
+    return {kind.value: name, "snapshot_id": drop(call.encrypted_table(), kind, name)}
 
 
 def _picked(table: EncryptedTable, source: Snapshot) -> int:
@@ -194,35 +178,9 @@ def _moved_to(table: EncryptedTable, snapshot_id: int) -> Row:
     return {"previous_snapshot_id": previous, "current_snapshot_id": snapshot_id}
 
 
-def _point(table: EncryptedTable, branch: str, snapshot_id: int, current: SnapshotRef | None) -> None:
-    """Move or create a branch. Its limits of age and number stay."""
-    limits = {} if current is None else {name: getattr(current, name) for name in _LIMITS}
-    table.manage_snapshots().create_branch(snapshot_id, branch, **limits).commit()
-
-
-def head_of(table: EncryptedTable) -> int | None:
-    """Return the snapshot that is current; None before the first."""
-    return table.metadata.current_snapshot_id
-
-
 def _ancestors(table: EncryptedTable, snapshot_id: int | None) -> list[Snapshot]:
     start = None if snapshot_id is None else table.metadata.snapshot_by_id(snapshot_id)
     return list(ancestors_of(start, table.metadata))
-
-
-def snapshot_of(table: EncryptedTable, snapshot_id: int) -> Snapshot:
-    """Return a snapshot by its id. ConfigurationError where the table has none."""
-    snapshot = table.metadata.snapshot_by_id(snapshot_id)
-    if snapshot is None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot {snapshot_id}")
-    return snapshot
-
-
-def _ref(table: EncryptedTable, name: str) -> SnapshotRef:
-    ref = table.metadata.refs.get(name)
-    if ref is None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no branch or tag {name}")
-    return ref
 
 
 def _check_is_branch(name: str, ref: SnapshotRef) -> None:
@@ -277,7 +235,7 @@ PROCEDURES: Final = {
     ),
     "create_branch": Procedure(
         "Create a branch.",
-        (TABLE, _BRANCH, *_optional_numbers("snapshot_id", *_LIMITS)),
+        (TABLE, _BRANCH, *_optional_numbers("snapshot_id", *LIMITS)),
         _OF_BRANCH,
         _create_branch,
     ),

@@ -13,41 +13,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import DecimalType, IcebergType, IntegerType, ListType, MapType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.schema import PRIMITIVES
 
 _PRIMITIVES: Final[Mapping[str, IcebergType]] = {
-    "boolean": BooleanType(),
+    **{name: kind() for kind, name in PRIMITIVES.items()},
     "byte": IntegerType(),
     "short": IntegerType(),
-    "integer": IntegerType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "date": DateType(),
-    "timestamp": TimestamptzType(),
-    "timestamp_ntz": TimestampType(),
-    "string": StringType(),
-    "binary": BinaryType(),
 }
+JSON_NAMES: Final = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", "timestamp_ltz": "timestamp"}
+"""What Spark's JSON calls types that its SQL calls otherwise."""
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _TEXT: Final = re.compile(r"(var)?char\(\d+\)")
 

@@ -67,7 +67,7 @@ class Pages:
         here = sql.replace("prod.", f"{NAME}.")
         if "$" not in sql:
             return here
-        names = {"warehouse": self.warehouse.as_uri()}
+        names = {"warehouse": self.warehouse.as_uri(), "plain": f"{self.spark.conf.get('spark.sql.warehouse.dir')}/plain"}
         identifier = table.removeprefix("prod.")
         if self.catalog.table_exists(identifier):
             metadata = self.catalog.load_table(identifier)

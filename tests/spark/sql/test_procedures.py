@@ -293,7 +293,7 @@ def test_names_are_taken_as_sql_takes_them(orders: Orders, prod: Lake) -> None:
 
 def test_what_is_not_there_is_refused_with_the_name_that_is_near(orders: Orders) -> None:
     assert "did you mean rotate_kek?" in refusal(orders, "rotate_keks")
-    assert "takes no plaintext files" in refusal(orders, "add_files", source_table="'parquet.x'")
+    assert "facts about the data" in refusal(orders, "compute_table_stats")
     assert "NoSuchTableError" in refusal(orders, "verify", table="'db.none'")
     assert "REQUIRED_PARAMETER_NOT_FOUND" in refusal(orders, "relocate")
     assert "give either snapshot_id or ref" in refusal(orders, "set_current_snapshot")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import DecimalType, NestedField, StructType
 
 import tablecrypt.spark as tcs
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.sql.statements.alter_table import Tokens, alter
+from tablecrypt.spark.sql.statements.alter_table import alter
+from tablecrypt.spark.sql.statements.tokens import Tokens
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
@@ -107,15 +110,38 @@ class TestGrammar:
             ("CREATE BRANCH b AS OF VERSION main", "expected a number, found 'main'"),
             ("DROP IDENTIFIER FIELDS id,", "expected a name, found the end"),
             ("DROP COLUMN id", "expected PARTITION FIELD, WRITE"),
+            ("DROP TAG main", "has no tag main"),
+            ("ALTER COLUMN id TYPE bigint", "expected COMMENT, found the end"),
+            ("ALTER COLUMN id TYPE decimal(10 COMMENT 'x'", "expected ), found 'COMMENT'"),
+            ("ALTER COLUMN id TYPE bigint COMMENT x", "expected a text in quotes, found 'x'"),
+            ("ALTER COLUMN nothing TYPE bigint COMMENT 'x'", "there is no column nothing"),
+            ("ALTER COLUMN id TYPE interval COMMENT 'x'", "Spark's type interval has no type"),
         ],
     )
     def test_a_mistake_is_named_and_changes_nothing(self, encrypted_table: EncryptedTable, statement: str, message: str) -> None:
         before = encrypted_table.metadata
 
-        with pytest.raises(ConfigurationError, match=message.replace("(", r"\(")):
+        with pytest.raises(ConfigurationError, match=re.escape(message)):
             alter(encrypted_table, statement)
 
         assert encrypted_table.refresh().metadata == before
+
+    def test_a_columns_type_and_comment_change_in_one_commit(self, encrypted_table: EncryptedTable) -> None:
+        with encrypted_table.update_schema() as update:
+            update.add_column("at", StructType(NestedField(1, "Lat", DecimalType(9, 2))))
+        before = encrypted_table.metadata.current_schema_id
+
+        alter(encrypted_table, r"""ALTER COLUMN at.lat TYPE decimal(12,2) COMMENT 'it\'s ' "in °\n100\%" """)
+
+        lat = encrypted_table.refresh().schema().find_field("at.Lat")
+        assert (str(lat.field_type), lat.doc) == ("decimal(12, 2)", "it's in °\n100\\%")
+        assert encrypted_table.metadata.current_schema_id == before + 1
+
+    def test_the_main_branch_is_not_dropped(self, encrypted_table: EncryptedTable) -> None:
+        encrypted_table.append(pa.table({"id": [1]}))
+        with pytest.raises(ConfigurationError, match="the main branch cannot be dropped"):
+            alter(encrypted_table, "DROP BRANCH IF EXISTS main")
+        assert encrypted_table.refresh().metadata.refs
 
     def test_names_in_backticks_are_never_words_of_the_statement(self) -> None:
         tokens = Tokens("`WRITE` `a``b` -- no more")

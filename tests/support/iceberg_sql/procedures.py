@@ -14,9 +14,9 @@ _SAMPLE: Final = (
 )
 _SYSTEM: Final = "CALL prod.system."
 _ROWS: Final = "SELECT count(*) = {} FROM prod.db.sample"
-_PLAINTEXT: Final = "its files are plaintext, which no encrypted table takes; write the rows by INSERT … SELECT"
 
-_STATISTICS_FILES: Final = "statistics files would hold plaintext facts about the data"
+_TABLE_STATISTICS: Final = "the file would hold facts about the data, and Iceberg Java 1.12 drops its key-metadata at the next commit"
+_PARTITION_STATISTICS: Final = "the file would hold facts about the data, and Iceberg has no place for its key"
 _RELOCATE: Final = "paths are part of what an encrypted table authenticates; CALL prod.system.relocate copies it"
 
 
@@ -123,9 +123,9 @@ _MIGRATION: Final = Section(
         _call("snapshot('db.plain', 'db.snap2', '$warehouse/snap2/')", "SELECT count(*) = 1 FROM prod.db.snap2"),
         _call("migrate('db.plain')", "SELECT count(*) = 1 FROM prod.db.plain"),
         _call("migrate('db.plain2', map('foo', 'bar'))", "SELECT count(*) = 1 FROM prod.db.plain2"),
-        _call("add_files(table => 'db.sample', source_table => 'spark_catalog.default.plain')", refused=_PLAINTEXT),
-        _call("add_files(table => 'db.sample', source_table => '`parquet`.`$table/data`')", refused=_PLAINTEXT),
-        _call("register_table(table => 'db.registered', metadata_file => '$metadata')", "SELECT count(*) = 3 FROM prod.db.registered"),
+        _call("add_files(table => 'db.sample', source_table => 'spark_catalog.default.plain')", _ROWS.format(4)),
+        _call("add_files(table => 'db.sample', source_table => '`parquet`.`$plain`')", _ROWS.format(5)),
+        _call("register_table(table => 'db.registered', metadata_file => '$metadata')", "SELECT count(*) = 5 FROM prod.db.registered"),
     ),
     (*_SAMPLE, "$plain"),
 )
@@ -166,11 +166,11 @@ _STATISTICS: Final = Section(
     "Procedures",
     "Statistics and table paths",
     (
-        _call("compute_table_stats('db.sample')", refused=_STATISTICS_FILES),
-        _call("compute_table_stats(table => 'db.sample', snapshot_id => $first)", refused=_STATISTICS_FILES),
-        _call("compute_table_stats(table => 'db.sample', snapshot_id => $first, columns => array('c1', 'c2'))", refused=_STATISTICS_FILES),
-        _call("compute_partition_stats('db.sample')", refused=_STATISTICS_FILES),
-        _call("compute_partition_stats(table => 'db.sample', snapshot_id => $first)", refused=_STATISTICS_FILES),
+        _call("compute_table_stats('db.sample')", refused=_TABLE_STATISTICS),
+        _call("compute_table_stats(table => 'db.sample', snapshot_id => $first)", refused=_TABLE_STATISTICS),
+        _call("compute_table_stats(table => 'db.sample', snapshot_id => $first, columns => array('c1', 'c2'))", refused=_TABLE_STATISTICS),
+        _call("compute_partition_stats('db.sample')", refused=_PARTITION_STATISTICS),
+        _call("compute_partition_stats(table => 'db.sample', snapshot_id => $first)", refused=_PARTITION_STATISTICS),
         _call(
             "rewrite_table_path(table => 'db.sample', source_prefix => '$table', target_prefix => '$warehouse/moved')", refused=_RELOCATE
         ),

@@ -8,6 +8,7 @@ Names are those of Iceberg's pages. Where these leave something out (`...`), or 
     $then                the moment of the first snapshot, in quotes; $seconds: the same as seconds since 1970
     $metadata            the location of the table's newest metadata file
     $table               the table's location
+    $plain               the folder of a plaintext table's files
 """
 
 from __future__ import annotations

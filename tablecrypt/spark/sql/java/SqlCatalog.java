@@ -320,19 +320,26 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
     return procedures;
   }
 
-  // Functions: the partition transforms, which Spark looks for in no namespace when it lays out rows
+  // Functions: the version, and the partition transforms, which Spark looks for in no namespace when it lays out rows
 
   public Identifier[] listFunctions(String[] namespace) {
     String[] names = hasFunctions(namespace) ? SqlTransform.names() : new String[0];
-    Identifier[] functions = new Identifier[names.length];
+    Identifier[] functions = new Identifier[names.length == 0 ? 0 : names.length + 1];
     for (int index = 0; index < names.length; index++) {
       functions[index] = Identifier.of(namespace, names[index]);
+    }
+    if (functions.length > 0) {
+      functions[names.length] = Identifier.of(namespace, SqlVersion.NAME);
     }
     return functions;
   }
 
   public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
-    SqlTransform transform = hasFunctions(function.namespace()) ? SqlTransform.named(function.name().toLowerCase(Locale.ROOT)) : null;
+    String known = hasFunctions(function.namespace()) ? function.name().toLowerCase(Locale.ROOT) : "";
+    if (known.equals(SqlVersion.NAME)) {
+      return new SqlVersion(planner().ask(request("version")).json.required("version").asText());
+    }
+    SqlTransform transform = SqlTransform.named(known);
     if (transform == null) {
       throw new NoSuchFunctionException(function);
     }

@@ -5,9 +5,11 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Collections;
 import java.util.Iterator;
+import org.apache.spark.sql.DataFrameWriterV2;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
@@ -27,6 +29,7 @@ import org.apache.spark.sql.types.TimestampType;
 /** A procedure as Python describes it: CALL prod.system.rotate_kek(table => 'db.orders'). */
 class SqlProcedure implements UnboundProcedure, BoundProcedure {
   private static final String FILE_LIST_VIEW = "file_list_view";
+  private static final String SOURCE_TABLE = "source_table";
 
   private final SqlCatalog catalog;
   private final JsonNode told;
@@ -80,11 +83,19 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     if (arguments.has(FILE_LIST_VIEW)) {
       arguments.set("file_list", files(session, arguments.required(FILE_LIST_VIEW).asText()));
     }
+    if (told.required("copies").asBoolean()) {
+      arguments.put("source_schema", session.table(arguments.required(SOURCE_TABLE).asText()).schema().json());
+    }
     if (session.catalog().currentCatalog().equals(catalog.name())) {
       request.put("current_namespace", session.catalog().currentDatabase());
     }
     boolean hasJobs = told.required("runs_jobs").asBoolean() && !arguments.has("workers");
     PlannerResponse response = hasJobs && JobProcess.isWorthwhile() ? JobProcess.ask(catalog, request) : ask(request);
+    PlannerResponse rows = response;
+    JsonNode copies = response.json.required("copies");
+    for (int index = 0; index < copies.size(); index++) {
+      rows = copied(session, copies.required(index));
+    }
     if (response.json.has("changed")) {
       // What Spark has cached of the table is of the state before.
       session.catalog().refreshTable(QuotedName.of(response.json.required("changed")));
@@ -93,7 +104,19 @@ class SqlProcedure implements UnboundProcedure, BoundProcedure {
     for (int index = 0; index < statements.size(); index++) {
       session.sql(statements.required(index).asText());
     }
-    return Collections.singletonList(new LocalTable(response.json.required("name").asText(), response.bytes)).iterator();
+    return Collections.singletonList(new LocalTable(rows.json.required("name").asText(), rows.bytes)).iterator();
+  }
+
+  /** Append what a query gives, and return what Python says of the commit. */
+  private PlannerResponse copied(SparkSession session, JsonNode copy) {
+    String marker = copy.required("marker").asText();
+    try {
+      DataFrameWriterV2 writer = session.sql(copy.required("query").asText()).writeTo(copy.required("into").asText());
+      writer.option(copy.required("property").asText(), marker).append();
+    } catch (NoSuchTableException gone) {
+      throw new IllegalStateException(gone.getMessage(), gone);
+    }
+    return ask(catalog.request("copied_rows").put("into", copy.required("into").asText()).put("marker", marker));
   }
 
   /** The files of a view: their location, and when they were last changed in microseconds. */

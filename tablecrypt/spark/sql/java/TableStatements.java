@@ -13,7 +13,7 @@ import scala.runtime.AbstractFunction2;
 
 /**
  * Iceberg's own ALTER TABLE statements, which Spark's parser does not know: partition fields, the order and distribution of writes, identifier
- * fields, branches and tags.
+ * fields, branches and tags. One more is a change of a column's type together with its comment, of which Spark takes one at a time.
  *
  * It stands before a session's parser and hands such a statement on a table of one of our catalogs to it as the call that does the same:
  * ALTER TABLE prod.db.t WRITE UNORDERED is CALL prod.system.alter_table(table => 'db.t', change => 'WRITE UNORDERED'). All else passes.
@@ -22,6 +22,7 @@ public class TableStatements implements InvocationHandler {
   private static final String PART = "(?:`(?:[^`]|``)+`|[\\p{L}\\p{N}_]+)";
   private static final String CHANGE =
       "(?:ADD|DROP|REPLACE)\\s+PARTITION\\s+FIELD\\b|WRITE\\s+(?:LOCALLY|ORDERED|UNORDERED|DISTRIBUTED)\\b"
+          + "|(?:ALTER|CHANGE)\\s+(?:COLUMN\\s+)?" + PART + "(?:\\s*\\.\\s*" + PART + ")*\\s+TYPE\\s+\\w+(?:\\s*\\([\\d\\s,]*\\))?\\s+COMMENT\\b"
           + "|(?:SET|DROP)\\s+IDENTIFIER\\s+FIELDS\\b|(?:CREATE|REPLACE|DROP|CREATE\\s+OR\\s+REPLACE)\\s+(?:BRANCH|TAG)\\b";
   private static final Pattern STATEMENT =
       Pattern.compile(

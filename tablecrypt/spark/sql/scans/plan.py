@@ -93,14 +93,17 @@ class Plan:
 def plan(planner: Planner, request: Request) -> Response:
     """Plan a scan."""
     loaded = planner.tables[request.text("table")]
-    tasks = planned_tasks(loaded, _row_filter(loaded, request))
+    row_filter = row_filter_of(loaded, request)
+    tasks = planned_tasks(loaded, row_filter)
     limit = request.optional_number("limit")
     if limit is not None and restrictions_of(loaded.located.table.io) is None:
         tasks = _limited(tasks, limit)
-    return planned(planner, loaded, request, tasks)
+    return planned(planner, loaded, request, row_filter, tasks)
 
 
-def planned(planner: Planner, loaded: LoadedTable, request: Request, tasks: list[EncryptedFileScanTask]) -> Response:
+def planned(
+    planner: Planner, loaded: LoadedTable, request: Request, row_filter: BooleanExpression, tasks: list[EncryptedFileScanTask]
+) -> Response:
     """Keep the plan of a request's columns in these files, and return what Spark knows of it."""
     wanted = _json(request.text("columns"))
     metadata = loaded.located.table.metadata
@@ -108,7 +111,7 @@ def planned(planner: Planner, loaded: LoadedTable, request: Request, tasks: list
     columns = {field.name for field in projected.fields} if request.flag("grouped") else set()
     grouping = Grouping.of(tasks, metadata, loaded.schema, columns)
     tasks = tasks if grouping is None else grouping.in_groups(tasks)
-    made = Plan(loaded, _row_filter(loaded, request), projected, tasks)
+    made = Plan(loaded, row_filter, projected, tasks)
     names = stored_names(projected.fields, metadata.schemas, f"tc{secrets.token_hex(6)}")
     reason = _unsupported(loaded, projected)
     return Response(
@@ -130,7 +133,8 @@ def planned(planner: Planner, loaded: LoadedTable, request: Request, tasks: list
     )
 
 
-def _row_filter(loaded: LoadedTable, request: Request) -> BooleanExpression:
+def row_filter_of(loaded: LoadedTable, request: Request) -> BooleanExpression:
+    """Return what of a request's condition may rule out files, bound to the table's current schema."""
     return pruning_filter(request.items("filter"), loaded.schema, loaded.located.table.metadata.schema())
 
 

@@ -32,6 +32,7 @@ from pyiceberg.table import ALWAYS_TRUE
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
 from tablecrypt.spark.executor_job import READ_AHEAD
+from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.tables import TableAccess
@@ -102,10 +103,7 @@ def next_rows(planner: Planner, request: Request) -> Response:
     rows = next(planner.readers[request.text("reader")], None)
     if rows is None:
         return Response({"end": True})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    return Response({"end": False}, sink.getvalue().to_pybytes())
+    return Response({"end": False}, arrow_stream(rows))
 
 
 def stop_reading(planner: Planner, request: Request) -> Response:

@@ -7,103 +7,35 @@
     CREATE [OR REPLACE] BRANCH [IF NOT EXISTS] audit [AS OF VERSION 4711] [RETAIN 30 DAYS]
         [WITH SNAPSHOT RETENTION [3 SNAPSHOTS] [2 DAYS]]        the same with TAG, which has no snapshots to retain
     REPLACE BRANCH audit AS OF VERSION 4711                     DROP BRANCH [IF EXISTS] audit
+    ALTER COLUMN measurement TYPE double COMMENT 'in seconds'   one change of a column alone is Spark's own statement
 
 In the driver, TableStatements.java makes each of them a call of the procedure alter_table. Every statement is one commit, or none.
 """
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pyiceberg.partitioning import PartitionField
-from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import IdentityTransform, Transform
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.jvm.schema import path_of
+from tablecrypt.spark.sql.alterations import alter as alter_columns
+from tablecrypt.spark.sql.branches_and_tags import check_is_new, drop, point, ref_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.partition_fields import SparkTransform, find_column, iceberg_transform
-from tablecrypt.spark.sql.snapshot_procedures import head_of, snapshot_of
+from tablecrypt.spark.sql.spark_types import JSON_NAMES
+from tablecrypt.spark.sql.statements.tokens import Tokens
 from tablecrypt.table.table import EncryptedTable
 
-_TOKEN: Final = re.compile(r"(?:\s+|--[^\n]*(?:\n|$))|`((?:[^`]|``)+)`|(\w+)|([().,;])")
 _DISTRIBUTION: Final = "write.distribution-mode"
 _MILLISECONDS: Final = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000}
-
-
-@dataclass(frozen=True)
-class Token:
-    """A word, a name in backticks or a sign of a statement."""
-
-    text: str
-    is_quoted: bool = False
-
-
-class Tokens:
-    """What is left of a statement."""
-
-    def __init__(self, statement: str) -> None:
-        self._statement = statement
-        self._tokens = list(_tokens(statement))
-        self._next = 0
-
-    def takes(self, *words: str) -> bool:
-        """Pass these words if they are next."""
-        following = self._tokens[self._next : self._next + len(words)]
-        if [None if token.is_quoted else token.text.upper() for token in following] != list(words):
-            return False
-        self._next += len(words)
-        return True
-
-    def need(self, *words: str) -> None:
-        """Pass these words. ConfigurationError if others are next."""
-        if not self.takes(*words):
-            raise self.error(" ".join(words))
-
-    def name(self) -> str:
-        """Pass a name."""
-        if self._next == len(self._tokens) or (not self._here.is_quoted and not re.fullmatch(r"\w+", self._here.text)):
-            raise self.error("a name")
-        self._next += 1
-        return self._tokens[self._next - 1].text
-
-    def names(self) -> tuple[str, ...]:
-        """Pass a name of several parts between dots."""
-        parts = [self.name()]
-        while self.takes("."):
-            parts.append(self.name())
-        return tuple(parts)
-
-    def number(self) -> int:
-        """Pass a whole number."""
-        if not self.has_number:
-            raise self.error("a number")
-        self._next += 1
-        return int(self._tokens[self._next - 1].text)
-
-    @property
-    def has_number(self) -> bool:
-        """Whether a whole number is next."""
-        return self._next < len(self._tokens) and not self._here.is_quoted and self._here.text.isdecimal()
-
-    def end(self) -> None:
-        """ConfigurationError unless this is the end."""
-        while self.takes(";"):
-            pass
-        if self._next < len(self._tokens):
-            raise self.error("the end")
-
-    def error(self, expected: str) -> ConfigurationError:
-        """Say what should be next."""
-        found = repr(self._here.text) if self._next < len(self._tokens) else "the end"
-        return ConfigurationError(f"ALTER TABLE … {' '.join(self._statement.split())}: expected {expected}, found {found}")
-
-    @property
-    def _here(self) -> Token:
-        return self._tokens[self._next]
 
 
 def alter(table: EncryptedTable, statement: str) -> None:
@@ -118,21 +50,7 @@ def alter(table: EncryptedTable, statement: str) -> None:
         if tokens.takes(*words):
             change(table, tokens)
             return
-    raise tokens.error("PARTITION FIELD, WRITE, IDENTIFIER FIELDS, BRANCH or TAG")
-
-
-def _tokens(statement: str) -> Iterator[Token]:
-    position = 0
-    while position < len(statement):
-        match = _TOKEN.match(statement, position)
-        if match is None:
-            raise ConfigurationError(f"ALTER TABLE … {statement}: {statement[position]!r} has no meaning here; put names into backticks")
-        quoted, word, sign = match.groups()
-        if quoted is not None:
-            yield Token(quoted.replace("``", "`"), is_quoted=True)
-        elif word or sign:
-            yield Token(word or sign)
-        position = match.end()
+    raise tokens.error("PARTITION FIELD, WRITE, IDENTIFIER FIELDS, ALTER COLUMN, BRANCH or TAG")
 
 
 # Partition fields.
@@ -284,11 +202,10 @@ def _create(kind: SnapshotRefType, is_replaced: bool) -> Callable[[EncryptedTabl
     def change(table: EncryptedTable, tokens: Tokens) -> None:
         is_optional = tokens.takes("IF", "NOT", "EXISTS")
         name = tokens.name()
-        present = table.metadata.refs.get(name)
-        if present is not None and is_optional:
+        if is_optional and name in table.metadata.refs:
             return
-        if present is not None and not is_replaced:
-            raise ConfigurationError(f"{'.'.join(table.name())} has a {present.snapshot_ref_type.value} {name} already")
+        if not is_replaced:
+            check_is_new(table, name)
         _point(table, kind, name, tokens)
 
     return change
@@ -297,7 +214,7 @@ def _create(kind: SnapshotRefType, is_replaced: bool) -> Callable[[EncryptedTabl
 def _replace(kind: SnapshotRefType) -> Callable[[EncryptedTable, Tokens], None]:
     def change(table: EncryptedTable, tokens: Tokens) -> None:
         name = tokens.name()
-        _present(table, kind, name)
+        ref_of(table, name, kind)
         _point(table, kind, name, tokens)
 
     return change
@@ -308,37 +225,22 @@ def _drop(kind: SnapshotRefType) -> Callable[[EncryptedTable, Tokens], None]:
         is_optional = tokens.takes("IF", "EXISTS")
         name = tokens.name()
         tokens.end()
-        if is_optional and name not in table.metadata.refs:
-            return
-        _present(table, kind, name)
-        management = table.manage_snapshots()
-        (management.remove_branch(name) if kind == SnapshotRefType.BRANCH else management.remove_tag(name)).commit()
+        if not is_optional or name in table.metadata.refs:
+            drop(table, kind, name)
 
     return change
 
 
-def _present(table: EncryptedTable, kind: SnapshotRefType, name: str) -> SnapshotRef:
-    ref = table.metadata.refs.get(name)
-    if ref is None or ref.snapshot_ref_type != kind:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no {kind.value} {name}")
-    return ref
-
-
 def _point(table: EncryptedTable, kind: SnapshotRefType, name: str, tokens: Tokens) -> None:
     """Take the rest of the statement, and let the branch or tag point to what it says."""
-    snapshot_id = snapshot_of(table, tokens.number()).snapshot_id if tokens.takes("AS", "OF", "VERSION") else head_of(table)
+    snapshot_id = tokens.number() if tokens.takes("AS", "OF", "VERSION") else None
     limits: dict[str, int] = {}
     if tokens.takes("RETAIN"):
         limits["max_ref_age_ms"] = _age(tokens, tokens.number())
     if kind == SnapshotRefType.BRANCH and tokens.takes("WITH", "SNAPSHOT", "RETENTION"):
         limits |= _snapshot_limits(tokens)
     tokens.end()
-    if snapshot_id is None:
-        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot yet that {name} could point to")
-    if kind == SnapshotRefType.BRANCH:
-        table.manage_snapshots().create_branch(snapshot_id, name, **limits).commit()
-    else:
-        table.manage_snapshots().create_tag(snapshot_id, name, **limits).commit()
+    point(table, kind, name, snapshot_id, limits)
 
 
 def _snapshot_limits(tokens: Tokens) -> dict[str, int]:
@@ -359,11 +261,50 @@ def _age(tokens: Tokens, number: int) -> int:
     raise tokens.error("DAYS, HOURS or MINUTES")
 
 
+# Columns.
+
+
+def _alter_column(table: EncryptedTable, tokens: Tokens) -> None:
+    tokens.takes("COLUMN")
+    column = _column_path(table, tokens.names())
+    tokens.need("TYPE")
+    kind = _type(tokens)
+    tokens.need("COMMENT")
+    comment = tokens.text()
+    tokens.end()
+    alter_columns(
+        table,
+        [
+            {"change": "UpdateColumnType", "column": column, "type": json.dumps(kind)},
+            {"change": "UpdateColumnComment", "column": column, "comment": comment},
+        ],
+    )
+
+
+def _column_path(table: EncryptedTable, names: tuple[str, ...]) -> tuple[str, ...]:
+    field_id = find_column(table.schema(), names).field_id
+    return tuple(field.name for field in path_of(table.schema(), field_id) or ())
+
+
+def _type(tokens: Tokens) -> str:
+    """Pass a type that is no struct, list or map, and return it as Spark's JSON has it."""
+    name = tokens.name().lower()
+    if not tokens.takes("("):
+        return JSON_NAMES.get(name, name)
+    numbers = [tokens.number()]
+    while tokens.takes(","):
+        numbers.append(tokens.number())
+    tokens.need(")")
+    return f"{name}({','.join(map(str, numbers))})"
+
+
 _CHANGES: Final[Mapping[tuple[str, ...], Callable[[EncryptedTable, Tokens], None]]] = {
     ("ADD", "PARTITION", "FIELD"): _add_partition_field,
     ("DROP", "PARTITION", "FIELD"): _drop_partition_field,
     ("REPLACE", "PARTITION", "FIELD"): _replace_partition_field,
     ("WRITE",): _write,
+    ("ALTER",): _alter_column,
+    ("CHANGE",): _alter_column,
     ("SET", "IDENTIFIER", "FIELDS"): _set_identifier_fields,
     ("DROP", "IDENTIFIER", "FIELDS"): _drop_identifier_fields,
     **{
@@ -386,7 +327,7 @@ def _alter_table(call: Call) -> Iterator[Row]:
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     "alter_table": Procedure(
-        "Change partition fields, the order of writes, identifier fields, branches or tags, as Iceberg's ALTER TABLE statements do.",
+        "Change partition fields, the order of writes, identifier fields, a column, branches or tags, as ALTER TABLE does.",
         (TABLE, Parameter("change", "STRING", is_required=True)),
         columns(),
         _alter_table,

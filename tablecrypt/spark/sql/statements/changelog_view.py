@@ -20,9 +20,9 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.columns import quoted
+from tablecrypt.spark.sql.branches_and_tags import head_of, snapshot_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.partition_fields import find_column
-from tablecrypt.spark.sql.snapshot_procedures import head_of, snapshot_of
 from tablecrypt.table.table import EncryptedTable
 
 _START, _END = "start-snapshot-id", "end-snapshot-id"

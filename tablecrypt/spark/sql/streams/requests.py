@@ -25,7 +25,7 @@ from typing import Any, Final, cast
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
-from tablecrypt.spark.sql.scans.plan import planned
+from tablecrypt.spark.sql.scans.plan import planned, row_filter_of
 from tablecrypt.spark.sql.streams.history import (
     BEFORE_THE_FIRST,
     StreamRules,
@@ -91,7 +91,7 @@ def plan_appends(planner: Planner, request: Request) -> Response:
             from_snapshot_id_exclusive=snapshots[0].parent_snapshot_id, to_snapshot_id_inclusive=until
         )
         tasks = cast("list[EncryptedFileScanTask]", list(scan.tasks()))
-    return planned(planner, loaded, request, tasks)
+    return planned(planner, loaded, request, row_filter_of(loaded, request), tasks)
 
 
 def _loaded_now(loaded: LoadedTable) -> LoadedTable:

@@ -42,7 +42,7 @@ from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, Row
 from tablecrypt.spark.jvm.columns import unsupported_partitioning
 from tablecrypt.spark.jvm.coordinator import FileLocations
 from tablecrypt.spark.jvm.keys import ResultKey
-from tablecrypt.spark.jvm.schema import inner_ids, stored_json, unread_type
+from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, stored_json, unread_type
 from tablecrypt.spark.jvm.writer import check_found, opened_results, unsupported_codec, write_settings
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
@@ -210,8 +210,7 @@ def _unsupported(schema: Schema) -> str | None:
     for field in schema.fields:
         if unread := unread_type(field):
             return f"Spark has no type for column {unread}"
-    names = [str(schema.find_column_name(field_id)).lower() for field_id in schema.field_ids]
-    return "names of columns differ in case alone" if len(set(names)) != len(names) else None
+    return names_that_spark_confuses(schema)
 
 
 def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[str, BitMap64]]:

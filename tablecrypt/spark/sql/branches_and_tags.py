@@ -1,0 +1,66 @@
+"""Branches and tags of a table: looking them up, letting them point somewhere, dropping them. Each change is one commit.
+
+Raises ConfigurationError for a name or snapshot that the table lacks, and for what cannot be done to a branch or tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.table.table import EncryptedTable
+
+LIMITS: Final = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+"""What a branch may say of how long it and its snapshots are kept. A tag has the first alone."""
+
+
+def head_of(table: EncryptedTable) -> int | None:
+    """Return the snapshot that is current; None before the first."""
+    return table.metadata.current_snapshot_id
+
+
+def snapshot_of(table: EncryptedTable, snapshot_id: int) -> Snapshot:
+    """Return a snapshot by its id. ConfigurationError where the table has none."""
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot {snapshot_id}")
+    return snapshot
+
+
+def ref_of(table: EncryptedTable, name: str, kind: SnapshotRefType | None = None) -> SnapshotRef:
+    """Return a branch or tag, or one of a kind."""
+    ref = table.metadata.refs.get(name)
+    if ref is None or kind not in (None, ref.snapshot_ref_type):
+        raise ConfigurationError(f"{'.'.join(table.name())} has no {'branch or tag' if kind is None else kind.value} {name}")
+    return ref
+
+
+def check_is_new(table: EncryptedTable, name: str) -> None:
+    """Check that nothing has a name."""
+    if (present := table.metadata.refs.get(name)) is not None:
+        raise ConfigurationError(f"{'.'.join(table.name())} has a {present.snapshot_ref_type.value} {name} already")
+
+
+def point(table: EncryptedTable, kind: SnapshotRefType, name: str, snapshot_id: int | None, limits: Mapping[str, int | None]) -> int:
+    """Make a branch or tag, or move it, and return the snapshot that it points to: the one that is asked for, or the current one."""
+    target = head_of(table) if snapshot_id is None else snapshot_of(table, snapshot_id).snapshot_id
+    if target is None:
+        raise ConfigurationError(f"{'.'.join(table.name())} has no snapshot yet that {name} could point to")
+    management = table.manage_snapshots()
+    make = management.create_branch if kind == SnapshotRefType.BRANCH else management.create_tag
+    make(target, name, **limits).commit()
+    return target
+
+
+def drop(table: EncryptedTable, kind: SnapshotRefType, name: str) -> int:
+    """Drop a branch or tag, and return the snapshot that it pointed to."""
+    ref = ref_of(table, name, kind)
+    if name == MAIN_BRANCH:
+        raise ConfigurationError("the main branch cannot be dropped")
+    management = table.manage_snapshots()
+    (management.remove_tag(name) if kind == SnapshotRefType.TAG else management.remove_branch(name)).commit()
+    return ref.snapshot_id
