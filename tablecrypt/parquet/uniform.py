@@ -22,7 +22,7 @@ Specification: Apache Parquet, "Parquet Modular Encryption", sections 4 and 5; I
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -38,6 +38,7 @@ from tablecrypt import _magics as magics
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
+from tablecrypt.parquet.coded_columns import coded_columns, decoded, with_dictionaries
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, MAGIC_LENGTH, TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end, read_footer
 from tablecrypt.parquet.one_key import check_one_key
 from tablecrypt.parquet.storage import await_release, open_source
@@ -103,13 +104,15 @@ class UniformParquetFile:
             # A mapped file would change with the one in storage, so it is copied.
             mapped = isinstance(self._file, pa.MemoryMappedFile)
             self._file = pa.BufferReader(self._file.read() if mapped else self._file.read_buffer())
-        end, footer = read_checked_end(self._file, self._length, key_metadata, location)
-        self.footer_tag = end[-TAIL_LENGTH - TAG_LENGTH : -TAIL_LENGTH]
+        self._end, footer = read_checked_end(self._file, self._length, key_metadata, location)
+        self.footer_tag = self._end[-TAIL_LENGTH - TAG_LENGTH : -TAIL_LENGTH]
+        self._key_metadata = key_metadata
+        self._dictionary_columns = dictionary_columns
         self.protected: frozenset[int] = frozenset()
         if twins is not None:
             self._open_twins(TwinFile(self._file, footer, key_metadata, twins))
         with self._translated("the footer"):
-            self._fragment = self._opened(_format(key_metadata, dictionary_columns), end)
+            self._fragment = self._opened()
             self.schema: pa.Schema = self._fragment.physical_schema
             metadata = self._fragment.metadata
         if twins is not None:
@@ -131,8 +134,9 @@ class UniformParquetFile:
         Raises:
             TamperedFileError: a module does not authenticate. Batches yielded before are authentic.
         """
+        reading = self._reading(columns, row_filter)
         for portion in self._portions(part, row_filter, read_ahead):
-            yield from self._scan(portion, columns, row_filter)
+            yield from self._scan(reading, portion, columns, row_filter)
 
     def positioned_batches(
         self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
@@ -143,9 +147,10 @@ class UniformParquetFile:
         """
         with self._translated("the footer"):
             starts = _row_group_starts(self._fragment)
+        reading = self._reading(columns, None)
         for portion in self._portions(part, prune_by, read_ahead):
             positions = _Positions([(starts[group.id], group.num_rows) for group in portion.row_groups])
-            for batch in self._scan(portion, columns, None):
+            for batch in self._scan(reading, portion, columns, None):
                 yield PositionedBatch(positions.take(len(batch)), batch)
 
     def read(
@@ -186,11 +191,12 @@ class UniformParquetFile:
         self._file, self._length, self._first_bytes = pa.PythonFile(view, mode="r"), view.size(), view.first_bytes
         self._is_in_memory = True
 
-    def _opened(self, file_format: ds.ParquetFileFormat, end: bytes) -> ds.ParquetFileFragment:
+    def _opened(self, coded: Iterable[str] = ()) -> ds.ParquetFileFragment:
+        file_format = _format(self._key_metadata, {*self._dictionary_columns, *coded})
         if self._is_in_memory:
             # These are the bytes that were checked, or a view whose footer was made of them.
             return file_format.make_fragment(self._file)
-        served = EndThenFile(end, self._file)
+        served = EndThenFile(self._end, self._file)
         await_release(served)
         fragment = file_format.make_fragment(served.PATH, filesystem=fs.PyFileSystem(served))
         fragment.ensure_complete_metadata()
@@ -217,17 +223,27 @@ class UniformParquetFile:
         ids = [group.id for group in self._fragment.row_groups if starts[group.id] in part]
         return self._fragment.subset(row_group_ids=ids) if ids else None
 
-    def _scan(self, fragment: ds.Fragment, columns: list[str], row_filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+    def _reading(self, columns: list[str], row_filter: pc.Expression | None) -> _Reading:
+        """How these columns are read; see coded_columns.py."""
+        with self._translated("the footer"):
+            coded = coded_columns(self._fragment, self.schema, columns, row_filter)
+            return _Reading(self._opened(coded) if coded else self._fragment, coded)
+
+    def _scan(
+        self, reading: _Reading, portion: ds.ParquetFileFragment, columns: list[str], row_filter: pc.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
         with self._translated("a column's modules"):
+            fragment = reading.fragment.subset(row_group_ids=[group.id for group in portion.row_groups])
+            schema = with_dictionaries(self.schema, reading.coded)
             # Arrow begins to fetch here, in its own threads, so the head is read beside that and not before it.
-            batches = ds.Scanner.from_fragment(fragment, schema=self.schema, columns=columns, filter=row_filter).to_batches()
+            batches = ds.Scanner.from_fragment(fragment, schema=schema, columns=columns, filter=row_filter).to_batches()
             self._check_head()
         while True:
             with self._translated("a column's modules"):
                 batch = next(batches, None)
             if batch is None:
                 return
-            yield batch
+            yield from decoded(batch, reading.coded)
 
     def _check_head(self) -> None:
         if self._head_is_right:
@@ -331,7 +347,15 @@ def _check_length(file: pa.NativeFile, key_metadata: StandardKeyMetadata, locati
     return length
 
 
-def _format(key_metadata: StandardKeyMetadata, dictionary_columns: tuple[str, ...]) -> ds.ParquetFileFormat:
+@dataclass(frozen=True)
+class _Reading:
+    """The file as it is read for some columns, of which `coded` come as dictionaries."""
+
+    fragment: ds.ParquetFileFragment
+    coded: frozenset[str]
+
+
+def _format(key_metadata: StandardKeyMetadata, dictionary_columns: set[str]) -> ds.ParquetFileFormat:
     options = ds.ParquetFragmentScanOptions(
         pre_buffer=True,
         buffer_size=_BUFFER_LENGTH,
@@ -339,7 +363,7 @@ def _format(key_metadata: StandardKeyMetadata, dictionary_columns: tuple[str, ..
             footer_key=key_metadata.encryption_key.reveal(), aad_prefix=key_metadata.aad_prefix or None
         ),
     )
-    read_options = ds.ParquetReadOptions(dictionary_columns=set(dictionary_columns))
+    read_options = ds.ParquetReadOptions(dictionary_columns=dictionary_columns)
     return ds.ParquetFileFormat(read_options=read_options, default_fragment_scan_options=options)
 
 

@@ -1,6 +1,6 @@
 """Parquet modules through our code against the cipher alone, and a projected read against decrypting the file, in one run.
 
-    python benchmarks/parquet_modules.py [--size-mib 512] [--columns 50] [--rounds 5] [--page-kib 1024]
+    python benchmarks/parquet_columns.py [--size-mib 512] [--columns 50] [--rounds 5] [--page-kib 1024]
 
 Compared, in turn within every round, so that a busy machine slows all of them alike; the median of the rounds counts. One core each:
 
