@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from _paired import OURS, Case, run_rounds
 from _tables import catalogs_in, tables_in
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 
 def main() -> None:
@@ -24,10 +26,10 @@ def main() -> None:
         catalogs = catalogs_in(Path(folder))
         tables_in(catalogs, "t", options.files, options.rows)
 
-        def case(name: str, aim: float, read: Callable[[Any], int]) -> Case:
-            ours, plain = (lambda catalog=catalog: read(catalog.load_table("db.t")) for catalog in catalogs)
-            assert ours() == plain(), name
-            return Case(name, {OURS: ours, "PyIceberg": plain}, aim)
+        def case(name: str, aim: float, read: Callable[[Table], int]) -> Case:
+            sides = {side: partial(_loaded, catalog, read) for side, catalog in zip((OURS, "PyIceberg"), catalogs, strict=True)}
+            assert sides[OURS]() == sides["PyIceberg"](), name
+            return Case(name, {**sides}, aim)
 
         middle = options.files * options.rows // 2
         cases = [
@@ -46,6 +48,10 @@ def main() -> None:
             case("count of k = 7", 0.9, lambda table: table.scan("k = 7").count()),
         ]
         run_rounds(cases, options.rounds)
+
+
+def _loaded(catalog: Catalog, read: Callable[[Table], int]) -> int:
+    return read(catalog.load_table("db.t"))
 
 
 def _options() -> argparse.Namespace:

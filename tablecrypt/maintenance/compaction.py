@@ -19,7 +19,7 @@ What rewrites groups hands their new files to `add`, and calls `finish` at the e
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, cast, runtime_checkable
@@ -396,8 +396,7 @@ def _rows(metadata: EncryptedTableMetadata, io: EncryptingFileIO, tasks: Sequenc
     schema = schema_to_pyarrow(projected, include_field_ids=False)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
-        for rows in prefetched(sources, _WORKERS, _QUEUE_LENGTH):
+        for rows in prefetched(map(reader.source, tasks), _WORKERS, _QUEUE_LENGTH):
             yield cast_batch(rows, schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())

@@ -12,9 +12,8 @@ files of a mapInArrow, so name the columns and the filter here. A long Parquet f
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import pyarrow as pa
@@ -127,6 +126,5 @@ def read_partitions(
     schema = schema_for_spark(shared.projected)
     for number in task_numbers(numbers):
         tasks = codec.decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))
-        sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
-        for rows in prefetched(sources, _WORKERS, _QUEUE_LENGTH):
+        for rows in prefetched(map(reader.source, tasks), _WORKERS, _QUEUE_LENGTH):
             yield batch_for_spark(rows, schema)

@@ -6,77 +6,118 @@
 
 Each is read in a thread of its own that waits when its queue is full. The threads are not from a shared pool, where waiting would keep
 other work from running, and are daemons, so that a consumer that is never finished does not keep the process from ending.
+
+A store takes its time for each request, however small the file is. So small files are read many at a time: more than `workers` run
+together while all that run have at most SMALL_TOGETHER bytes.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from threading import Condition, Thread, current_thread
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+SMALL_TOGETHER: Final = 32 * 1024 * 1024
+MOST_AT_ONCE: Final = 32
 
 
-def prefetched(sources: Iterable[Callable[[], Iterator[T]]], workers: int, depth: int) -> Iterator[T]:
+@dataclass(frozen=True)
+class Source(Generic[T]):
+    """Something to read.
+
+    Attributes:
+        start: begins to read it.
+        size: how many bytes it takes to be read, as far as that is known beforehand.
+    """
+
+    start: Callable[[], Iterator[T]]
+    size: int = SMALL_TOGETHER
+
+
+def prefetched(sources: Iterable[Source[T]], workers: int, depth: int | None) -> Iterator[T]:
     """Yield all items of all sources, in order.
 
     Args:
-        sources: functions that start an iterator.
-        workers: how many of them are read at once.
-        depth: how many items of each wait to be taken, at most.
+        sources: drawn when they are about to be started.
+        workers: how many of them are read at once; more, if they are small.
+        depth: how many items of each wait to be taken, at most. None: all; then a source that is read to its end gives way to another.
 
     Raises:
         Whatever a source raises, in the place of its next item. The others are stopped, also when the consumer stops early.
     """
-    remaining = iter(sources)
-    running: deque[_Worker[T]] = deque()
+    lanes = _Lanes(iter(sources), workers, depth)
     try:
-        while True:
-            while len(running) < workers and (source := next(remaining, None)) is not None:
-                running.append(_Worker(source, depth))
-            if not running:
-                return
-            yield from running[0].items()
-            running.popleft()
+        yield from lanes.items()
     finally:
-        for worker in running:
-            worker.stop()
-        for worker in running:
-            worker.join()
+        lanes.stop()
 
 
-class _Worker(Generic[T]):
-    """One source, read by a thread into a bounded queue."""
+class _Lanes(Generic[T]):
+    """The sources that are being read, in order."""
 
-    def __init__(self, source: Callable[[], Iterator[T]], depth: int) -> None:
-        self._source = source
+    def __init__(self, sources: Iterator[Source[T]], workers: int, depth: int | None) -> None:
+        self._sources = sources
+        self._following = next(sources, None)
+        self._workers = workers
         self._depth = depth
-        self._items: deque[T] = deque()
+        self._running: deque[_Lane[T]] = deque()
         self._changed = Condition()
-        self._stopped = False
-        self._finished = False
-        self._error: BaseException | None = None
-        self._thread = Thread(target=self._run, name="tablecrypt-prefetch", daemon=True)
-        self._thread.start()
 
     def items(self) -> Iterator[T]:
         while True:
+            while self._following is not None and self._has_room_for(self._following):
+                self._running.append(_Lane(self._following, self._depth, self._changed))
+                self._following = next(self._sources, None)
+            if not self._running:
+                return
+            first = self._running[0]
             with self._changed:
-                self._changed.wait_for(lambda: self._items or self._finished)
-                if not self._items:
-                    break
-                item = self._items.popleft()
+                self._changed.wait_for(partial(self._may_go_on, first))
+                taken = [first.items.popleft()] if first.items else []
+                ended = first.finished and not taken
                 self._changed.notify_all()
-            yield item
-        if self._error is not None:
-            raise self._error
+            yield from taken
+            if ended:
+                self._running.popleft()
+                if first.error is not None:
+                    raise first.error
 
     def stop(self) -> None:
+        """Stop what runs, and wait for it."""
         with self._changed:
-            self._stopped = True
-            self._items.clear()
+            for lane in self._running:
+                lane.stopped = True
+                lane.items.clear()
             self._changed.notify_all()
+        for lane in self._running:
+            lane.join()
+
+    def _may_go_on(self, first: _Lane[T]) -> bool:
+        return bool(first.items) or first.finished or (self._following is not None and self._has_room_for(self._following))
+
+    def _has_room_for(self, source: Source[T]) -> bool:
+        busy = [lane.size for lane in self._running if self._depth is not None or not lane.finished]
+        return len(busy) < self._workers or (len(busy) < MOST_AT_ONCE and sum(busy) + source.size <= SMALL_TOGETHER)
+
+
+class _Lane(Generic[T]):
+    """One source, read by a thread into a bounded queue."""
+
+    def __init__(self, source: Source[T], depth: int | None, changed: Condition) -> None:
+        self.size = source.size
+        self.items: deque[T] = deque()
+        self.finished = False
+        self.stopped = False
+        self.error: BaseException | None = None
+        self._source = source
+        self._depth = depth
+        self._changed = changed
+        self._thread = Thread(target=self._run, name="tablecrypt-prefetch", daemon=True)
+        self._thread.start()
 
     def join(self) -> None:
         # A forgotten consumer is finished by the garbage collector, which may run in this very thread.
@@ -85,21 +126,21 @@ class _Worker(Generic[T]):
 
     def _run(self) -> None:
         try:
-            for item in self._source():
+            for item in self._source.start():
                 if not self._put(item):
                     return
         except BaseException as error:  # noqa: BLE001  carried to the consumer's thread and raised there
-            self._error = error
+            self.error = error
         finally:
             with self._changed:
-                self._finished = True
+                self.finished = True
                 self._changed.notify_all()
 
     def _put(self, item: T) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or len(self._items) < self._depth)
-            if self._stopped:
+            self._changed.wait_for(lambda: self.stopped or self._depth is None or len(self.items) < self._depth)
+            if self.stopped:
                 return False
-            self._items.append(item)
+            self.items.append(item)
             self._changed.notify_all()
             return True

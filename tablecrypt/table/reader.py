@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -40,6 +40,7 @@ from tablecrypt.table.deletion_vectors import DeletedPositions
 from tablecrypt.table.filters import DeleteFilter, check_evaluable
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
+from tablecrypt.table.prefetch import Source
 from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
 
 _POSITION: Final = "__tablecrypt_position"
@@ -143,6 +144,10 @@ class TaskReader:
         deletes = self._deletes.deletes_of(task)
         for _, rows in self._live_rows(task, deletes):
             yield rows
+
+    def source(self, task: FileScanTask) -> Source[pa.RecordBatch]:
+        """Return a task's rows, as `batches` yields them, to be read ahead."""
+        return Source(partial(self.batches, task), task.file.file_size_in_bytes)
 
     def positioned_batches(self, task: FileScanTask) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
         """Yield a task's rows with their positions in the data file. The reader must project _row_id, which makes positions known.

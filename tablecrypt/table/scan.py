@@ -14,8 +14,7 @@ Iceberg table spec, "Scan Planning", "Row Lineage".
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import pyarrow as pa
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from tablecrypt.table.datasets.engine_read import DatasetScan
 
 Scan: TypeAlias = DataScan | IncrementalAppendScan
+_WORKERS_FOR_TABLE: Final = 6
 _WORKERS: Final = 3
 _QUEUE_LENGTH: Final = 4
 _READ_AHEAD: Final = 64 * 1024 * 1024
@@ -204,8 +204,7 @@ def read_table(scan: Scan, tasks: Iterable[FileScanTask], dictionary_columns: tu
         batches: Iterable[pa.RecordBatch] = _limited(_stream(scan, projected, tasks, dictionary_columns), scan.limit)
     else:
         reader = _reader(scan, projected, dictionary_columns, None)
-        read = ExecutorFactory.get_or_create().map(lambda task: list(reader.batches(task)), tasks)
-        batches = itertools.chain.from_iterable(read)
+        batches = prefetched(map(reader.source, tasks), ExecutorFactory.max_workers() or _WORKERS_FOR_TABLE, None)
     return _table(batches, projected)
 
 
@@ -232,8 +231,7 @@ def _counts_whole(task: FileScanTask, unfiltered: bool) -> bool:
 
 def _stream(scan: Scan, projected: Schema, tasks: Iterable[FileScanTask], dictionary_columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     reader = _reader(scan, projected, dictionary_columns, _READ_AHEAD)
-    sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, task) for task in tasks]
-    return prefetched(sources, _WORKERS, _QUEUE_LENGTH)
+    return prefetched(map(reader.source, tasks), _WORKERS, _QUEUE_LENGTH)
 
 
 def _table(batches: Iterable[pa.RecordBatch], projected: Schema) -> pa.Table:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablecrypt.table.prefetch import prefetched
+from tablecrypt.table import prefetch
+from tablecrypt.table.prefetch import Source, prefetched
 
 
 def source(items: list[int]) -> Iterator[int]:
     yield from items
 
 
-@given(st.lists(st.lists(st.integers(), max_size=8), max_size=8), st.integers(1, 4), st.integers(1, 3))
-def test_items_come_in_order(lists: list[list[int]], workers: int, depth: int) -> None:
-    sources: list[Callable[[], Iterator[int]]] = [partial(source, items) for items in lists]
+@given(
+    st.lists(st.lists(st.integers(), max_size=8), max_size=8),
+    st.integers(1, 4),
+    st.integers(1, 3) | st.none(),
+    st.sampled_from([1, prefetch.SMALL_TOGETHER]),
+)
+def test_items_come_in_order(lists: list[list[int]], workers: int, depth: int | None, size: int) -> None:
+    sources = [Source(partial(source, items), size) for items in lists]
     assert list(prefetched(sources, workers, depth)) == [item for items in lists for item in items]
 
 
@@ -29,7 +35,7 @@ def test_an_error_comes_in_the_place_of_the_next_item() -> None:
         raise ValueError("broken")
 
     seen: list[int] = []
-    sources: list[Callable[[], Iterator[int]]] = [partial(source, [1]), broken, partial(source, [3])]
+    sources = [Source(partial(source, [1])), Source(broken), Source(partial(source, [3]))]
     with pytest.raises(ValueError, match="broken"):
         for item in prefetched(sources, workers=3, depth=2):
             seen.append(item)
@@ -47,7 +53,7 @@ def test_no_source_runs_further_ahead_than_its_queue() -> None:
                 taken.set()
             yield each
 
-    reader = prefetched([counted], workers=1, depth=3)
+    reader = prefetched([Source(counted)], workers=1, depth=3)
     assert next(reader) == 0
     # One item was taken, three wait, and the fifth has been made but finds no room.
     assert taken.wait(60)
@@ -63,8 +69,50 @@ def test_no_source_is_started_before_its_lane_is_free() -> None:
         started.append(number)
         yield number
 
-    reader = prefetched([partial(noted, number) for number in range(10)], workers=2, depth=1)
+    reader = prefetched([Source(partial(noted, number)) for number in range(10)], workers=2, depth=1)
     assert started == []
     assert next(reader) == 0
     assert set(started) <= {0, 1}
     assert list(reader) == list(range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("size", "together"), [(1, prefetch.MOST_AT_ONCE), (prefetch.SMALL_TOGETHER // 5, 5), (prefetch.SMALL_TOGETHER, 2)]
+)
+def test_small_sources_run_many_at_a_time_and_large_ones_do_not(size: int, together: int) -> None:
+    released = threading.Event()
+    started: list[int] = []
+    all_started = threading.Event()
+
+    def waiting(number: int) -> Iterator[int]:
+        started.append(number)
+        if len(started) == together:
+            all_started.set()
+        assert released.wait(60)
+        yield number
+
+    reader = prefetched([Source(partial(waiting, number), size) for number in range(100)], workers=2, depth=1)
+    consumer = threading.Thread(target=lambda: items.extend(reader))
+    items: list[int] = []
+    consumer.start()
+    assert all_started.wait(60)
+    assert len(started) == together
+    released.set()
+    consumer.join(60)
+    assert items == list(range(100))
+
+
+def test_a_source_that_was_read_to_its_end_makes_room_where_all_items_are_kept() -> None:
+    last_was_read = threading.Event()
+
+    def first() -> Iterator[int]:
+        assert last_was_read.wait(60), "the last source was not started while the first was being read"
+        yield 0
+
+    def later(number: int) -> Iterator[int]:
+        yield number
+        if number == 9:
+            last_was_read.set()
+
+    sources = [Source(first), *(Source(partial(later, number)) for number in range(1, 10))]
+    assert list(prefetched(sources, workers=2, depth=None)) == list(range(10))

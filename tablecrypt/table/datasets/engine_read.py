@@ -18,11 +18,11 @@ Raises TamperedFileError, PlaintextRefusedError, FormatError or KmsError, naming
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from operator import and_
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -146,7 +146,7 @@ class EngineRead:
                 if native is not None and is_native:
                     yield from self._of_native([each.file for each in run if each.file is not None], native)
                     continue
-                sources: list[Callable[[], Iterator[pa.RecordBatch]]] = [partial(reader.batches, each.task) for each in run]
+                sources = (reader.source(each.task) for each in run)
                 yield from self._finished(prefetched(sources, _WORKERS, _QUEUE_LENGTH))
 
     def tasks(self) -> list[FileScanTask]:

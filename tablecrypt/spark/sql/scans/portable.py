@@ -39,7 +39,7 @@ from tablecrypt.spark.tables import TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.prefetch import prefetched
+from tablecrypt.table.prefetch import Source, prefetched
 from tablecrypt.table.reader import TaskReader
 
 POSITION: Final = "_pos"
@@ -95,7 +95,7 @@ def start_reading(planner: Planner, request: Request) -> Response:
 
 def _prefetched(rows: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
     # A generator, which a reader that stops early can close.
-    yield from prefetched([lambda: rows], 1, _QUEUE_LENGTH)
+    yield from prefetched([Source(lambda: rows)], 1, _QUEUE_LENGTH)
 
 
 def next_rows(planner: Planner, request: Request) -> Response:
