@@ -31,14 +31,18 @@ from tablecrypt.printable import bytes_shown, counted
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tablecrypt.maintenance import Audit, Check, CheckUp, ProgressListener, TableAudit, Verification
+    from tablecrypt.maintenance import Audit, AuditChanges, Check, CheckUp, ProgressListener, TableAudit, Verification
 
 
 @click.command(
     cls=DocumentedCommand,
     examples=[
         ("One table", "tablecrypt --catalog prod audit db.orders"),
-        ("Every table of the catalog, as a page to pass on", "tablecrypt --catalog prod audit --html audit.html"),
+        (
+            "Every table of the catalog, as a page to keep, and as JSON to compare the next audit with",
+            "tablecrypt --catalog prod audit --html may.html --json > may.json",
+        ),
+        ("The same a month later, with what changed", "tablecrypt --catalog prod audit --since may.json --html june.html"),
         ("In a nightly job, failing on warnings too", "tablecrypt --catalog prod audit db.orders --json --fail-on warning"),
     ],
     needs="Permission to unwrap with the table's master key, to read its files and to list its folder.",
@@ -49,7 +53,15 @@ if TYPE_CHECKING:
     "--html",
     "html_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the report to this file as one self-contained HTML page.",
+    metavar="FILE",
+    help="Write the report to this file, as one HTML page that needs no server and no network.",
+)
+@click.option(
+    "--since",
+    "since_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also report what changed since an earlier audit, of which this file is the JSON.",
 )
 @click.option(
     "--fail-on",
@@ -68,6 +80,7 @@ def audit(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     html_file: Path | None,
+    since_file: Path | None,
     fail_on: str,
     as_json: bool,
 ) -> None:
@@ -80,37 +93,62 @@ def audit(
 
     Only the first bytes of data files are read; verify authenticates whole files. Nothing is changed.
     """
-    from tablecrypt.maintenance import Severity
+    from tablecrypt.maintenance import Severity, changes_since
     from tablecrypt.maintenance import audit as look_through
 
     Chosen(table, include, exclude).refuse_both()
     if html_file is not None and not html_file.absolute().parent.is_dir():
         raise ConfigurationError(f"--html {html_file}: there is no folder {html_file.parent}")
+    # Read before the audit is made, which may take minutes and may be written over it.
+    earlier = None if since_file is None else _text_of(since_file)
     target = settings.catalog() if table is None else settings.plain_table(table)
     with progress_shown(settings) as heard:
         found = look_through(target, include=include, exclude=exclude, progress=heard)
+    changes = None if earlier is None else changes_since(found, earlier)
     if html_file is not None:
         from tablecrypt.maintenance.report import html_page
 
-        html_file.write_text(html_page(found), encoding="utf-8")
+        html_file.write_text(html_page(found, changes), encoding="utf-8")
     if as_json:
-        show(found, as_json)
+        show(found if changes is None else {**found.to_json(), "changes": changes.to_json()}, as_json)
     else:
-        _print_audit(found)
+        _print_audit(found, changes)
     if found.worst is not None and found.worst >= Severity[fail_on.upper()]:
         end_with_found()
 
 
-def _print_audit(found: Audit) -> None:
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as wrong:
+        raise ConfigurationError(f"--since {file} is not the JSON of an audit: it is not UTF-8") from wrong
+
+
+def _print_audit(found: Audit, changes: AuditChanges | None) -> None:
     for table in found.tables:
         _print_table(table)
+    if changes is not None:
+        _print_changes(changes)
     say("plaintext was found" if found.has_plaintext else "no plaintext was found")
+
+
+def _print_changes(changes: AuditChanges) -> None:
+    new, gone = counted(len(changes.new), "new finding", "new findings"), f"{len(changes.gone):,} resolved"
+    say(f"since {changes.since.isoformat(timespec='minutes')}: {new}, {gone}")
+    for table in changes.tables:
+        state = "" if table.state == "changed" else f": {'new' if table.state == 'new' else 'no longer in the catalog'}"
+        say(f"  {table.table}{state}")
+        for sentence in table.keys:
+            say(f"    {sentence}")
+        for mark, findings in (("new", table.new), ("resolved", table.gone), ("changed", table.changed)):
+            for finding in findings:
+                say(f"    {mark:<8} {finding.kind}: {finding.where}: {finding.message}")
 
 
 def _print_table(table: TableAudit) -> None:
     kinds = sorted(Counter(file.signature.value for file in table.files).items())
     described = ", ".join(f"{number:,} {kind}" for kind, number in kinds) or "no files"
-    layers = f"{counted(len(table.keks), 'KEK', 'KEKs')}, {counted(table.snapshots, 'snapshot', 'snapshots')}"
+    layers = f"{counted(len(table.keks), 'KEK', 'KEKs')}, {counted(len(table.snapshots), 'snapshot', 'snapshots')}"
     say(f"{table.table}: master key {table.key_id or 'none'}, {layers}, {described}")
     for partition in table.partitions:
         if partition.share < 1:

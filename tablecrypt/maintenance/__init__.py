@@ -6,7 +6,17 @@ tablecrypt.spark and the command line build on.
 
 from __future__ import annotations
 
-from tablecrypt.maintenance._audit import Audit, Finding, FindingKind, Severity, TableAudit, audit
+from tablecrypt.maintenance._audit import (
+    Audit,
+    AuditChanges,
+    Finding,
+    FindingKind,
+    Severity,
+    TableAudit,
+    TableChanges,
+    audit,
+    changes_since,
+)
 from tablecrypt.maintenance._doctor import Check, CheckState, CheckUp, doctor, doctor_without_catalog
 from tablecrypt.maintenance._key_rotation import PrunedKeys, Rewrapped, RotatedKek, prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._migrate import Migrated, migrate
@@ -26,6 +36,7 @@ from tablecrypt.maintenance.sorting.orders import SortColumn, ZOrder
 
 __all__ = [
     "Audit",
+    "AuditChanges",
     "BadFile",
     "CatalogResult",
     "Check",
@@ -49,9 +60,11 @@ __all__ = [
     "Shredded",
     "SortColumn",
     "TableAudit",
+    "TableChanges",
     "Verification",
     "ZOrder",
     "audit",
+    "changes_since",
     "compact",
     "doctor",
     "doctor_without_catalog",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
+from tablecrypt.maintenance.reachable import reachable_files
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table_files import TableFileIO
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.command import Command
@@ -97,6 +101,51 @@ def test_html_is_written_beside_the_verdict(command: Command, table: Table, tmp_
 
     assert command.run("audit", "db.rows", "--html", str(page)).code == 0
     assert page.read_text().startswith("<!doctype html>")
+
+
+def test_the_next_audit_tells_what_changed_since(command: Command, table: Table, tmp_path: Path) -> None:
+    earlier, page = tmp_path / "earlier.json", tmp_path / "audit.html"
+    earlier.write_text(command.run("audit", "--json").stdout)
+    path = plaintext_in(table)
+
+    shown = command.run("audit", "--since", str(earlier), "--html", str(page)).stdout
+    assert "1 new finding, 0 resolved" in shown
+    assert f"new      plaintext-orphan: {path}" in shown.replace("file://", "")
+    assert "1 new and 0 resolved finding" in page.read_text()
+    changes = json.loads(command.run("audit", "--json", "--since", str(earlier)).stdout)["changes"]
+    assert [each["kind"] for each in changes["tables"][0]["new"]] == ["plaintext-orphan"]
+
+
+def test_an_earlier_audit_that_is_none_is_refused_before_the_page_is_written(command: Command, tmp_path: Path) -> None:
+    earlier, page = tmp_path / "earlier.json", tmp_path / "audit.html"
+    for content, message in ((b"", "is empty"), (b"{}", "not what `tablecrypt audit --json` prints"), (b"\xff", "is not UTF-8")):
+        earlier.write_bytes(content)
+        done = command.run("audit", "--since", str(earlier), "--html", str(page))
+
+        assert (done.code, done.stdout) == (2, "")
+        assert message in done.stderr
+        assert not page.exists()
+
+
+def test_no_key_byte_is_on_the_page(command: Command, table: Table, tmp_path: Path) -> None:
+    page = tmp_path / "audit.html"
+    assert command.run("audit", "--html", str(page)).code == 0
+    shown = page.read_bytes()
+    table = table.catalog.load_table("db.rows")
+    assert isinstance(table.io, TableFileIO)
+    assert isinstance(table.metadata, EncryptedTableMetadata)
+    manager, ring = table.io.manager, table.metadata.key_ring
+    deks = [file.key.encryption_key.reveal() for file in reachable_files(table.metadata, table.io).files.values() if file.key]
+    keks = [manager.kms.unwrap_key(kek.wrapped_bytes(), manager.table_key_id) for kek in ring.keks]
+
+    assert len(deks) > 5
+    assert keks
+    for key in (*deks, *keks):
+        for spelled in (key, base64.b64encode(key).rstrip(b"="), base64.urlsafe_b64encode(key).rstrip(b"="), key.hex().encode()):
+            assert spelled not in shown
+    for kek in ring.keks:
+        assert kek.key_id.encode() in shown
+        assert base64.b64encode(kek.wrapped_bytes())[:16] not in shown
 
 
 def test_a_bad_file_is_code_1_and_its_part_named(command: Command, table: Table) -> None:

@@ -16,12 +16,19 @@ from tablecrypt.errors import ConfigurationError
 WITHOUT_FUNCTION: Final = {"cat": "table.scan is its function"}
 OF_COMMANDS: Final = {
     *("as_json", "yes", "progress", "quiet"),  # what a terminal is told
-    *("html_file", "fail_on"),  # what becomes of an audit
+    *("html_file", "since_file", "fail_on"),  # what becomes of an audit
     *("location", "key_file", "key_id"),  # inspect: of a file, for which there is parquet.inspect
 }
 OF_FUNCTIONS: Final = {"target", "catalog", "progress", "now", "listed"}
 SPELLED_OTHERWISE: Final = {"use_spark": "runner"}
-OF_TERMINALS: Final = {"as_json": "json", "use_spark": "spark", "html_file": "html", "row_filter": "filter", "row_format": "format"}
+OF_TERMINALS: Final = {
+    "as_json": "json",
+    "use_spark": "spark",
+    "html_file": "html",
+    "since_file": "since",
+    "row_filter": "filter",
+    "row_format": "format",
+}
 SHORT: Final = {**OF_TERMINALS, "properties": "set"}
 SEVERAL: Final = {"include", "exclude"}
 """maintenance.on_tables has them."""

@@ -1,49 +1,32 @@
-"""The audit's HTML page: well formed, self-contained, without room for others' markup, and it shows what was found."""
+"""The audit's HTML page: well formed, self-contained, without room for others' markup, and it says what was found."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime as dt
+import hashlib
 import re
 import subprocess
 import sys
 import unicodedata
 from html.parser import HTMLParser
-from xml.etree import ElementTree
 
 import pytest
 
-from tablecrypt.maintenance import Audit, Finding, FindingKind, TableAudit
-from tablecrypt.maintenance._audit import AuditedFile, AuditedKek, Coverage
+from tablecrypt.maintenance import Audit, AuditChanges, Finding, FindingKind, TableAudit, changes_since
+from tablecrypt.maintenance._audit import AuditedFile, AuditedKek, AuditedSnapshot, Coverage
+from tablecrypt.maintenance._audit.changes import ChangedFinding, TableChanges, TableState
 from tablecrypt.maintenance._audit.file_signatures import Signature
 from tablecrypt.maintenance.report import html_page
+from tests.support.audited_catalog import NOW, audit_a_month_before, audited_catalog, table_audit, unloaded
 
-NOW = dt.datetime(2026, 5, 4, 3, 2, tzinfo=dt.UTC)
-VOID = {"meta", "br", "rect", "path"}
-EVIL = '<script>alert("x")</script><img src=x onerror=y>\'"&{{ 7 * 191 }}\x1b[2J\u202e'
+VOID = {"meta", "br", "rect", "path", "input"}
+EVIL = '<script>alert("x")</script></style><img src=x onerror=y>\'"&{{ 7 * 191 }}\x1b[2J\u202e'
 
 
-def table(name: str = "db.orders", **changes: object) -> TableAudit:
-    keks = (
-        AuditedKek("AAAAAAAAAAAAAAAAAAAAAA==", "alias/orders", NOW - dt.timedelta(days=900), 16, False, 2, 4, 9),
-        AuditedKek("BBBBBBBBBBBBBBBBBBBBBB==", "alias/orders", NOW - dt.timedelta(days=3), 32, True, 1, 5, 12),
-        AuditedKek("CCCCCCCCCCCCCCCCCCCCCC==", "alias/other", None, None, False, 0, 0, 0),
-    )
-    encrypted = AuditedFile("s3://b/a.parquet", "data", Signature.PARQUET, 16, ("AAAAAAAAAAAAAAAAAAAAAA==",), 2000, NOW, "region=north")
-    plain = AuditedFile("s3://b/b.parquet", "data", Signature.PLAINTEXT, None, (), 6000, NOW, "region=south")
-    made = TableAudit(
-        table=name,
-        location="s3://b",
-        metadata_location="s3://b/metadata/1.metadata.json",
-        key_id="alias/orders",
-        data_key_length=16,
-        snapshots=3,
-        keks=keks,
-        files=(encrypted, plain),
-        partitions=(Coverage("region=north", 1, 1, 2000, 2000), Coverage("region=south", 4, 3, 8000, 2000)),
-        findings=(Finding(FindingKind.PLAINTEXT_FILE, "s3://b/b.parquet", "begins as plaintext"),),
-    )
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+def audit_of(*tables: TableAudit) -> Audit:
+    return Audit("lakehouse", True, NOW, tables)
 
 
 class Page(HTMLParser):
@@ -59,6 +42,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
+        self.text.append(" ")
         if tag not in VOID:
             self.open.append(tag)
 
@@ -66,58 +50,96 @@ class Page(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
+        self.text.append(" ")
         assert self.open, f"</{tag}> closes nothing"
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.text.append(data)
+        if not {"script", "style"} & set(self.open):
+            self.text.append(data)
+
+    @property
+    def shown(self) -> str:
+        return re.sub(r"\s+", " ", "".join(self.text))
 
 
-@pytest.fixture
-def page() -> Page:
-    return Page(html_page(Audit(NOW, (table(),))))
-
-
-def test_the_page_is_well_formed(page: Page) -> None:
-    assert page.open == []
-    assert len({attributes["id"] for _, attributes in page.tags if "id" in attributes}) == sum("id" in each for _, each in page.tags)
-
-
-def test_the_page_loads_nothing_and_runs_nothing(page: Page) -> None:
-    names = {tag for tag, _ in page.tags}
-    attributes = {name for _, each in page.tags for name in each}
-
-    assert not names & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
-    assert not attributes & {"src", "srcset", "data", "action"}
-    assert not [name for name in attributes if name.startswith("on")]
-    assert not re.search(r"url\(|@import|https?:", html_page(Audit(NOW, (table(),))))
-    policy = next(each["content"] for tag, each in page.tags if tag == "meta" and each.get("http-equiv") == "Content-Security-Policy")
-    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
-
-
-def test_links_lead_to_places_on_the_page() -> None:
-    page = Page(html_page(Audit(NOW, (table(), table("db.people")))))
-    places = {f"#{each['id']}" for _, each in page.tags if "id" in each}
-
-    assert {each["href"] for tag, each in page.tags if tag == "a"} <= places
-
-
-def test_names_of_others_are_never_markup() -> None:
-    evil = table(
-        EVIL,
+def evil_table() -> TableAudit:
+    made = AuditedSnapshot(1, NOW, True, EVIL, (EVIL,))
+    return TableAudit(
+        table=EVIL,
         location=EVIL,
         metadata_location=EVIL,
         key_id=EVIL,
+        data_key_length=16,
+        kek_lifespan=dt.timedelta(days=730),
+        snapshots=(made,),
         keks=(AuditedKek(EVIL, EVIL, NOW, 16, True, 1, 1, 1),),
         files=(AuditedFile(EVIL, EVIL, Signature.PLAINTEXT, None, (EVIL,), 1, NOW, EVIL),),
         partitions=(Coverage(EVIL, 1, 0, 1, 0),),
-        findings=(Finding(FindingKind.PLAINTEXT_FILE, EVIL, EVIL),),
+        findings=tuple(Finding(kind, EVIL, EVIL) for kind in FindingKind),
     )
-    text = html_page(Audit(NOW, (evil, evil)))
+
+
+def evil_changes() -> AuditChanges:
+    finding = ChangedFinding(EVIL, "critical", EVIL, EVIL, EVIL)
+    states = ((EVIL, TableState.CHANGED), (f"{EVIL} gone", TableState.GONE))
+    return AuditChanges(
+        NOW, tuple(TableChanges(name, state, (finding,), (finding,), (finding,), (EVIL,), 1.0, 0.5) for name, state in states)
+    )
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    found = audited_catalog()
+    return html_page(found, changes_since(found, audit_a_month_before()))
+
+
+def test_the_page_is_well_formed(text: str) -> None:
+    page = Page(text)
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+
+    assert page.open == []
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_same_audit_makes_the_same_page(text: str) -> None:
+    found = audited_catalog()
+
+    assert html_page(found, changes_since(found, audit_a_month_before())) == text
+
+
+def test_the_page_loads_nothing_and_only_its_own_style_and_script_have_a_hash_in_its_policy(text: str) -> None:
+    page = Page(text)
+    attributes = {name for _, each in page.tags for name in each}
+
+    assert not {tag for tag, _ in page.tags} & {"link", "img", "iframe", "object", "embed", "form", "base"}
+    assert not attributes & {"src", "srcset", "data", "action", "style"}
+    assert not [name for name in attributes if name.startswith("on")]
+    assert not re.search(r"url\(|@import|https?:|innerHTML|eval\(|fetch\(", text)
+    policy = next(each["content"] for tag, each in page.tags if tag == "meta" and each.get("http-equiv") == "Content-Security-Policy") or ""
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("style", "script"):
+        (inline,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}';" in policy
+
+
+def test_links_lead_to_places_on_the_page(text: str) -> None:
+    page = Page(text)
+    places = {f"#{each['id']}" for _, each in page.tags if "id" in each}
+    links = {each["href"] for tag, each in page.tags if tag == "a"}
+
+    assert links <= places
+    assert "#table-0" in links
+
+
+def test_names_of_others_are_never_markup() -> None:
+    text = html_page(audit_of(evil_table(), evil_table()), evil_changes())
     page = Page(text)
 
     assert page.open == []
-    assert not {tag for tag, _ in page.tags} & {"script", "img"}
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    assert "img" not in {tag for tag, _ in page.tags}
     assert not any(unicodedata.category(each) in ("Cc", "Cf") for each in text if each != "\n")
     assert "1337" not in text
     assert {"\\x1b", "\\u202e"} <= set(re.findall(r"\\x1b|\\u202e", text))
@@ -130,68 +152,132 @@ def test_without_jinja_the_extra_is_named() -> None:
         "import datetime as dt\n"
         "from tablecrypt.maintenance import Audit\n"
         "from tablecrypt.maintenance.report import html_page\n"
-        "html_page(Audit(dt.datetime.now(dt.UTC), ()))"
+        "html_page(Audit('c', True, dt.datetime.now(dt.UTC), ()))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
 
     assert done.stderr.splitlines()[-1].endswith('needs the package Jinja2: pip install "tablecrypt[report]"')
 
 
-def test_the_key_tree_is_drawn_with_its_counts(page: Page) -> None:
-    text = html_page(Audit(NOW, (table(),)))
-    drawing = ElementTree.fromstring(re.search(r"<svg.*?</svg>", text, re.DOTALL)[0])  # type: ignore[index]
-    counts = [each.text for each in drawing.iter("text") if each.get("class") == "count"]
-
-    assert {("2", "4", "9"), ("1", "5", "12"), ("0", "0", "0"), ("0", "0", "1")} == {
-        tuple(counts[at : at + 3]) for at in range(0, len(counts), 3)
-    }
-    assert drawing.get("role") == "img"
-    shown = " ".join(each.text or "" for each in drawing.iter("text"))
-    assert "wraps new keys" in shown
-    assert "900 days old" in shown
-    assert "not the table's key" in shown
-
-
-def test_each_partition_has_a_bar_as_long_as_its_share(page: Page) -> None:
-    bars = [each["style"] for tag, each in page.tags if tag == "i"]
-
-    assert bars == ["width:25.00%", "width:100.00%"]
-    assert [each["aria-label"] for _, each in page.tags if each.get("class") == "bar"] == [
-        "25.0% of region=south is encrypted",
-        "100% of region=north is encrypted",
-    ]
-
-
-def test_the_verdict_says_the_gravest(page: Page) -> None:
+def test_the_verdict_says_the_gravest() -> None:
     def verdict(*kinds: FindingKind) -> str:
-        text = html_page(Audit(NOW, (table(findings=tuple(Finding(kind, "here", "so") for kind in kinds)),)))
-        return re.search(r'class="verdict \w+" role="status">([^<]*)<', text)[1]  # type: ignore[index]
+        text = html_page(audit_of(table_audit(findings=tuple(Finding(kind, "here", "so") for kind in kinds)), table_audit("db.other")))
+        return re.search(r'aria-hidden="true">[!✓]</span>(.*?)</p>', text)[1]  # type: ignore[index]
 
     assert verdict() == "No plaintext was found."
     assert verdict(FindingKind.UNUSED_KEY) == "No plaintext was found."
-    assert verdict(FindingKind.PINS_MISSING).startswith("No plaintext was found. Some")
-    assert verdict(FindingKind.MISSING_FILE).startswith("No plaintext was found, but")
-    assert verdict(FindingKind.MISSING_FILE, FindingKind.PLAINTEXT_FILE) == "Plaintext was found."
+    assert verdict(FindingKind.PINS_MISSING) == "No plaintext was found. 1 of 2 tables needs care."
+    assert verdict(FindingKind.MISSING_FILE) == "No plaintext was found, but 1 of 2 tables has errors."
+    assert verdict(FindingKind.MISSING_FILE, FindingKind.PLAINTEXT_FILE) == "Plaintext was found in 1 of 2 tables."
 
 
-def test_many_findings_partitions_and_files_are_cut_short() -> None:
-    file = table().files[0]
-    many = table(
-        files=tuple(dataclasses.replace(file, location=f"s3://b/{each}") for each in range(5000)),
+def test_what_is_not_whole_never_looks_whole() -> None:
+    almost = dataclasses.replace(table_audit(partitions=()), partitions=(Coverage("", 2, 1, 10**9, 10**9 - 1),))
+    shown = Page(html_page(audit_of(almost))).shown
+
+    assert "99.9%" in shown
+    assert "100%" not in shown
+
+
+def test_keys_in_the_clear_count_as_readable() -> None:
+    """A manifest that is plaintext names keys: the files below it are ciphertext, and open to whoever reads the storage."""
+    table = table_audit(files=1, partitions=("",))
+    opened = dataclasses.replace(table, files=tuple(dataclasses.replace(file, keks=()) for file in table.files))
+    shown = Page(html_page(audit_of(opened))).shown
+
+    assert "Data keys in the clear 2 files, 48 MB" in shown
+    assert "PARE, key in the clear" in shown
+    assert "Readable without a key 2 files" in shown
+
+
+def test_a_missing_file_is_not_readable() -> None:
+    table = table_audit(files=1, partitions=("",))
+    lost = dataclasses.replace(table, files=tuple(dataclasses.replace(file, signature=Signature.MISSING) for file in table.files))
+
+    assert "Readable without a key 0 files" in Page(html_page(audit_of(lost))).shown
+
+
+def test_the_key_tree_goes_from_master_key_to_snapshots(text: str) -> None:
+    shown = Page(text).shown
+
+    assert "Master key alias/people Whoever may unwrap with this key, and can read the storage, can read 2 tables, 2.06 GB." in shown
+    assert "No key Whoever can read the storage can read 1 table, 155 MB. hr.candidates 5 files" in shown
+    assert re.search(r"KEK \S{12}… opens older snapshots 3 manifest lists 6 manifests 10 files 3 snapshots", shown)
+    assert re.search(r"\d{13} \d{4}-\d\d-\d\d 03:02 main", shown)
+
+
+def test_a_key_that_another_master_key_wraps_is_shown_below_that_one() -> None:
+    table = table_audit(ages=(3, 9))
+    foreign = dataclasses.replace(table, keks=(table.keks[0], dataclasses.replace(table.keks[1], encrypted_by_id="alias/other")))
+
+    assert "Master key alias/other" in Page(html_page(audit_of(foreign))).shown
+    assert "not the master key of the table" in Page(html_page(audit_of(foreign))).shown
+
+
+def test_every_key_has_its_age_beside_its_period(text: str) -> None:
+    shown = Page(text).shown
+
+    assert "wraps new keys, near its end 700 days wraps for 730 days, opens for 1,825 days 2026-06-03" in shown
+    assert "wraps new keys 12 days wraps for 365 days, opens for 1,460 days 2027-04-22" in shown
+    assert "past its life, still needed 1,900 days wraps for 730 days, opens for 1,825 days 2026-02-18 overdue" in shown
+    assert "86 data keys iot.readings past its life 1,900 days opens for 1,825 days" in shown
+
+
+def test_a_kek_without_a_credible_date_is_no_reason_to_fail() -> None:
+    table = table_audit()
+    shown = Page(html_page(audit_of(dataclasses.replace(table, keks=(dataclasses.replace(table.keks[0], created=None),))))).shown
+
+    assert "date is not credible unknown" in shown
+
+
+def test_many_findings_partitions_files_and_snapshots_are_cut_short() -> None:
+    table = table_audit()
+    kek = table.keks[0].key_id
+    many = dataclasses.replace(
+        table,
+        files=tuple(dataclasses.replace(table.files[0], location=f"s3://b/{each}") for each in range(20_000)),
         partitions=tuple(Coverage(f"day={each}", 1, 1, 1, 1) for each in range(5000)),
+        snapshots=tuple(AuditedSnapshot(each, NOW, True, kek, ()) for each in range(5000)),
         findings=tuple(Finding(FindingKind.PLAINTEXT_FILE, f"s3://b/{each}", "so") for each in range(5000)),
     )
-    text = html_page(Audit(NOW, (many,)))
+    text = html_page(audit_of(many))
+    shown = Page(text).shown
 
-    assert len(text) < 2_000_000
-    assert "4,940 more partitions are encrypted whole" in text
-    assert "and 4,960 more" in text
+    assert len(text) < 4_000_000
+    assert "4,940 more partitions are wholly encrypted." in shown
+    assert "and 4,960 more: the JSON report names all" in shown
+    assert "and 15,000 more: the JSON report names all" in shown
+    assert "and 4,980 older" in shown
 
 
-def test_a_table_that_could_not_be_loaded_and_an_empty_one_have_a_section() -> None:
-    refused = TableAudit("db.x", "", "", None, None, 0, (), (), (), (Finding(FindingKind.REFUSED_TABLE, "db.x", "why"),))
-    empty = table(keks=(), files=(), partitions=(), findings=(), snapshots=0)
-    page = Page(html_page(Audit(NOW, (refused, empty))))
+def test_plaintext_files_come_before_those_that_are_cut_off() -> None:
+    table = table_audit(files=6000, plain=1, partitions=("",))
+
+    assert "export-0.parquet data plaintext" in Page(html_page(audit_of(table))).shown
+
+
+def test_a_table_that_could_not_be_loaded_an_empty_one_and_an_empty_catalog_have_a_page() -> None:
+    refused = unloaded("db.x", FindingKind.REFUSED_TABLE, "why")
+    empty = dataclasses.replace(table_audit(), keks=(), files=(), partitions=(), findings=(), snapshots=())
+    page = Page(html_page(audit_of(refused, empty)))
 
     assert page.open == []
-    assert "Nothing was found." in page.text
+    assert "Nothing was found." in page.shown
+    assert "Tables not looked into 1 table" in page.shown
+    assert "There are no tables." in Page(html_page(audit_of())).shown
+
+
+def test_changes_are_told_table_by_table(text: str) -> None:
+    shown = Page(text).shown
+
+    assert "Changes since 2026-04-04 2 new and 1 resolved findings." in shown
+    assert "archive.logs no longer in the catalog" in shown
+    assert "sales.returns new table" in shown
+    assert "sales.orders encrypted 100% → 94.8%" in shown
+    assert re.search(r"Key KEK \S{24} is new\.", shown)
+    assert "Resolved File is missing: s3://lakehouse/sales/orders/data/region=south/00003-3-f00d.parquet" in shown
+
+
+def test_without_an_earlier_audit_the_page_says_how_to_have_one() -> None:
+    assert "--since" in Page(html_page(audited_catalog())).shown
+    assert "Changes since" not in Page(html_page(audited_catalog())).shown

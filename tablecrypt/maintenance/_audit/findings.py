@@ -251,6 +251,25 @@ class AuditedKek:
 
 
 @dataclass(frozen=True)
+class AuditedSnapshot:
+    """One snapshot, with the KEK that it opens through.
+
+    Attributes:
+        snapshot_id: its id.
+        made: when it was committed.
+        is_encrypted: whether it has a key; without one its manifest list is plaintext.
+        kek: id of the KEK that wraps its manifest list's key; None without a key, or where the metadata lacks it.
+        refs: the branches and tags that point to it.
+    """
+
+    snapshot_id: int
+    made: dt.datetime
+    is_encrypted: bool
+    kek: str | None
+    refs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Coverage:
     """How much of a partition is encrypted: data and delete files of all snapshots."""
 
@@ -270,14 +289,25 @@ class Coverage:
 
 @dataclass(frozen=True)
 class TableAudit:
-    """One table's audit. What is not known of a table that could not be loaded is empty."""
+    """One table's audit. What is not known of a table that could not be loaded is empty.
+
+    Attributes:
+        table: its name.
+        location, metadata_location: of the table and of its current metadata; empty where it could not be loaded.
+        key_id: its master key; None without one.
+        data_key_length: bytes that a new DEK has; None for a plain table.
+        kek_lifespan: how long a KEK wraps new keys; None for a plain table.
+        snapshots: oldest first.
+        keks, files, partitions, findings: what was found.
+    """
 
     table: str
     location: str
     metadata_location: str
     key_id: str | None
     data_key_length: int | None
-    snapshots: int
+    kek_lifespan: dt.timedelta | None
+    snapshots: tuple[AuditedSnapshot, ...]
     keks: tuple[AuditedKek, ...]
     files: tuple[AuditedFile, ...]
     partitions: tuple[Coverage, ...]
@@ -291,7 +321,8 @@ class TableAudit:
             "metadata_location": self.metadata_location,
             "key_id": self.key_id,
             "data_key_length": self.data_key_length,
-            "snapshots": self.snapshots,
+            "kek_lifespan_days": None if self.kek_lifespan is None else _days(self.kek_lifespan),
+            "snapshots": json_form(self.snapshots),
             "keks": [{**json_form(kek), "age_days": _age(kek.created, now)} for kek in self.keks],
             "partitions": [{**json_form(each), "share": each.share} for each in self.partitions],
             "files": [{**json_form(file), "age_days": _age(file.written, now)} for file in self.files],
@@ -301,8 +332,17 @@ class TableAudit:
 
 @dataclass(frozen=True)
 class Audit:
-    """The audit of a table, or of all tables of a catalog, at one moment."""
+    """The audit of a table, or of all tables of a catalog, at one moment.
 
+    Attributes:
+        catalog: its name.
+        is_whole: whether all tables of the catalog were to be audited.
+        moment: when; ages are told at it.
+        tables: in the order of the catalog.
+    """
+
+    catalog: str
+    is_whole: bool
     moment: dt.datetime
     tables: tuple[TableAudit, ...]
 
@@ -325,6 +365,8 @@ class Audit:
         """Return the audit as JSON's types."""
         counts = {severity.label: sum(each.severity == severity for each in self.findings) for severity in reversed(Severity)}
         return {
+            "catalog": self.catalog,
+            "whole_catalog": self.is_whole,
             "moment": self.moment.isoformat(),
             "plaintext": self.has_plaintext,
             "findings": counts,
@@ -338,4 +380,8 @@ def by_severity(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _age(moment: dt.datetime | None, now: dt.datetime) -> float | None:
-    return None if moment is None else round((now - moment) / dt.timedelta(days=1), 2)
+    return None if moment is None else _days(now - moment)
+
+
+def _days(span: dt.timedelta) -> float:
+    return round(span / dt.timedelta(days=1), 2)

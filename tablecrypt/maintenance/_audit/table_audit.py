@@ -28,6 +28,7 @@ from typing import Final, Protocol, runtime_checkable
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
@@ -45,13 +46,23 @@ from tablecrypt.errors import (
 from tablecrypt.keys.key_ring import EncryptedKey, is_ahead
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._audit.file_signatures import Signature
-from tablecrypt.maintenance._audit.findings import Audit, AuditedFile, AuditedKek, Coverage, Finding, FindingKind, TableAudit, by_severity
+from tablecrypt.maintenance._audit.findings import (
+    Audit,
+    AuditedFile,
+    AuditedKek,
+    AuditedSnapshot,
+    Coverage,
+    Finding,
+    FindingKind,
+    TableAudit,
+    by_severity,
+)
 from tablecrypt.maintenance._audit.observed import Observed, observe, orphan_findings, wanted_signature
 from tablecrypt.maintenance._tables import checked_moment, name_of
 from tablecrypt.maintenance.catalog_tables import identifiers_of
 from tablecrypt.maintenance.progress import Counted, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.table import plain_tables_opened
 
 logger = logging.getLogger(__name__)
@@ -109,9 +120,9 @@ def audit(
     if isinstance(target, Table):
         if include or exclude:
             raise ConfigurationError(f"include and exclude choose among the tables of a catalog, but {name_of(target)} is one table")
-        return Audit(moment, (_audited(target, moment, progress),))
+        return Audit(target.catalog.name, False, moment, (_audited(target, moment, progress),))
     tables = [_of_catalog(target, identifier, moment, progress) for identifier in identifiers_of(target, include, exclude)]
-    return Audit(moment, tuple(table for table in tables if table is not None))
+    return Audit(target.name, not (include or exclude), moment, tuple(table for table in tables if table is not None))
 
 
 def _audited(table: Table, moment: dt.datetime, progress: ProgressListener) -> TableAudit:
@@ -140,7 +151,7 @@ def _of_catalog(catalog: Catalog, identifier: Identifier, moment: dt.datetime, p
 def _unseen(identifier: Identifier, kind: FindingKind, error: Exception) -> TableAudit:
     """Return the audit of a table that could not be looked into."""
     name = ".".join(identifier)
-    return TableAudit(name, "", "", None, None, 0, (), (), (), (Finding(kind, name, f"{type(error).__name__}: {error}"),))
+    return TableAudit(name, "", "", None, None, None, (), (), (), (), (Finding(kind, name, f"{type(error).__name__}: {error}"),))
 
 
 def _pins_findings(table: Table) -> tuple[Finding, ...]:
@@ -168,7 +179,8 @@ def audit_table(seen: Observed, now: dt.datetime, pins: tuple[Finding, ...]) -> 
         metadata_location=seen.metadata_location,
         key_id=seen.metadata.properties.get(names.KEY_ID.name),
         data_key_length=None if seen.manager is None else seen.manager.data_key_length,
-        snapshots=len(seen.metadata.snapshots),
+        kek_lifespan=None if seen.manager is None else dt.timedelta(milliseconds=seen.manager.kek_lifespan_ms),
+        snapshots=tuple(_snapshots(seen.metadata)),
         keks=tuple(_keks(seen, now)),
         files=tuple(_audited_file(seen, file) for file in seen.files),
         partitions=tuple(_coverage(seen)),
@@ -274,6 +286,28 @@ def _coverage(seen: Observed) -> Iterator[Coverage]:
     for partition, files in sorted(of_partition.items()):
         encrypted = [file for file in files if seen.is_encrypted(file)]
         yield Coverage(partition, len(files), len(encrypted), _bytes(files), _bytes(encrypted))
+
+
+def _snapshots(metadata: TableMetadata) -> Iterator[AuditedSnapshot]:
+    refs: defaultdict[int, list[str]] = defaultdict(list)
+    for name, ref in metadata.refs.items():
+        refs[ref.snapshot_id].append(name)
+    for snapshot in sorted(metadata.snapshots, key=lambda each: (each.timestamp_ms, each.snapshot_id)):
+        key_id = snapshot.key_id if isinstance(snapshot, EncryptedSnapshot) else None
+        yield AuditedSnapshot(
+            snapshot_id=snapshot.snapshot_id,
+            made=_EPOCH + dt.timedelta(milliseconds=snapshot.timestamp_ms),
+            is_encrypted=key_id is not None,
+            kek=None if key_id is None else _kek_of(metadata, key_id),
+            refs=tuple(sorted(refs[snapshot.snapshot_id])),
+        )
+
+
+def _kek_of(metadata: TableMetadata, key_id: str) -> str | None:
+    try:
+        return metadata.key_ring.chain(key_id).kek.key_id if isinstance(metadata, EncryptedTableMetadata) else None
+    except (FormatError, KeyNotFoundError):
+        return None
 
 
 def _keks(seen: Observed, now: dt.datetime) -> Iterator[AuditedKek]:

@@ -88,7 +88,7 @@ def _audited(table: Table) -> Answer:
     grave = [finding for finding in found.findings if finding.kind.severity.name in {"ERROR", "CRITICAL"}]
     if grave:
         raise ReportedError("; ".join(f"{finding.kind.code}: {finding.message}" for finding in grave))
-    return Audited(found.snapshots, len(found.files), frozenset(finding.kind.code for finding in found.findings))
+    return Audited(len(found.snapshots), len(found.files), frozenset(finding.kind.code for finding in found.findings))
 
 
 def _duckdb(table: Table) -> Rows:

@@ -1,0 +1,193 @@
+"""Who could read what without the key service: each way in which rows, or something about them, lie open, and how many there are of it.
+
+A way that was found nowhere is on the page too: an auditor wants to see that it was looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tablecrypt.maintenance._audit.file_signatures import Signature
+from tablecrypt.maintenance._audit.findings import AuditedFile, FindingKind, TableAudit
+from tablecrypt.printable import bytes_shown, counted
+
+SHOWN_TABLES: Final = 8
+UNSEEN: Final = frozenset({FindingKind.REFUSED_TABLE, FindingKind.KEY_REFUSED, FindingKind.KEY_NOT_ALLOWED})
+"""Kinds of findings of tables that nothing more is known of."""
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """One way in which something lies open.
+
+    Attributes:
+        title: what lies open.
+        what: what whoever can read the storage learns from it.
+        style: how grave it is; "good" where nothing was found.
+        amount: how much there is of it.
+        tables: number and name of those that have it.
+        more: how many tables have it beyond these.
+    """
+
+    title: str
+    what: str
+    style: str
+    amount: str
+    tables: tuple[tuple[int, str], ...]
+    more: int
+
+
+def is_readable(file: AuditedFile) -> bool:
+    """Whether a file of a table can be read without the key service: it is plaintext, or its key is in the clear."""
+    unknown = file.signature == Signature.UNKNOWN and file.key_length is None
+    return file.signature == Signature.PLAINTEXT or unknown or has_open_key(file)
+
+
+def has_open_key(file: AuditedFile) -> bool:
+    """Whether a file's key is in the clear: a manifest or manifest list that is not encrypted names it."""
+    return file.signature.is_ciphertext and file.key_length is not None and not file.keks
+
+
+def exposures(tables: Sequence[TableAudit]) -> tuple[Exposure, ...]:
+    """Return every way, the gravest first."""
+    plain = FindingKind.PLAIN_TABLE
+    return (
+        _way(tables, "Tables without encryption", "all rows", "critical", lambda each: _of(each, plain), "table", _all_bytes),
+        _way(
+            tables,
+            "Plaintext files of encrypted tables",
+            "their rows, or names and bounds of other files",
+            "critical",
+            _plain_files,
+            "file",
+            _readable_bytes,
+        ),
+        _way(
+            tables,
+            "Data keys in the clear",
+            "the rows of files whose key a plaintext manifest names",
+            "critical",
+            _open_keys,
+            "file",
+            _open_bytes,
+        ),
+        _way(
+            tables,
+            "Snapshots without a key",
+            "rows as they were then",
+            "critical",
+            lambda each: _of(each, FindingKind.PLAINTEXT_SNAPSHOT),
+            "snapshot",
+        ),
+        _way(
+            tables,
+            "Plaintext statistics",
+            "numbers of distinct values, and sketches of them",
+            "critical",
+            lambda each: _of(each, FindingKind.PLAINTEXT_STATISTICS),
+            "file",
+        ),
+        _way(
+            tables,
+            "Plaintext files that no table knows",
+            "whatever was left there: exports, failed writes",
+            "critical",
+            lambda each: _of(each, FindingKind.PLAINTEXT_ORPHAN),
+            "file",
+        ),
+        _way(
+            tables,
+            "Files of no known format",
+            "perhaps rows",
+            "critical",
+            lambda each: _of(each, FindingKind.UNKNOWN_CONTENT),
+            "file",
+        ),
+        _way(
+            tables,
+            "Metadata from before encryption",
+            "the old snapshots, and where their files were",
+            "warning",
+            lambda each: _of(each, FindingKind.STALE_PLAINTEXT_METADATA),
+            "file",
+        ),
+        _way(
+            tables,
+            "Partition values in snapshot summaries",
+            "values of partition columns, with row counts",
+            "warning",
+            lambda each: _of(each, FindingKind.PARTITION_VALUES),
+            "table",
+        ),
+        _way(tables, "Tables not looked into", "not known: the audit could not open or list these", "error", _unseen, "table"),
+    )
+
+
+def by_design(tables: Sequence[TableAudit]) -> tuple[tuple[str, str], ...]:
+    """Return what the Iceberg format leaves readable, and how many tables it concerns."""
+    loaded = [table for table in tables if table.location]
+    in_paths = [table for table in loaded if any(_names_partition(file) for file in table.files)]
+    of = f"of {counted(len(tables), 'table', 'tables')}"
+    return (
+        ("Column names and types, table properties, row counts and times of snapshots", f"metadata.json {of}"),
+        ("Values of partition columns", f"file names of {counted(len(in_paths), 'table', 'tables')}" if in_paths else "in no file name"),
+        ("Number, size and time of files", f"listings {of}"),
+    )
+
+
+def _way(
+    tables: Sequence[TableAudit],
+    title: str,
+    what: str,
+    style: str,
+    number_in: Callable[[TableAudit], int],
+    noun: str,
+    bytes_in: Callable[[TableAudit], int] | None = None,
+) -> Exposure:
+    having = [(number, table) for number, table in enumerate(tables) if number_in(table)]
+    total = sum(number_in(table) for _, table in having)
+    amount = counted(total, noun, f"{noun}s") if total else "none"
+    if total and bytes_in is not None:
+        amount += f", {bytes_shown(sum(bytes_in(table) for _, table in having))}"
+    shown = tuple((number, table.table) for number, table in having[:SHOWN_TABLES])
+    return Exposure(title, what, style if total else "good", amount, shown, len(having) - len(shown))
+
+
+def _of(table: TableAudit, kind: FindingKind) -> int:
+    return sum(finding.kind == kind for finding in table.findings)
+
+
+def _plain_files(table: TableAudit) -> int:
+    return _of(table, FindingKind.PLAINTEXT_FILE)
+
+
+def _open_keys(table: TableAudit) -> int:
+    return sum(map(has_open_key, table.files))
+
+
+def _unseen(table: TableAudit) -> int:
+    return int(any(finding.kind in UNSEEN or finding.kind == FindingKind.NOT_LISTED for finding in table.findings))
+
+
+def _all_bytes(table: TableAudit) -> int:
+    return _bytes(iter(table.files))
+
+
+def _readable_bytes(table: TableAudit) -> int:
+    return _bytes(file for file in table.files if is_readable(file) and not has_open_key(file))
+
+
+def _open_bytes(table: TableAudit) -> int:
+    return _bytes(file for file in table.files if has_open_key(file))
+
+
+def _bytes(files: Iterator[AuditedFile]) -> int:
+    return sum(file.length or 0 for file in files)
+
+
+def _names_partition(file: AuditedFile) -> bool:
+    """Whether a file's name tells a partition value, as `region=north` in its path does."""
+    names = (part.partition("=")[0] for part in file.partition.split("/") if "=" in part)
+    return any(f"/{name}=" in file.location for name in names)
