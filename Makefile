@@ -8,6 +8,8 @@ SPARK_VENV := .venv-spark
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(DEMO_VENV)/.installed
+DOCS_VENV := .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.installed
 WORKERS ?= 2
 FUZZ_SECONDS ?= 60
 SPARK_TESTS ?= tests/spark
@@ -16,13 +18,14 @@ RUNTIME_EXTRAS := aws gcp azure vault lzo spark cli report adlfs duckdb gcsfs gl
 FUZZ_TARGETS := $(filter-out fuzz/harness.py,$(wildcard fuzz/*.py))
 PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --python-version 3.11 \
-	--custom-compile-command 'make lock' pyproject.toml
+LOCK_DOCS := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --python-version 3.11 \
+	--custom-compile-command 'make lock'
+LOCK := $(LOCK_DOCS) pyproject.toml
 REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("tablecrypt needs Python 3.11 or newer, and \
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast test-pyiceberg test-spark campaign lint bench fuzz daft mutation lock wheel sbom clean
+.PHONY: help setup demo demo-spark test test-fast test-pyiceberg test-spark campaign lint bench fuzz daft mutation docs lock wheel sbom clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -38,6 +41,7 @@ help:
 	@echo "make test-spark VERSION=4.3.0        the tests of Spark against another release of it, in $(SPARK_VENV)  (needs Java 17 or newer)"
 	@echo "make daft       the tests with Daft, which wants another pyarrow and gets $(DAFT_VENV)"
 	@echo "make mutation   changes of crypto/, keys/, AGS1, pins and commit rules that no test notices (an hour or two)"
+	@echo "make docs       the documentation site in build/site, which needs no network to read  (built in $(DOCS_VENV))"
 	@echo "make lock       resolve requirements/ again from pyproject.toml"
 	@echo "make wheel      the wheel in dist/, the same bytes wherever it is built"
 	@echo "make sbom       dist/tablecrypt.cdx.json: every package that an installation can bring, with its hashes (CycloneDX)"
@@ -131,6 +135,17 @@ mutation: setup
 	git archive HEAD | tar -x -C build/mutation && mv build/mutation/catalog/tablecrypt_catalog build/mutation/
 	cd build/mutation && git init --quiet && nice $(CURDIR)/$(BIN)/mutmut run --max-children $(WORKERS) && $(CURDIR)/$(BIN)/mutmut results
 
+# A warning fails the build. Needs no network once its packages are installed.
+docs: $(DOCS_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "Open build/site/index.html"
+
+$(DOCS_STAMP): requirements/docs.txt
+	@$(REQUIRE_PYTHON)
+	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/docs.txt
+	@touch $@
+
 # Installs uv by itself: nothing else needs it.
 lock: setup
 	$(PIP) install uv
@@ -138,6 +153,7 @@ lock: setup
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/runtime.txt $(RUNTIME_EXTRAS:%=--extra %)
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/fuzz.txt --extra fuzz
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/demo.txt --extra demo
+	$(LOCK_DOCS) --output-file requirements/docs.txt --group docs
 	$(LOCK) --output-file requirements/daft.txt --extra daft
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/mutation.txt --extra mutation
 
@@ -149,5 +165,5 @@ sbom: setup
 	$(BIN)/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/tablecrypt.cdx.json
 
 clean:
-	rm -rf $(VENV) $(DAFT_VENV) $(DEMO_VENV) $(PYICEBERG_VENV) $(SPARK_VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
+	rm -rf $(VENV) $(DAFT_VENV) $(DEMO_VENV) $(DOCS_VENV) $(PYICEBERG_VENV) $(SPARK_VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,26 +1,29 @@
-"""Every error a caller of tablecrypt can meet, grouped by what the caller can do about it.
+"""Every error that tablecrypt raises, grouped by what the caller can do about it.
 
     TablecryptError
-    ├── AuthenticationError      the bytes or the key are wrong: do not use what was read
-    │   ├── TamperedFileError    … and this file, for this reason
-    │   └── KeyMismatchError     a key that the caller gave opens nothing of this file: it does not fit, or the file was changed
-    ├── PlaintextRefusedError    plaintext was found, or would have been written, where only ciphertext may be
-    ├── KeyNotFoundError         a key that the metadata names is not there
-    ├── KeyIdChangedError        the table's master key id was changed or removed
-    ├── MasterKeyRefusedError    something names a master key that this client's configuration does not allow
-    ├── MetadataRollbackError    the catalog answered with older metadata than was seen before
+    ├── AuthenticationError      bytes or a key are wrong: do not use what was read
+    │   ├── TamperedFileError    … and the error names the file and the reason
+    │   └── KeyMismatchError     a key that the caller gave decrypts nothing of a file: it is the wrong key, or the file was changed
+    ├── PlaintextRefusedError    plaintext was found, or would have been written, where only ciphertext is allowed
+    ├── KeyNotFoundError         a key that the metadata names does not exist
+    ├── KeyIdChangedError        somebody changed or removed the table's master key id
+    ├── MasterKeyRefusedError    metadata, a file or a call names a master key that this client's configuration does not allow
+    ├── MetadataRollbackError    the catalog returned older metadata than this client has seen
     ├── KmsError                 the key service refused or failed; `retryable` says whether to try again
     │   ├── KmsAccessDeniedError
     │   │   └── ColumnKeyDeniedError   … of the master key of a protected column
     │   └── KmsUnavailableError
-    ├── FormatError              the bytes are not of the format they should be of, or of one we do not read
-    ├── DeletionRefusedError     a file that is not the table's own, as far as can be told, was to be deleted or written over
-    ├── ReadRestrictionError     the catalog's server restricts what may be read, and this would not keep to it
-    ├── PurgeIncompleteError     files of a table could not be deleted: purging it again continues
+    ├── FormatError              bytes are not in the expected format, or in one that tablecrypt does not read
+    ├── DeletionRefusedError     a file was not deleted or overwritten, because it does not seem to belong to the table
+    ├── ReadRestrictionError     the catalog's server restricts what may be read, and the operation would bypass the restriction
+    ├── PurgeIncompleteError     some files of a table could not be deleted: purge the table again to continue
     ├── ConfigurationError       a property or an argument cannot be used as given
-    └── MissingExtraError        an optional package is not installed; the message names the pip extra
+    └── MissingExtraError        an optional package is missing; the message names the extra
 
-No message holds key bytes. Every error survives pickling, so that it reaches the driver from a worker process whole.
+No message contains key bytes. Every error can be pickled, so it travels from a worker process to the driver unchanged.
+
+The docstring of each class says what the error means and, after "What to do:", how to resolve it. docs/reference/errors.md is made from
+these docstrings.
 """
 
 from __future__ import annotations
@@ -31,9 +34,9 @@ class TablecryptError(Exception):
 
 
 class _OfAFile(TablecryptError):
-    """An error about one file: `location` names it, `what` says the rest.
+    """An error about one file: `location` names the file, `what` says what is wrong.
 
-    Polars, among others, raises in place of an error another of the same class that it makes of the message alone.
+    `what` has a default because some libraries (Polars, for example) raise a new error of the same class, made from the message alone.
     """
 
     def __init__(self, location: str, what: str = "") -> None:
@@ -46,18 +49,30 @@ class _OfAFile(TablecryptError):
 
 
 class AuthenticationError(TablecryptError):
-    """AES-GCM did not authenticate: the ciphertext, its place (AAD) or the key is not what it was when written."""
+    """Authentication failed: the ciphertext, its position (AAD) or the key differs from what was written.
+
+    A wrapped key cannot be unwrapped if somebody changed it, its KEK or the KEK's timestamp, or if another master key wrapped it.
+
+    What to do: Do not use what you have read. Compare metadata.json with an older version of it.
+    """
 
 
 class TamperedFileError(_OfAFile, AuthenticationError):
-    """A file's bytes are not what its writer left: `location` names the file, `what` the part that failed."""
+    """A file is not as its writer left it: `location` names the file, `what` says which part differs and how.
+
+    What to do: Restore that file from a backup or an object version, and find out who writes to storage.
+    """
 
 
 class KeyMismatchError(_OfAFile, AuthenticationError):
-    """A key that the caller gave for a file without a table has opened nothing of it: it does not fit, or the file was changed.
+    """A key that you gave for a file without a table decrypts nothing of the file: it is the wrong key, or somebody changed the file.
 
-    AES-GCM cannot tell which. Once a key has opened one part of a file, another part that does not open is a TamperedFileError; so is all
-    that does not fit in a table, where the key is no choice of the caller's. To refuse either, catch AuthenticationError.
+    AES-GCM cannot tell which of the two it is. This concerns `tablecrypt.parquet`, `tablecrypt.orc` and `decrypt-file`. If the key decrypts
+    one part of a file but not another, or if the file belongs to a table, the error is a TamperedFileError instead. To handle both, catch
+    AuthenticationError.
+
+    What to do: Look for the key that the file was encrypted with. If you gave that key, restore the file from a backup or an object
+    version.
 
     Attributes:
         location: the file.
@@ -66,23 +81,39 @@ class KeyMismatchError(_OfAFile, AuthenticationError):
 
 
 class PlaintextRefusedError(_OfAFile):
-    """Plaintext at `location`, where the table's property encryption.key-id promises ciphertext."""
+    """There is, or would be, plaintext at `location`, where the table's property encryption.key-id promises ciphertext.
+
+    What to do: On reading, restore the file from a backup or an object version, and find out who writes to storage. On writing, use the
+    table's own methods; for `add_files`, give `key_metadata`, and no file that has a column in the clear.
+    """
 
 
 class KeyNotFoundError(TablecryptError):
-    """A key id that a snapshot, a key entry or a caller names is not known where it was looked for."""
+    """The KMS or the table's `encryption-keys` does not have a key with this id.
+
+    What to do: Check `encryption.key-id`, the account and the region. If an entry of `encryption-keys` is missing, look for it in an older
+    metadata.json; `tablecrypt rescue` does that.
+    """
 
 
 class KeyIdChangedError(TablecryptError):
-    """encryption.key-id differs from what the table was created with, or is gone. It never changes in a table's life."""
+    """A change would replace or remove `encryption.key-id`, the property is gone, or a plaintext table has replaced an encrypted one.
+
+    A table keeps the key id with which it was created.
+
+    What to do: Leave the property as it is. If it is gone from the metadata, restore metadata.json and find out how that happened. If
+    somebody recreated the table on purpose, call `catalog.forget_pin(identifier)`. To change the master key, `relocate` the table.
+    """
 
 
 class MasterKeyRefusedError(TablecryptError):
-    """Something names a master key that encryption.allowed-key-ids does not allow. The key service was not asked.
+    """Metadata, a file or a call names a master key that `encryption.allowed-key-ids` does not allow. The KMS received no request.
+
+    What to do: If the key is right, add it to the list. Otherwise find out who wrote the metadata or the file that names it.
 
     Attributes:
         key_id: the master key.
-        where: what names it.
+        where: the table, file or call that names it.
     """
 
     def __init__(self, key_id: str, where: str) -> None:
@@ -93,16 +124,22 @@ class MasterKeyRefusedError(TablecryptError):
     def __str__(self) -> str:
         return (
             f"{self.where} names master key {self.key_id!r}, which this client does not allow; the key service was not asked. "
-            "If it is right, add it to encryption.allowed-key-ids (or to allowed_key_ids); else somebody forged what names it"
+            "If the key is right, add it to encryption.allowed-key-ids (or to allowed_key_ids); otherwise somebody forged what names it"
         )
 
 
 class MetadataRollbackError(TablecryptError):
-    """The catalog answered with metadata older than this client has seen before."""
+    """The catalog returned older metadata, or an older head of a branch or tag, than this client has seen.
+
+    What to do: Find out who changed the catalog, and let its entry point to the newest metadata.json again. If somebody moved a branch back
+    or restored a backup on purpose, call `catalog.accept_rollback(identifier)`.
+    """
 
 
 class KmsError(TablecryptError):
-    """A key management service refused or failed.
+    """A key management service refused a request, or failed.
+
+    What to do: See the error code in the message, and the chained exception.
 
     Attributes:
         retryable: whether the same call may succeed later without any change by the caller.
@@ -118,11 +155,16 @@ class KmsError(TablecryptError):
 
 
 class KmsAccessDeniedError(KmsError):
-    """The KMS knows the caller and says no: a permission, a disabled key, or a key of another owner."""
+    """The KMS denied access: a permission is missing, the key is disabled or belongs to somebody else, or the credentials are wrong.
+
+    What to do: The message names the action. Grant it, enable the key, or renew the credentials. `tablecrypt doctor` tests all permissions.
+    """
 
 
 class ColumnKeyDeniedError(KmsAccessDeniedError):
     """The KMS does not let this caller use the master key of a protected column: values of that column cannot be read or written.
+
+    What to do: Leave the column out of the selected columns, or ask for permission on its master key.
 
     Attributes:
         field_id: the column's.
@@ -143,40 +185,56 @@ class ColumnKeyDeniedError(KmsAccessDeniedError):
 
 
 class KmsUnavailableError(KmsError):
-    """The KMS could not be reached or did not answer in time, after the retries that the properties allow."""
+    """The KMS could not be reached, did not answer in time or throttled requests, after all retries that the properties allow.
+
+    What to do: Wait and try again. Check the network, `kms.endpoint` and the service's quotas. `encryption.kms.retry-budget-ms` sets how
+    long a call is retried.
+    """
 
     def __init__(self, message: str, retryable: bool = True) -> None:
         super().__init__(message, retryable)
 
 
 class FormatError(TablecryptError):
-    """The bytes are not of the format they should be of, or of a version that this library does not read."""
+    """Bytes are not in the expected format, or in a version or kind that tablecrypt does not read.
+
+    It does not read ORC data files of tables, for example, nor Parquet files of tables in which a column has its own key.
+
+    What to do: If another program wrote the table, find out its version. Otherwise restore the file from a backup or an object version.
+    """
 
 
 class DeletionRefusedError(_OfAFile, PermissionError):
-    """A file that something in storage calls the table's was not deleted or written over, since it lies or is named as none of it does.
+    """A file was not deleted or overwritten: it lies outside the table's folders, or does not have the name of a table's file.
 
-    It is a PermissionError too, so that code which goes on where a store refuses a deletion goes on here.
+    It is also a PermissionError, so code that continues when a store refuses a deletion continues here too.
+
+    What to do: If the file belongs to the table, name its folder: `delete_below=`, `--delete-below`.
 
     Attributes:
         location: the file.
-        what: why not.
+        what: why it was refused.
     """
 
     def __str__(self) -> str:
-        return f"{self.location} is not deleted or written over: it {self.what}"
+        return f"{self.location} was not deleted or overwritten: it {self.what}"
 
 
 class ReadRestrictionError(TablecryptError):
-    """A catalog's server restricts what may be read of a table: a restriction cannot be applied, or the operation would go past it."""
+    """The catalog's server restricts what you may read of a table. Either tablecrypt cannot apply it, or the operation would bypass it.
+
+    What to do: The message names the restriction. Connect as a user whom the server does not restrict, or ask the server's administrator.
+    """
 
 
 class PurgeIncompleteError(TablecryptError):
-    """Some files of a table that is being purged could not be deleted. The table is still in the catalog: purge it again.
+    """A purge could not delete some of the table's files. The table is still in the catalog.
+
+    What to do: Purge the table again. The second purge continues the first.
 
     Attributes:
         table: the table's name.
-        failed: for each location that is left, what the store said.
+        failed: the store's message for each file that is left, by location.
     """
 
     def __init__(self, table: str, failed: dict[str, str]) -> None:
@@ -186,12 +244,19 @@ class PurgeIncompleteError(TablecryptError):
 
     def __str__(self) -> str:
         location, problem = next(iter(self.failed.items()))
-        return f"{self.table}: {len(self.failed)} files could not be deleted (first {location}: {problem}); purge it again to continue"
+        files = "1 file" if len(self.failed) == 1 else f"{len(self.failed)} files"
+        return f"{self.table}: {files} could not be deleted (first {location}: {problem}); purge it again to continue"
 
 
 class ConfigurationError(TablecryptError, ValueError):
-    """A property or an argument has a value that cannot be used, or two of them contradict each other."""
+    """A property or an argument has a value that cannot be used, or two of them contradict each other. It is also a ValueError.
+
+    What to do: The message says which values are allowed.
+    """
 
 
 class MissingExtraError(TablecryptError, ImportError):
-    """An optional dependency is missing. The message names the extra: pip install "tablecrypt[aws]"."""
+    """An optional package is missing. It is also an ImportError.
+
+    What to do: Install tablecrypt again from where you installed it, with the extra that the message names, for example `[aws]`.
+    """

@@ -435,7 +435,7 @@ def _advice(meant: str, scope: str, nearest: str | None) -> str:
         return f": {meant} is a property of a {known.scope}"
     if nearest is not None:
         return f": write {nearest}" if nearest == meant else f". Did you mean {nearest}?"
-    return ". docs/operations.md lists all that there are"
+    return ". docs/reference/properties.md lists all properties"
 
 
 def taken_from_server(server: str, properties: Mapping[str, Any], client: Mapping[str, Any]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import pytest
 from tablecrypt.cli._framework import root
 
 ROOT: Final = Path(__file__).parents[1]
-PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK: Final = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ENDS_A_COMMAND: Final = frozenset({"|", "||", "&&", ">", ";", "&"})
 

@@ -57,7 +57,7 @@ _KEYS: Final = "keys"
 _STORAGE: Final = "storage"
 _VERSIONS: Final = "versions"
 _SERVICE: Final = "the key service"
-_RIGHTS: Final = "docs/operations.md, “Permissions”, has its name in each key service"
+_RIGHTS: Final = "docs/how-to/permissions.md has its name in each key service"
 _PROBE_LENGTH: Final = 16
 PROBE: Final = "tablecrypt-probe-"
 _PROBE_FILE_LENGTH: Final = 64
@@ -88,7 +88,7 @@ def doctor(catalog: Catalog, table: str | None = None, *, key_ids: Sequence[str]
 @checked_arguments()
 def doctor_without_catalog(name: str, error: Exception) -> CheckUp:
     """Return what can be said where the catalog cannot even be loaded."""
-    advice = "correct .pyiceberg.yaml, the environment or --property; docs/operations.md, “Configuration files”, has one that works"
+    advice = "correct .pyiceberg.yaml, the environment or --property; docs/how-to/configure.md has one that works"
     return CheckUp(name, None, True, (failed(_CONFIGURATION, "load the catalog", error, advice), *version_checks()))
 
 
@@ -162,7 +162,7 @@ def _service(properties: Mapping[str, str], clients: list[KeyManagementClient]) 
         clients.append(load_kms(properties))
         return str(properties.get(names.KMS_TYPE.name) or names.kms_impl(properties))
 
-    return tried("keys", _SERVICE, make, f"set {names.KMS_TYPE.name} and what docs/operations.md lists for that service")
+    return tried("keys", _SERVICE, make, f"set {names.KMS_TYPE.name} and what docs/reference/properties.md lists for that service")
 
 
 def _table_key_checks(client: KeyManagementClient, table: Table) -> Iterator[Check]:

@@ -46,8 +46,8 @@ def files_with_the_canary(folder: Path) -> list[Path]:
         ("encryption.data-key-lenght", "Did you mean encryption.data-key-length"),
         (" encryption.key-id", "write encryption.key-id"),
         ("encryption.default-key-id", "encryption.default-key-id is a property of a catalog"),
-        ("encryption.shape", "docs/operations.md"),
-        ("tablecrypt.key-id", "docs/operations.md"),
+        ("encryption.shape", "docs/reference/properties.md"),
+        ("tablecrypt.key-id", "docs/reference/properties.md"),
     ],
 )
 @pytest.mark.parametrize("in_transaction", [False, True], ids=["table", "transaction"])

@@ -1,4 +1,4 @@
-"""The reference of properties in docs/operations.md, made from tablecrypt/properties.py.
+"""The reference of properties in docs/reference/properties.md, made from tablecrypt/properties.py.
 
 Run `python -m tests.support.property_reference` after a change of the properties; a test fails until it was run.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 from tablecrypt.properties import Property, registered
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "operations.md"
+DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reference" / "properties.md"
 BLOCK: Final = re.compile(r"(?<=<!-- properties: begin -->\n).*?(?=<!-- properties: end -->)", re.DOTALL)
 
 
