@@ -338,7 +338,7 @@ TABLE_COMMANDS: Final = {
     "compact": "Rewrite small files and applied deletes.",
     "rescue": "Bring back a lost key from older metadata.",
     "relocate": "Copy a table to another place or master key.",
-    "shred": "Destroy the keys of snapshots, or of a whole table.",
+    "shred": "Destroy the keys of snapshots, of a whole table, or of a column.",
     "orphans": "Find and remove files that the table does not know.",
 }
 OTHER_COMMANDS: Final = {

@@ -34,7 +34,7 @@ from tablecrypt.kms.local_file import add_key, add_key_version, create_key_file
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from tablecrypt.maintenance import ProgressListener, Rewrapped, RotatedKek
+    from tablecrypt.maintenance import ProgressListener, Rewrapped, RewrappedColumnKeks, RotatedColumnKeks, RotatedKek
 
 DEFAULT_LENGTH: Final = 32
 
@@ -90,18 +90,20 @@ def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, a
 )
 @optional_table_argument
 @glob_options
+@click.option("--columns", is_flag=True, help="Rotate the KEKs of protected columns instead of the table's.")
 @operation_options()
-def rotate_kek(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...]) -> None:
+def rotate_kek(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...], columns: bool) -> None:
     """Give a table a new KEK now.
 
     Wraps the manifest-list key of every snapshot of TABLE under a new KEK and removes the old KEKs, in one metadata commit. No file is read
     or written. Data keys do not change (see reencrypt), older metadata files keep the old KEK (see shred), and the master key keeps its
     version (see rewrap).
     """
+    from tablecrypt.maintenance import rotate_column_keks
     from tablecrypt.maintenance import rotate_kek as rotate
 
-    def one(table: Table, heard: ProgressListener) -> RotatedKek:
-        return rotate(table, dry_run=run.dry_run, progress=heard)
+    def one(table: Table, heard: ProgressListener) -> RotatedKek | RotatedColumnKeks:
+        return (rotate_column_keks if columns else rotate)(table, dry_run=run.dry_run, progress=heard)
 
     run_on(run.settings, Chosen(table, include, exclude), one, run.as_json)
 
@@ -119,16 +121,25 @@ def rotate_kek(run: Run, table: str | None, include: tuple[str, ...], exclude: t
 @optional_table_argument
 @glob_options
 @click.option("--from-key-id", metavar="KEY", help="The master key that wraps the KEKs now, if its alias was moved.")
+@click.option("--columns", is_flag=True, help="Wrap the KEKs of protected columns again instead of the table's.")
 @operation_options()
-def rewrap(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...], from_key_id: str | None) -> None:
+def rewrap(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...], from_key_id: str | None, columns: bool) -> None:
     """Wrap the KEKs again, under the newest master key version.
 
     Run it before an old version of TABLE's master key is disabled, or after its alias was moved to another key. The KEKs do not change, nor
     does anything under them. Older metadata files keep the KEKs as the old version wrapped them.
     """
     from tablecrypt.maintenance import rewrap as wrap_again
+    from tablecrypt.maintenance import rewrap_column_keks
 
-    def one(table: Table, heard: ProgressListener) -> Rewrapped:
+    if columns and from_key_id is not None:
+        raise ConfigurationError(
+            "--columns excludes --from-key-id: column KEKs are wrapped again by the master keys that their entries name"
+        )
+
+    def one(table: Table, heard: ProgressListener) -> Rewrapped | RewrappedColumnKeks:
+        if columns:
+            return rewrap_column_keks(table, dry_run=run.dry_run, progress=heard)
         return wrap_again(table, from_key_id, dry_run=run.dry_run, progress=heard)
 
     run_on(run.settings, Chosen(table, include, exclude), one, run.as_json)

@@ -207,13 +207,16 @@ def relocate(
         ("What would go, and what would be left", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --dry-run"),
         ("Two snapshots", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --snapshot 71 --yes"),
         ("The whole table", "tablecrypt --catalog prod shred db.orders --whole-table db.orders --yes"),
+        ("One protected column, in all snapshots", "tablecrypt --catalog prod shred db.people --column ssn --yes"),
     ],
-    needs="Permission to wrap and unwrap with the table's master key, to list, write and delete in its metadata folder, and to commit.",
+    needs="Permission to wrap and unwrap with the table's master key (--column: the column's), to list, write and delete in its metadata "
+    "folder, and to commit.",
     codes={FOUND: "not complete: something is left, refused, not found or still opened, or nothing became unreadable"},
 )
 @table_argument
 @click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="A snapshot, in the table or expired; repeatable.")
 @click.option("--whole-table", metavar="NAME", help="Shred the whole table: repeat its name here.")
+@click.option("--column", metavar="NAME", help="Shred one protected column, in every file of every snapshot.")
 @click.option(
     "--replace-heads",
     is_flag=True,
@@ -227,20 +230,33 @@ def shred(
     table: str,
     snapshots: tuple[int, ...],
     whole_table: str | None,
+    column: str | None,
     replace_heads: bool,
     delete_below: tuple[str, ...],
     yes: bool,
 ) -> None:
-    """Destroy the keys of snapshots, or of a whole table.
+    """Destroy the keys of snapshots, of a whole table, or of a column.
 
     Rows that were deleted from TABLE can be read in older snapshots for as long as the keys of those exist. Removes the keys from the table
     and from every metadata file that can still be read, and the KEK that opened them. It cannot be undone. The report says what copies
     elsewhere would still open.
+
+    With --column the values of one protected column become unreadable in all snapshots, and all else stays.
     """
     from tablecrypt.maintenance import shred as destroy
+    from tablecrypt.maintenance import shred_column
 
+    if column is not None:
+        if snapshots or whole_table is not None or replace_heads:
+            raise ConfigurationError("--column excludes --snapshot, --whole-table and --replace-heads")
+        if not run.dry_run:
+            confirm(f"The keys of column {column} of {table} will be destroyed for good. Go on?", yes)
+        shredded = run.show(shred_column, run.settings.table(table), column, delete_below=delete_below)
+        if not run.dry_run and not shredded.is_complete:
+            end_with_found()
+        return
     if not snapshots and whole_table is None:
-        raise ConfigurationError("name what to shred: --snapshot ID, or --whole-table NAME")
+        raise ConfigurationError("name what to shred: --snapshot ID, --whole-table NAME or --column NAME")
     if snapshots and whole_table is not None:
         raise ConfigurationError("--snapshot and --whole-table exclude each other")
     if whole_table is not None and whole_table != table:

@@ -367,6 +367,12 @@ class TableColumnKeys:
         key = self._maker.column_key(self._ring, key_id_in(key_metadata), field_id, named)
         return unwrap_dek(key, field_id, key_metadata, aad_prefix)
 
+    def check_readable(self, field_ids: Iterable[int]) -> None:
+        """Return if this user may open the column keys of all these columns."""
+        asked = set(field_ids)
+        for entry in (entry for entry in self._ring.column_keys if entry.field_id in asked):
+            self._maker.open(self._ring, entry)
+
     def mask_key(self, field_id: int) -> Secret:
         """Return the key of a column's `hash` mask: HMAC-SHA-256 of a fixed text under the column key."""
         _, key = self._current(field_id)

@@ -347,6 +347,15 @@ class ColumnKeys(Protocol):
         """
         ...
 
+    def check_readable(self, field_ids: Iterable[int]) -> None:
+        """Return if this user may open the column keys of all these columns, as far as the table has any.
+
+        Raises:
+            ColumnKeyDeniedError: the KMS does not let this user use the master key of one.
+            AuthenticationError, FormatError, KmsError: as `unwrap`.
+        """
+        ...
+
     def mask_key(self, field_id: int) -> Secret:
         """Return the key of a column's `hash` mask. Raises as `generate`."""
         ...

@@ -17,6 +17,14 @@ from tablecrypt.maintenance._audit import (
     audit,
     changes_since,
 )
+from tablecrypt.maintenance._column_keys import (
+    RewrappedColumnKeks,
+    RotatedColumnKeks,
+    ShreddedColumn,
+    rewrap_column_keks,
+    rotate_column_keks,
+    shred_column,
+)
 from tablecrypt.maintenance._doctor import Check, CheckState, CheckUp, doctor, doctor_without_catalog
 from tablecrypt.maintenance._key_rotation import PrunedKeys, Rewrapped, RotatedKek, prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._migrate import Migrated, migrate
@@ -54,10 +62,13 @@ __all__ = [
     "Relocated",
     "Rescued",
     "Rewrapped",
+    "RewrappedColumnKeks",
+    "RotatedColumnKeks",
     "RotatedKek",
     "Runner",
     "Severity",
     "Shredded",
+    "ShreddedColumn",
     "SortColumn",
     "TableAudit",
     "TableChanges",
@@ -78,7 +89,10 @@ __all__ = [
     "remove_orphan_files",
     "rescue",
     "rewrap",
+    "rewrap_column_keks",
+    "rotate_column_keks",
     "rotate_kek",
     "shred",
+    "shred_column",
     "verify",
 ]

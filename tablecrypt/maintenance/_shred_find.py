@@ -60,12 +60,18 @@ class OlderFiles:
         snapshots: the snapshots that the files name, by id: of the newest file that has its key, else of the newest that names it.
             Each is bound to its own key alone.
         wrapped: ids of the keys that each key wraps.
+        columns: ids of the column KEKs above keys of each protected column, by field id.
     """
 
     keks: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unread: Mapping[str, Unread] = field(default_factory=dict)
     snapshots: Mapping[int, EncryptedSnapshot] = field(default_factory=dict)
     wrapped: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    columns: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+    def column_keks(self, field_id: int) -> frozenset[str]:
+        """Return the column KEKs that wrap a key of this column in some file."""
+        return self.columns.get(field_id, frozenset())
 
     def retired_keks(self, current: EncryptedTableMetadata) -> frozenset[str]:
         """Return the KEKs that some file holds and the current metadata does not."""
@@ -96,6 +102,7 @@ class _Reader:
         self._keyed: dict[int, EncryptedSnapshot] = {}
         self._keyless: dict[int, EncryptedSnapshot] = {}
         self._wrapped: dict[str, set[str]] = {}
+        self._columns: dict[int, set[str]] = {}
         self._keks: dict[str, frozenset[str]] = {}
         self._unread: dict[str, Unread] = {}
 
@@ -109,6 +116,8 @@ class _Reader:
         for key in file.metadata.encryption_keys:
             if key.encrypted_by_id is not None:
                 self._wrapped.setdefault(key.encrypted_by_id, set()).add(key.key_id)
+        for key in file.metadata.key_ring.column_keys:
+            self._columns.setdefault(key.field_id, set()).add(str(key.encrypted_by_id))
         self._read_snapshots(file.metadata)
 
     def after(self, before: OlderFiles) -> OlderFiles:
@@ -120,6 +129,9 @@ class _Reader:
             snapshots={**self._keyless, **older_keyed, **self._keyed},
             wrapped={
                 kek: before.wrapped.get(kek, frozenset()) | self._wrapped.get(kek, set()) for kek in {**before.wrapped, **self._wrapped}
+            },
+            columns={
+                each: before.columns.get(each, frozenset()) | self._columns.get(each, set()) for each in {**before.columns, **self._columns}
             },
         )
 
@@ -320,7 +332,7 @@ def find(table: EncryptedTable, wanted: Wanted, counted: Counted, before: OlderF
     asked = frozenset(selected) if wanted.snapshot_ids is None else wanted.snapshot_ids
     retired = older.retired_keks(current)
     if _must_rotate(current, older, live):
-        retired |= kek_ids(current)
+        retired |= _table_kek_ids(current)
     return Plan(
         wanted=wanted,
         snapshots=tuple(sorted(asked)),
@@ -333,7 +345,11 @@ def find(table: EncryptedTable, wanted: Wanted, counted: Counted, before: OlderF
 
 
 def kek_ids(metadata: EncryptedTableMetadata) -> frozenset[str]:
-    """Return the key-ids of the KEKs that metadata holds."""
+    """Return the key-ids of the KEKs that metadata holds, those of columns among them."""
+    return frozenset(key.key_id for key in metadata.encryption_keys if key.is_wrapped_by_kms)
+
+
+def _table_kek_ids(metadata: EncryptedTableMetadata) -> frozenset[str]:
     return frozenset(kek.key_id for kek in metadata.key_ring.keks)
 
 
@@ -351,7 +367,7 @@ def _must_rotate(current: EncryptedTableMetadata, older: OlderFiles, live: Colle
     if len(live) < len(current.snapshots):
         return True
     live_keys = {snapshot.key_id for snapshot in live}
-    keks = kek_ids(current)
+    keks = _table_kek_ids(current)
     in_current = {key.key_id for key in current.encryption_keys if key.encrypted_by_id in keks}
     in_older = (older.wrapped.get(kek, frozenset()) for kek in keks)
     return bool(in_current.union(*in_older) - live_keys)

@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.maintenance import MaintenanceTable
 
 from tablecrypt.maintenance._audit import audit
+from tablecrypt.maintenance._column_keys import rewrap_column_keks, rotate_column_keks, shred_column
 from tablecrypt.maintenance._doctor import CheckUp, doctor
 from tablecrypt.maintenance._key_rotation import prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._orphan_files import remove_orphan_files
@@ -66,8 +67,11 @@ class TableMaintenance(EncryptedMaintenance):
     remove_orphan_files = Operation(remove_orphan_files)
     rescue = Operation(rescue)
     rewrap = Operation(rewrap)
+    rewrap_column_keks = Operation(rewrap_column_keks)
+    rotate_column_keks = Operation(rotate_column_keks)
     rotate_kek = Operation(rotate_kek)
     shred = Operation(shred)
+    shred_column = Operation(shred_column)
     verify = Operation(verify)
 
     def doctor(self, *, key_ids: Sequence[str] = (), read_only: bool = False) -> CheckUp:

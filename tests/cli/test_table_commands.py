@@ -250,3 +250,16 @@ def shell(line: str) -> Done:
     environment = os.environ | {"PYTHONPATH": path, "PATH": programs}
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, timeout=300, env=environment)
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_one_column_is_shredded_and_keks_of_columns_rotate(command: Command, catalog: Catalog) -> None:
+    declared = {"encryption.key-id": MASTER_KEY, "encryption.column-keys": "alias/people: note"}
+    catalog.create_table("db.columns", SCHEMA, properties=declared)
+
+    assert result_of(command.run("rotate-kek", "db.columns", "--columns", "--json"))["column_keys"] == 0
+    assert result_of(command.run("rewrap", "db.columns", "--columns", "--json"))["keks"] == {}
+    assert command.run("rewrap", "db.columns", "--columns", "--from-key-id", "other").code == 2
+    assert command.run("shred", "db.columns", "--column", "note", "--snapshot", "1").code == 2
+    assert command.run("shred", "db.columns", "--column", "id", "--yes").code == 2
+    done = command.run("shred", "db.columns", "--column", "note", "--yes", "--json")
+    assert (done.code, json.loads(done.stdout)["complete"]) == (1, False), "nothing was ever written under a key of the column"

@@ -117,6 +117,18 @@ def test_a_refusal_is_asked_once_a_minute_and_counted(written: tuple[KeyRing, by
     assert kms.calls == {"unwrap_key": 2}
 
 
+def test_whether_columns_are_readable_is_known_without_a_file(written: tuple[KeyRing, bytes]) -> None:
+    ring, _ = written
+    TableColumnKeys(maker(), POLICY, ring).check_readable([SSN, SALARY])
+    kms = client("column-keys-unreadable", {"orders": KEYS["orders"]})
+    keys = TableColumnKeys(maker(kms), POLICY, ring)
+    keys.check_readable([SALARY])
+    for _ in range(3):
+        with pytest.raises(ColumnKeyDeniedError):
+            keys.check_readable([SSN])
+    assert kms.calls == {"unwrap_key": 1}
+
+
 def test_a_refusal_of_one_client_is_none_of_another(written: tuple[KeyRing, bytes]) -> None:
     ring, key_metadata = written
     with pytest.raises(ColumnKeyDeniedError):

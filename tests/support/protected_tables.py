@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Final, cast
 
 from pyiceberg.schema import Schema
+from pyiceberg.table.update import TableUpdate
 from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.updates import AddEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 
 TABLE_KEY: Final = "orders"
@@ -81,3 +85,30 @@ def protected_table(catalog: EncryptedSqlCatalog, name: str = "db.people", **pro
 def metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
     """The table's metadata in the class that holds keys."""
     return cast("EncryptedTableMetadata", table.metadata)
+
+
+@dataclass(frozen=True)
+class StoredKey:
+    """What the footer of a file would hold of one column: its key metadata, and the file's AAD prefix."""
+
+    field_id: int
+    key_metadata: bytes
+    aad_prefix: bytes
+
+    def opens(self, table: EncryptedTable) -> bytes:
+        """Return the DEK that the table, as its catalog has it now, opens. Raises what reading the column raises."""
+        fresh = cast("EncryptedTable", table.catalog.load_table(table.name()))
+        return column_keys(metadata_of(fresh), cast("TableFileIO", fresh.io)).unwrap(self.field_id, self.key_metadata, self.aad_prefix)
+
+
+def commit_column_keys(table: EncryptedTable, *field_ids: int) -> list[StoredKey]:
+    """Make the keys of these columns for a new file, as its writer does, and commit their entries of encryption-keys."""
+    table.refresh()
+    io, metadata, prefix = cast("TableFileIO", table.io), metadata_of(table), secrets.token_bytes(16)
+    keys = column_keys(metadata, io).generate(field_ids, prefix)
+    entries = io.manager.columns.new_entries(metadata.key_ring, [prefix])
+    if entries:
+        transaction = table.transaction()
+        transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))
+        transaction.commit_transaction()
+    return [StoredKey(key.field_id, key.key_metadata, prefix) for key in keys.values()]

@@ -1,0 +1,323 @@
+"""The keys of protected columns replaced or destroyed, without reading or writing a data file. Each is one metadata commit.
+
+rotate_column_keks puts every column key under a new column KEK of its master key:
+
+    before    column master key ─▶ column KEK A ─▶ column key of ssn, of email           files name column keys by id,
+    after     column master key ─▶ column KEK B ─▶ column key of ssn, of email           so that they stay as they are
+
+rewrap_column_keks wraps the column KEKs again under the newest version of their master keys.
+
+shred_column destroys the column key of one column. Every file of every snapshot keeps the column as noise, and the other columns as they
+were. The column keys beside it go under a new column KEK, since the old one opens the destroyed key in older metadata files; these are
+written over without it, as shredding of snapshots does.
+
+They need the right to use the columns' master keys, and none to the table's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import TableUpdate
+
+from tablecrypt.arguments import checked_arguments
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.column_keys import ColumnPolicy, ancestors
+from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.maintenance._key_commit import added_keys, commit_keys, removed_keys, replaced_key
+from tablecrypt.maintenance._shred_find import OlderFiles, kek_ids, look_at_older
+from tablecrypt.maintenance._shred_scrub import Scrubbed, after_scrub, forget_in_log, holders, scrub
+from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, require_encrypted, table_io
+from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import deleting_io
+
+_ROUNDS: Final = 5
+NewKek = Callable[[str], EncryptedKey]
+
+
+@dataclass(frozen=True)
+class RotatedColumnKeks(OperationResult):
+    """What `rotate_column_keks` did.
+
+    Attributes:
+        new_keks: key-ids of the new column KEKs, by master key; empty in a dry run.
+        old_keks: key-ids of those that are gone from the metadata.
+        column_keys: how many column keys were wrapped again.
+    """
+
+    new_keks: dict[str, str]
+    old_keks: tuple[str, ...]
+    column_keys: int
+
+
+@dataclass(frozen=True)
+class RewrappedColumnKeks(OperationResult):
+    """What `rewrap_column_keks` did.
+
+    Attributes:
+        keks: key-ids of the column KEKs that were wrapped again, by master key.
+    """
+
+    keks: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class ShreddedColumn(OperationResult):
+    """What `shred_column` did, and what it could not do.
+
+    Attributes:
+        column: the column's name; that of an earlier schema, where it was dropped.
+        field_id: its field id.
+        column_keys: key-ids of the column keys that are destroyed. Empty where nothing ever wrote the column under a key of its own.
+        retired_keks: key-ids of the column KEKs that opened them.
+        rewritten: metadata files that were written over without them.
+        deleted: files that were deleted.
+        left: files that still hold them because the store let them be neither rewritten nor deleted, with what it said.
+        refused: files that may hold them and were not touched, because they need not be the table's; with the reason.
+        outside: what may still open the column elsewhere, and what ends that.
+    """
+
+    column: str
+    field_id: int
+    column_keys: tuple[str, ...] = ()
+    retired_keks: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    left: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    outside: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether keys were destroyed, and no file that the table knows still holds them."""
+        return bool(self.retired_keks) and not (self.left or self.refused)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields, and whether that is all, as JSON's types."""
+        return {**super().to_json(), "complete": self.is_complete}
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A commit of column keys: what it adds, and what goes."""
+
+    new_keks: tuple[EncryptedKey, ...] = ()
+    wrapped: tuple[EncryptedKey, ...] = ()
+    removed: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        """The updates; none when nothing changes."""
+        again = (update for entry in self.wrapped for update in replaced_key(entry))
+        return (*added_keys(self.new_keks), *again, *removed_keys((*self.removed, *self.retired)))
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """A commit that gives entries another value."""
+
+    entries: tuple[EncryptedKey, ...]
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        """The updates; none when there are no entries."""
+        return tuple(update for entry in self.entries for update in replaced_key(entry))
+
+
+@checked_arguments()
+def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressListener = no_progress) -> RotatedColumnKeks:
+    """Give the protected columns of a table new KEKs now, one for each of their master keys, and let go of the old ones.
+
+    It does NOT change column keys or DEKs: somebody who opened a column key with an old KEK keeps the column. It does NOT take the old KEKs
+    out of older metadata files. Files are not touched, and the masks that are hashes stay what they are.
+
+    Args:
+        table: an encrypted table. Its state in memory is brought up to date.
+        dry_run: only say what would be wrapped again; the KMS is not asked.
+        progress: hears of the column keys.
+
+    Raises:
+        ConfigurationError: the table is not encrypted.
+        ColumnKeyDeniedError, KmsError: the KMS refused a column's master key, or failed; nothing has changed.
+        AuthenticationError, KeyIdChangedError: an entry was changed; nothing has changed here.
+        CommitFailedException: others committed too often meanwhile; nothing has changed.
+    """
+    if dry_run:
+        ring = encrypted_metadata_of(reload(table)).key_ring
+        return RotatedColumnKeks(name_of(table), True, {}, tuple(kek.key_id for kek in ring.column_keks), len(ring.column_keys))
+    new_kek = cache(table_io(reload(table)).manager.columns.new_kek)
+    done = commit_keys(table, lambda base: _rotation(base, new_kek)).plan
+    progress(Progress("rotate_column_keks", len(done.wrapped), len(done.wrapped), "keys"))
+    new = {str(kek.encrypted_by_id): kek.key_id for kek in done.new_keks}
+    return RotatedColumnKeks(name_of(table), False, new, done.retired, len(done.wrapped))
+
+
+def _rotation(table: EncryptedTable, new_kek: NewKek) -> _Change:
+    ring = encrypted_metadata_of(table).key_ring
+    return _under_new_keks(table, ring, ring.column_keys, new_kek, retired=[kek.key_id for kek in ring.column_keks])
+
+
+def _under_new_keks(
+    table: EncryptedTable, ring: KeyRing, entries: Iterable[EncryptedKey], new_kek: NewKek, retired: Iterable[str], gone: Iterable[str] = ()
+) -> _Change:
+    """Return the change that wraps column keys under new KEKs of their master keys, and lets others go."""
+    columns = table_io(table).manager.columns
+    made: dict[str, EncryptedKey] = {}
+    wrapped = []
+    for entry in entries:
+        master_key_id = columns.check_column_kek(ring.entry(entry.encrypted_by_id or ""))
+        # The refusal of an old KEK says which column it is about; that of a new one does not.
+        columns.open(ring, entry)
+        kek = made.setdefault(master_key_id, new_kek(master_key_id))
+        wrapped.append(columns.under(ring, entry, kek))
+    new = tuple(kek for kek in made.values() if kek.key_id not in ring)
+    return _Change(new, tuple(wrapped), tuple(gone), tuple(key_id for key_id in retired if key_id not in {kek.key_id for kek in new}))
+
+
+@checked_arguments()
+def rewrap_column_keks(table: Table, dry_run: bool = False, progress: ProgressListener = no_progress) -> RewrappedColumnKeks:
+    """Wrap the KEKs of a table's protected columns again, under the newest versions of their master keys.
+
+    A KEK that does not open the column keys below it is not wrapped again: it may be another table's.
+
+    Args:
+        table: an encrypted table. Its state in memory is brought up to date.
+        dry_run: only say which KEKs there are; the KMS is not asked.
+        progress: hears of the KEKs.
+
+    Raises:
+        ConfigurationError: the table is not encrypted.
+        AuthenticationError, KmsError: a KEK cannot be opened or wrapped; nothing has changed.
+        CommitFailedException: others committed too often meanwhile; nothing has changed.
+    """
+    done: Iterable[EncryptedKey]
+    if dry_run:
+        done = encrypted_metadata_of(reload(table)).key_ring.column_keks
+    else:
+        done = commit_keys(table, _rewrapping).plan.entries
+        progress(Progress("rewrap_column_keks", len(done), len(done), "keys"))
+    by_master: dict[str, tuple[str, ...]] = {}
+    for kek in done:
+        by_master[str(kek.encrypted_by_id)] = (*by_master.get(str(kek.encrypted_by_id), ()), kek.key_id)
+    return RewrappedColumnKeks(name_of(table), dry_run, by_master)
+
+
+def _rewrapping(table: EncryptedTable) -> _Replaced:
+    ring, columns = encrypted_metadata_of(table).key_ring, table_io(table).manager.columns
+    return _Replaced(tuple(columns.rewrapped(ring, kek) for kek in ring.column_keks))
+
+
+@checked_arguments()
+def shred_column(
+    table: Table, column: str, dry_run: bool = False, progress: ProgressListener = no_progress, delete_below: Sequence[str] = ()
+) -> ShreddedColumn:
+    """Put a protected column out of reach for good, in every file of every snapshot, by destroying its column keys.
+
+    The other columns stay as they are. The column stays in the schema: reading it raises KeyNotFoundError until it is dropped, and rows
+    that are written later have it under a new column key. It does NOT reach files from before the column was protected, which hold it under
+    the table's key (`reencrypt` them and shred their snapshots first), copies of metadata files elsewhere, or keys that somebody has read.
+
+    Killed at any moment, the next call continues.
+
+    Args:
+        table: an encrypted table. Its state in memory is brought up to date.
+        column: its name, in the current schema or an earlier one.
+        dry_run: only find what would go.
+        progress: hears of the files that were written over or deleted.
+        delete_below: folders in which the table's metadata files may be written over or deleted, beside those that pinned metadata names.
+
+    Raises:
+        ConfigurationError: the table is not encrypted, the column was never protected, or neither a pin nor `delete_below` says where the
+            table lies.
+        ColumnKeyDeniedError, KmsError: another column shares the master key, whose keys cannot be wrapped again; nothing has changed.
+        CommitFailedException: others committed too often meanwhile; nothing has changed.
+    """
+    fresh = reload(table)
+    metadata = encrypted_metadata_of(fresh)
+    field_id = _protected_field(metadata, column)
+    if dry_run:
+        return _foretold(fresh, field_id, column, delete_below)
+    deleting_io(fresh, delete_below)
+    new_kek = cache(table_io(fresh).manager.columns.new_kek)
+    scrubbed, counted = Scrubbed(), Counted("shred_column: metadata files", "files", progress)
+    destroyed, retired, older = set[str](), frozenset[str](), OlderFiles()
+    for _ in range(_ROUNDS):
+        change = commit_keys(table, lambda base: _destruction(base, field_id, new_kek)).plan
+        destroyed |= set(change.removed)
+        fresh = require_encrypted(table)
+        older = look_at_older(fresh, older)
+        retired |= {*change.retired, *older.column_keks(field_id)} - kek_ids(encrypted_metadata_of(fresh))
+        again = scrub(fresh, older, frozenset(retired), deleting_io(fresh, delete_below), counted)
+        scrubbed, older = scrubbed.then(again), after_scrub(older, again, encrypted_metadata_of(fresh))
+        if again.deleted:
+            forget_in_log(fresh, again.deleted)
+        elif not again.rewritten and not change.updates:
+            break
+    return _result(fresh, field_id, column, destroyed, retired, scrubbed, dry_run=False)
+
+
+def _destruction(table: EncryptedTable, field_id: int, new_kek: NewKek) -> _Change:
+    """Return the change that takes a column's keys out of the metadata, with the KEKs above them."""
+    ring = encrypted_metadata_of(table).key_ring
+    gone = [entry for entry in ring.column_keys if entry.field_id == field_id]
+    retired = {str(entry.encrypted_by_id) for entry in gone}
+    beside = [entry for entry in ring.column_keys if entry.encrypted_by_id in retired and entry.field_id != field_id]
+    return _under_new_keks(table, ring, beside, new_kek, sorted(retired), [entry.key_id for entry in gone])
+
+
+def _foretold(table: EncryptedTable, field_id: int, column: str, delete_below: Sequence[str]) -> ShreddedColumn:
+    ring, older = encrypted_metadata_of(table).key_ring, look_at_older(table)
+    gone = [entry for entry in ring.column_keys if entry.field_id == field_id]
+    retired = frozenset(str(entry.encrypted_by_id) for entry in gone) | older.column_keks(field_id)
+    scope, expected = table_io(table).deletable.and_below(delete_below), Scrubbed()
+    for file in holders(table, older, retired):
+        if (reason := scope.reason_against(file.location)) is not None:
+            expected.refused[file.location] = reason
+        else:
+            expected.rewritten.append(file.location)
+    return _result(table, field_id, column, {entry.key_id for entry in gone}, retired, expected, dry_run=True)
+
+
+def _protected_field(metadata: EncryptedTableMetadata, column: str) -> int:
+    """Return the field id of a column that is or was protected: of the current schema, else of the newest that has the name."""
+    policy, known = ColumnPolicy.from_properties(metadata.properties), {entry.field_id for entry in metadata.key_ring.column_keys}
+    for schema in (metadata.schema(), *reversed(metadata.schemas)):
+        for field_id in schema.field_ids:
+            if schema.find_column_name(field_id) != column:
+                continue
+            if policy.master_keys(field_id) or field_id in known:
+                return field_id
+            if schema is metadata.schema() and (above := {field_id, *ancestors(schema, field_id)} & policy.columns.keys()):
+                whole = schema.find_column_name(above.pop())
+                raise ConfigurationError(f"column {column!r} has no key of its own: it is protected with {whole!r}. Shred that")
+    raise ConfigurationError(f"no column {column!r} of the table is or was protected, so there is no key of it to destroy")
+
+
+def _result(
+    table: EncryptedTable, field_id: int, column: str, destroyed: Iterable[str], retired: Iterable[str], done: Scrubbed, dry_run: bool
+) -> ShreddedColumn:
+    return ShreddedColumn(
+        table=name_of(table),
+        dry_run=dry_run,
+        column=column,
+        field_id=field_id,
+        column_keys=tuple(sorted(destroyed)),
+        retired_keks=tuple(sorted(retired)),
+        rewritten=tuple(done.rewritten),
+        deleted=tuple(done.deleted),
+        left=done.left,
+        refused=done.refused,
+        outside=(
+            "A copy of an older metadata file (backup, replica, object version, file system snapshot) still opens the column for everybody "
+            "who may use its master key. Destroying that key ends it.",
+            "Files from before the column was protected hold it under the table's key: an audit lists them.",
+            "A process that has read the column may hold its keys in memory, column KEKs for encryption.kms.cache-ttl-ms.",
+        ),
+    )
