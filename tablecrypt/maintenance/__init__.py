@@ -17,14 +17,6 @@ from tablecrypt.maintenance._audit import (
     audit,
     changes_since,
 )
-from tablecrypt.maintenance._column_keys import (
-    RewrappedColumnKeks,
-    RotatedColumnKeks,
-    ShreddedColumn,
-    rewrap_column_keks,
-    rotate_column_keks,
-    shred_column,
-)
 from tablecrypt.maintenance._doctor import Check, CheckState, CheckUp, doctor, doctor_without_catalog
 from tablecrypt.maintenance._key_rotation import PrunedKeys, Rewrapped, RotatedKek, prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._migrate import Migrated, migrate
@@ -36,6 +28,14 @@ from tablecrypt.maintenance._rescue import Rescued, rescue
 from tablecrypt.maintenance._shred import Shredded, shred
 from tablecrypt.maintenance._verify import BadFile, Verification, verify
 from tablecrypt.maintenance.catalog_tables import CatalogResult, on_tables
+from tablecrypt.maintenance.columns.keys import (
+    RewrappedColumnKeks,
+    RotatedColumnKeks,
+    ShreddedColumn,
+    rewrap_column_keks,
+    rotate_column_keks,
+    shred_column,
+)
 from tablecrypt.maintenance.compaction import Compacted, compact
 from tablecrypt.maintenance.progress import Progress, ProgressListener
 from tablecrypt.maintenance.reachable import inspect

@@ -17,7 +17,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.maintenance import MaintenanceTable
 
 from tablecrypt.maintenance._audit import audit
-from tablecrypt.maintenance._column_keys import rewrap_column_keks, rotate_column_keks, shred_column
 from tablecrypt.maintenance._doctor import CheckUp, doctor
 from tablecrypt.maintenance._key_rotation import prune_keys, rewrap, rotate_kek
 from tablecrypt.maintenance._orphan_files import remove_orphan_files
@@ -27,6 +26,7 @@ from tablecrypt.maintenance._rescue import rescue
 from tablecrypt.maintenance._shred import shred
 from tablecrypt.maintenance._tables import name_of
 from tablecrypt.maintenance._verify import verify
+from tablecrypt.maintenance.columns.keys import rewrap_column_keks, rotate_column_keks, shred_column
 from tablecrypt.maintenance.compaction import compact
 from tablecrypt.maintenance.reachable import inspect
 from tablecrypt.table.table import EncryptedMaintenance

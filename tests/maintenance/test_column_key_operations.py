@@ -170,7 +170,7 @@ def test_a_shredding_that_was_killed_after_its_commit_is_finished_by_the_next(
     table: EncryptedTable, stored: list[StoredKey], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tablecrypt.maintenance._column_keys.scrub", _killed)
+        patch.setattr("tablecrypt.maintenance.columns.keys.scrub", _killed)
         m.shred_column(table, "ssn")
     done = m.shred_column(table, "ssn")
     assert done.is_complete

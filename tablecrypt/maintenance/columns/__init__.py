@@ -1,0 +1,1 @@
+"""Operations on the protected columns of a table."""
