@@ -11,6 +11,7 @@ import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
@@ -272,12 +273,26 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
   private Filter[] pushed() {
     ArrayList known = new ArrayList();
     for (int index = 0; index < filters.length && !ofWholeFiles(); index++) {
-      Option filter = PredicateUtils.toV1(filters[index]);
+      Option filter = isKnown(filters[index]) ? PredicateUtils.toV1(filters[index]) : Option.empty();
       if (filter.isDefined() && isSteady(((Filter) filter.get()).references())) {
         known.add(filter.get());
       }
     }
     return (Filter[]) known.toArray(new Filter[0]);
+  }
+
+  /** Whether all of a predicate is known. Of an OR whose one side is not, toV1 returns the other side alone, which drops rows. */
+  private static boolean isKnown(Expression predicate) {
+    String name = predicate instanceof Predicate ? ((Predicate) predicate).name() : "";
+    if (!name.equals("OR") && !name.equals("AND") && !name.equals("NOT")) {
+      return predicate instanceof Predicate && PredicateUtils.toV1((Predicate) predicate).isDefined();
+    }
+    Expression[] parts = predicate.children();
+    boolean known = true;
+    for (int index = 0; index < parts.length; index++) {
+      known = known && isKnown(parts[index]);
+    }
+    return known;
   }
 
   private boolean isSteady(String[] names) {
