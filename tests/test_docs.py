@@ -16,6 +16,7 @@ from tablecrypt.cli._framework import root
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK: Final = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PICTURE: Final = re.compile(r"!\[[^\]]+\]\(([^):]+)\)")
 ENDS_A_COMMAND: Final = frozenset({"|", "||", "&&", ">", ";", "&"})
 
 
@@ -63,6 +64,13 @@ def test_the_command_takes_every_line_that_a_page_shows(page: Path) -> None:
 def test_a_line_that_the_command_does_not_take_is_seen(line: str) -> None:
     with pytest.raises(click.ClickException):
         parse(arguments_of(line))
+
+
+def test_pictures_are_there_and_small() -> None:
+    pictures = {(page.parent / picture).resolve() for page in PAGES for picture in PICTURE.findall(page.read_text(encoding="utf-8"))}
+
+    assert (ROOT / "docs" / "images" / "audit.png").resolve() in pictures
+    assert not [each for each in pictures if not each.is_file() or each.stat().st_size > 150_000]
 
 
 def test_the_pages_show_commands() -> None:
