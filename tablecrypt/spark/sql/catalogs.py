@@ -101,13 +101,13 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
     metadata = loaded.located.table.metadata
     return {
         "table": planner.tables.add(loaded),
-        "name": f"{loaded.catalog_name}.{loaded.located.name}",
+        "name": f"{loaded.catalog_name}.{loaded.located.name}{'' if loaded.changes is None else '.changes'}",
         "uuid": str(metadata.table_uuid),
-        "snapshot": str(loaded.snapshot_id),
+        "snapshot": str(loaded.snapshot_id if loaded.changes is None else [snapshot.snapshot_id for _, snapshot in loaded.changes]),
         "schema": _spark_json(loaded.schema),
         "partition_type": schema_json(PartitionStruct(metadata).fields),
         "runtime_filters": _columns_that_prune(loaded),
-        "partitioning": described_partitioning(metadata.spec(), metadata.schema()),
+        "partitioning": described_partitioning(metadata.spec(), metadata.schema()) if loaded.changes is None else [],
         "properties": _described_properties(loaded),
     }
 

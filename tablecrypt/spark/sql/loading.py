@@ -5,6 +5,7 @@
     db.orders.snapshot_id_123             the table at a snapshot
     db.orders.at_timestamp_1600000000000  the table as it was then, in milliseconds since 1970
     db.orders.files                       a metadata table
+    db.orders.changes                     what snapshots inserted and deleted (scans/changes.py)
 
 A table that has such a name of its own comes first. VERSION AS OF takes a snapshot id, or the name of a branch or tag; TIMESTAMP
 AS OF takes the snapshot that was current then.
@@ -27,12 +28,14 @@ from tablecrypt.spark.sql.local_rows import local_rows
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.metadata_tables import NAMES, metadata_table
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt.spark.sql.scans.changes import RANGE_OPTIONS, snapshot_range
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
 from tablecrypt.table.table import EncryptedTable
 
 _SELECTOR: Final = re.compile("(branch|tag|snapshot_id|at_timestamp)_(.+)", re.DOTALL)
 _NUMBER: Final = re.compile("-?[0-9]{1,19}")
+CHANGES: Final = "changes"
 _MICROSECONDS: Final = 1000
 """In a millisecond."""
 
@@ -65,6 +68,8 @@ def load_table(planner: Planner, request: Request) -> Response:
     audit_first = AuditFirst.of(request, table.metadata)
     if selector is None:
         return loaded_table(planner, opened, located, wanted or _branch(table, audit_first.branch_in(table.metadata)), audit_first)
+    if selector == CHANGES:
+        return _loaded_changes(planner, opened, located, is_versioned=wanted is not None)
     if selector in NAMES:
         rows = metadata_table(table, selector, wanted.snapshot_id if wanted else None)
         return local_rows(f"{opened.name}.{located.name}.{selector}", rows)
@@ -83,6 +88,8 @@ def load_version(planner: Planner, request: Request) -> Response:
     """
     loaded, options = planner.tables[request.text("table")], request.mapping("options")
     name = loaded.located.name
+    if loaded.changes is not None:
+        return Response(described(planner, replace(loaded, changes=snapshot_range(loaded.located.table, options))))
     if len(options) != 1 or not loaded.is_writable or loaded.branch not in (MAIN_BRANCH, loaded.audit_first.branch):
         raise ConfigurationError(f"{name}: more than one version is asked for: {', '.join(sorted(options))}")
     ((option, value),) = options.items()
@@ -106,6 +113,13 @@ def loaded_table(planner: Planner, opened: OpenCatalog, located: LocatedTable, v
     return Response(described(planner, loaded))
 
 
+def _loaded_changes(planner: Planner, opened: OpenCatalog, located: LocatedTable, *, is_versioned: bool) -> Response:
+    if is_versioned:
+        raise ConfigurationError(f"{CHANGES} is about a range of snapshots: give the read options {', '.join(RANGE_OPTIONS)}")
+    changes = snapshot_range(located.table, {})
+    return Response(described(planner, LoadedTable(located, opened.name, MAIN_BRANCH, None, is_writable=False, changes=changes)))
+
+
 def find_table(opened: OpenCatalog, identifier: Identifier) -> tuple[LocatedTable, str | None]:
     """Return the table that a name means, and what the name says behind that of the table.
 
@@ -120,7 +134,7 @@ def find_table(opened: OpenCatalog, identifier: Identifier) -> tuple[LocatedTabl
         return _located(opened, identifier), None
     except NoSuchTableError:
         selector = identifier[-1]
-        if len(identifier) == 1 or (selector not in NAMES and not _SELECTOR.fullmatch(selector)):
+        if len(identifier) == 1 or (selector not in (*NAMES, CHANGES) and not _SELECTOR.fullmatch(selector)):
             raise
     return _located(opened, identifier[:-1]), selector
 
@@ -205,7 +219,5 @@ _OPTIONS: Final[Mapping[str, Callable[[EncryptedTable, str], Version]]] = {
     "as-of-timestamp": _SELECTORS["at_timestamp"],
 }
 _NUMBERED_OPTIONS: Final = ("snapshot-id", "as-of-timestamp")
-_REFUSED_OPTIONS: Final = dict.fromkeys(
-    ("start-snapshot-id", "end-snapshot-id"), "read both snapshots with VERSION AS OF, or the table as a stream"
-)
+_REFUSED_OPTIONS: Final = dict.fromkeys(RANGE_OPTIONS, "read .changes of the table with it, or the table as a stream")
 OPERATIONS: Final = {"load_table": load_table, "load_version": load_version}

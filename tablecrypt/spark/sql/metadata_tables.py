@@ -1,7 +1,7 @@
 """Metadata tables: prod.db.orders.snapshots, .files, .keys, … as Iceberg names them, and two of ours. None of them shows a key.
 
 .history .snapshots .refs .metadata_log_entries            what the table's metadata says
-.manifests .entries .files .data_files .delete_files .partitions      of the current snapshot, or of VERSION or TIMESTAMP AS OF
+.manifests .entries .files .data_files .delete_files .partitions .position_deletes    of the current snapshot, or of … AS OF
 .all_manifests .all_files .all_data_files .all_delete_files           of every snapshot
 .keys     the entries of encryption-keys: which key wraps which, how old it is and which snapshots need it
 .audit    what an audit of the table finds
@@ -20,6 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import maintenance
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.position_deletes import position_deletes
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 
@@ -131,7 +132,8 @@ def _audit(table: EncryptedTable) -> pa.Table:
 
 
 _OF_A_SNAPSHOT: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {
-    name: _inspected(name) for name in ("manifests", "entries", "files", "data_files", "delete_files", "partitions")
+    **{name: _inspected(name) for name in ("manifests", "entries", "files", "data_files", "delete_files", "partitions")},
+    "position_deletes": position_deletes,
 }
 _OF_THE_TABLE: Final[Mapping[str, Callable[[EncryptedTable], pa.Table]]] = {
     **{name: _inspected(name) for name in ("history", "snapshots", "refs", "metadata_log_entries")},

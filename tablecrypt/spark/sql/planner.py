@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.messages import Handles
+from tablecrypt.spark.sql.scans.changes import with_change_columns
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from pyarrow import RecordBatch
 
+    from tablecrypt.spark.sql.scans.changes import SnapshotChange
     from tablecrypt.spark.sql.scans.plan import Plan
     from tablecrypt.spark.sql.staging import StagedTable
     from tablecrypt.spark.sql.writes.commits import OpenWrite
@@ -49,6 +51,7 @@ class LoadedTable:
         snapshot_id: what is read; None for a table without snapshots.
         is_writable: False where a snapshot or tag was asked for.
         staged: of a table that a statement is creating or replacing.
+        changes: the snapshots whose changes are read in place of the table's rows; None where its rows are.
         audit_first: where the session keeps what it writes out of readers' sight.
     """
 
@@ -59,11 +62,14 @@ class LoadedTable:
     is_writable: bool
     staged: StagedTable | None = None
     audit_first: AuditFirst = field(default_factory=AuditFirst)
+    changes: tuple[SnapshotChange, ...] | None = None
 
     @property
     def schema(self) -> Schema:
-        """The table's schema; that of the snapshot where a snapshot or tag was asked for."""
+        """The table's schema; that of the snapshot where a snapshot or tag was asked for; with the columns of changes where they are."""
         metadata = self.located.table.metadata
+        if self.changes is not None:
+            return with_change_columns(metadata.schema())
         snapshot = metadata.snapshot_by_id(self.snapshot_id) if self.snapshot_id is not None and not self.is_writable else None
         if snapshot is None or snapshot.schema_id is None:
             return metadata.schema()

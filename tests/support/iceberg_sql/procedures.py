@@ -157,7 +157,10 @@ _CHANGES: Final = Section(
             "create_changelog_view(table => 'db.sample', options => map('end-snapshot-id', '$last'), net_changes => true)",
             "SELECT count(*) = 3 AND count_if(_change_type = 'INSERT') = 3 AND max(c1) = 20 FROM sample_changes",
         ),
-        Statement("SELECT * FROM prod.db.sample.changes", refused="a temporary view shows changes: CALL prod.system.create_changelog_view"),
+        Statement(
+            "SELECT * FROM prod.db.sample.changes",
+            check="SELECT count(*) = 5 AND count_if(_change_type = 'DELETE') = 1 AND max(_change_ordinal) = 2 FROM prod.db.sample.changes",
+        ),
     ),
     (*_SAMPLE, "UPDATE prod.db.sample SET c1 = 20 WHERE id = 2"),
 )

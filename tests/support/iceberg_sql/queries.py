@@ -90,7 +90,7 @@ QUERIES: Final = (
         (
             Statement(
                 f"SELECT * FROM {_T}.position_deletes",
-                refused="deletes are deletion vectors: delete_files lists them, and _deleted shows rows",
+                check=f"SELECT count(*) = 1 AND min(content_offset) > 0 AND min(partition.id_trunc) = 0 FROM {_T}.position_deletes",
                 table=_T,
             ),
             *(Statement(f"SELECT * FROM {_T}.{name}", check=f"SELECT count(*) > 0 FROM {_T}.{name}", table=_T) for name in _METADATA),

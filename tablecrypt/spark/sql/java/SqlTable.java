@@ -31,7 +31,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsDeleteV2, SupportsMetadataColumns {
   private static final String PLAIN = "{}";
   private static final String[] VERSION_OPTIONS = {
-    "snapshot-id", "as-of-timestamp", "branch", "tag", "start-snapshot-id", "end-snapshot-id"
+    "snapshot-id", "as-of-timestamp", "branch", "tag", "start-snapshot-id", "end-snapshot-id", "start-timestamp", "end-timestamp"
   };
   static final MetadataField FILE = new MetadataField("_file", DataTypes.StringType, false, PLAIN);
   static final MetadataField POSITION = new MetadataField("_pos", DataTypes.LongType, false, PLAIN);

@@ -5,7 +5,7 @@
 
 They do not say where rows of a file are deleted, where the catalog's server restricts what may be read, and where a file has no statistics
 of the column. Bounds of text and binaries are cut, and those of floating-point numbers leave NaN out: both have to be read. So do columns
-whose type changed and columns with a default, which older files lack.
+whose type changed and columns with a default, which older files lack. Nor do manifests say which rows changed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def aggregate(planner: Planner, request: Request) -> Response:
 
 
 def _whole_files(loaded: LoadedTable) -> list[DataFile]:
-    if restrictions_of(loaded.located.table.io) is not None:
+    if loaded.changes is not None or restrictions_of(loaded.located.table.io) is not None:
         raise _UnknownError
     tasks = planned_tasks(loaded, AlwaysTrue())
     if any(task.delete_files for task in tasks):

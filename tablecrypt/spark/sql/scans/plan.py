@@ -48,6 +48,7 @@ from tablecrypt.spark.jvm.schema import schema_json, stored_names
 from tablecrypt.spark.jvm.support import unsupported_projection, unsupported_task, value_it_may_lack
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks
 from tablecrypt.spark.sql.scans.filters import Predicate, pruning_filter
 from tablecrypt.spark.sql.scans.grouping import Grouping
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
@@ -96,7 +97,7 @@ def plan(planner: Planner, request: Request) -> Response:
     row_filter = row_filter_of(loaded, request)
     tasks = planned_tasks(loaded, row_filter)
     limit = request.optional_number("limit")
-    if limit is not None and restrictions_of(loaded.located.table.io) is None:
+    if limit is not None and loaded.changes is None and restrictions_of(loaded.located.table.io) is None:
         tasks = _limited(tasks, limit)
     return planned(planner, loaded, request, row_filter, tasks)
 
@@ -108,7 +109,7 @@ def planned(
     wanted = _json(request.text("columns"))
     metadata = loaded.located.table.metadata
     projected = _projected(loaded.schema, wanted)
-    columns = {field.name for field in projected.fields} if request.flag("grouped") else set()
+    columns = {field.name for field in projected.fields} if request.flag("grouped") and loaded.changes is None else set()
     grouping = Grouping.of(tasks, metadata, loaded.schema, columns)
     tasks = tasks if grouping is None else grouping.in_groups(tasks)
     made = Plan(loaded, row_filter, projected, tasks)
@@ -165,6 +166,8 @@ def open_files(planner: Planner, request: Request) -> Response:
 
 def planned_tasks(loaded: LoadedTable, row_filter: BooleanExpression) -> list[EncryptedFileScanTask]:
     """Return the tasks of all files of the snapshot that is read that may match, bound to the table's current schema."""
+    if loaded.changes is not None:
+        return change_tasks(loaded.located.table, loaded.changes, row_filter)
     if loaded.snapshot_id is None:
         return []
     scan = loaded.located.table.scan(row_filter=row_filter, snapshot_id=loaded.snapshot_id)
@@ -191,7 +194,7 @@ def _columns_of(tasks: Sequence[EncryptedFileScanTask]) -> dict[str, list[Any]]:
         "first_row_ids": [EncryptedDataFile.of(task.file).first_row_id for task in tasks],
         "sequences": [task.data_sequence_number for task in tasks],
         "specs": [task.file.spec_id for task in tasks],
-        "deletes": [bool(task.delete_files) for task in tasks],
+        "deletes": [bool(task.delete_files) and not isinstance(task, ChangeTask) for task in tasks],
     }
 
 
@@ -221,6 +224,8 @@ def _unsupported(loaded: LoadedTable, projected: Schema) -> str | None:
     """Return why Spark's Parquet reader serves none of the files; None if it may."""
     if restrictions_of(loaded.located.table.io) is not None:
         return "the catalog's server restricts which rows and values may be read, which Python applies"
+    if loaded.changes is not None:
+        return "Python works out which of its rows changed"
     return unsupported_projection(loaded.located.table.metadata, projected)
 
 

@@ -9,7 +9,8 @@ columns that are wanted, then `_row_id` and `_last_updated_sequence_number`, the
 
 The content of a task, all numbers big endian:
 
-    task = length of what follows (4) | what the table's tasks share (pickled) | the file's entry (table/file_entries.py)
+    task = length (4) | what the table's tasks share (pickled) | length (4) | which rows changed (pickled; None for a query of rows)
+           | the file's entry (table/file_entries.py)
 
 It holds the file's DEK and the credentials of its store, and goes to executors in Spark's private messages alone, as keys do.
 
@@ -22,7 +23,7 @@ import pickle
 import struct
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFileContent
@@ -35,6 +36,8 @@ from tablecrypt.spark.executor_job import READ_AHEAD
 from tablecrypt.spark.sql.local_rows import arrow_stream
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
+from tablecrypt.spark.sql.scans.change_rows import ChangedRows, stored_part
+from tablecrypt.spark.sql.scans.changes import ChangeTask
 from tablecrypt.spark.tables import TableAccess
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
@@ -65,15 +68,21 @@ def portable_tasks(loaded: LoadedTable, projected: Schema, tasks: Mapping[int, E
         marked: rows that are deleted by position are read too.
 
     Raises:
-        ConfigurationError: `marked`, and rows of a file are deleted by equality.
+        ConfigurationError: `marked`, and rows of a file are deleted by equality, or changes are read.
     """
     if not tasks:
         return {}
+    if marked and loaded.changes is not None:
+        raise ConfigurationError("a row of changes is not deleted from them: do not ask for _deleted")
     table = loaded.located.table
-    shared = pickle.dumps(_Shared(TableAccess.of(table), projected))
+    shared = _pickled(_Shared(TableAccess.of(table), projected))
     codec = FileEntryCodec(table.metadata)
     given = {number: _with_deleted_rows(task) if marked else task for number, task in tasks.items()}
-    return {number: _LENGTH.pack(len(shared)) + shared + codec.encode_tasks([task]) for number, task in given.items()}
+    return {number: shared + _pickled(_change_in(tasks[number])) + codec.encode_tasks([task]) for number, task in given.items()}
+
+
+def _change_in(task: EncryptedFileScanTask) -> ChangedRows | None:
+    return task.change if isinstance(task, ChangeTask) else None
 
 
 def _with_deleted_rows(task: EncryptedFileScanTask) -> EncryptedFileScanTask:
@@ -113,28 +122,45 @@ def stop_reading(planner: Planner, request: Request) -> Response:
 
 
 def _rows(content: bytes, *, row_ids: bool, last_updated: bool, positions: bool) -> Iterator[pa.RecordBatch]:
-    shared, task = _decoded(content)
-    lineage = ([ROW_ID] if row_ids or positions else []) + ([LAST_UPDATED] if last_updated else [])
-    projected = with_lineage(shared.projected, tuple(lineage)) if lineage else shared.projected
+    shared, change, task = _decoded(content)
+    lineage = [
+        *([ROW_ID] if row_ids or positions or change is not None else []),
+        *([LAST_UPDATED] if last_updated or change is not None else []),
+    ]
+    stored = shared.projected if change is None else stored_part(shared.projected)
+    projected = with_lineage(stored, tuple(lineage)) if lineage else stored
     reader = TaskReader(shared.access.metadata(), shared.access.io(), projected, ALWAYS_TRUE, read_ahead=READ_AHEAD)
     schema = schema_for_spark(projected)
-    if not positions:
+    if not positions and change is None:
         for rows in reader.batches(task):
             yield batch_for_spark(rows, schema) if len(schema) else rows
         return
+    wanted = [field.name for field in shared.projected.fields]
+    wanted += [name for name, is_wanted in ((ROW_ID.name, row_ids), (LAST_UPDATED.name, last_updated), (POSITION, positions)) if is_wanted]
     for at, rows in reader.positioned_batches(task):
         batch = batch_for_spark(rows, schema).append_column(POSITION, at)
-        yield batch if row_ids else batch.drop_columns([ROW_ID.name])
+        yield (batch if change is None else change.of(batch, at)).select(wanted)
 
 
-def _decoded(content: bytes) -> tuple[_Shared, EncryptedFileScanTask]:
+def _decoded(content: bytes) -> tuple[_Shared, ChangedRows | None, EncryptedFileScanTask]:
     try:
-        (length,) = _LENGTH.unpack_from(content)
-        shared = pickle.loads(content[_LENGTH.size : _LENGTH.size + length])
+        shared, rest = _unpickled(content)
+        change, entry = _unpickled(rest)
     except (struct.error, pickle.UnpicklingError, EOFError, ValueError, LookupError) as error:
         raise FormatError("a task that Python is to read is not complete") from error
-    [task] = FileEntryCodec(shared.access.metadata()).decode_tasks(content[_LENGTH.size + length :])
-    return shared, task
+    [task] = FileEntryCodec(shared.access.metadata()).decode_tasks(entry)
+    return shared, change, task
+
+
+def _pickled(value: Any) -> bytes:
+    content = pickle.dumps(value)
+    return _LENGTH.pack(len(content)) + content
+
+
+def _unpickled(content: bytes) -> tuple[Any, bytes]:
+    (length,) = _LENGTH.unpack_from(content)
+    end = _LENGTH.size + length
+    return pickle.loads(content[_LENGTH.size : end]), content[end:]
 
 
 OPERATIONS: Final = {"start_reading": start_reading, "next_rows": next_rows, "stop_reading": stop_reading}

@@ -16,18 +16,17 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.columns import quoted
-from tablecrypt.spark.sql.branches_and_tags import head_of, snapshot_of
 from tablecrypt.spark.sql.calls import TABLE, Call, Parameter, Procedure, Row, columns
 from tablecrypt.spark.sql.partition_fields import find_column
+from tablecrypt.spark.sql.scans.change_rows import CHANGE_FIELDS
+from tablecrypt.spark.sql.scans.changes import SnapshotChange, snapshot_range
 from tablecrypt.table.table import EncryptedTable
 
-_START, _END = "start-snapshot-id", "end-snapshot-id"
-_START_TIME, _END_TIME = "start-timestamp", "end-timestamp"
-_ADDED: Final = ("_change_type", "_change_ordinal", "_commit_snapshot_id")
+_ADDED: Final = tuple(field.name for field in CHANGE_FIELDS)
 _LINEAGE: Final = "_row_id AS r__, _last_updated_sequence_number AS s__"
 
 
@@ -41,7 +40,7 @@ def _create_changelog_view(call: Call) -> Iterator[Row]:
         raise ConfigurationError("net_changes shows no updates: leave identifier_columns and compute_updates out")
     name = ".".join(map(quoted, (call.catalog_name, *identifier)))
     changes = _Changes(table, name)
-    query = changes.query(_range(table, call.mapping("options")))
+    query = changes.query(snapshot_range(table, call.mapping("options")))
     query = changes.net(query) if is_net else changes.with_updates(query, identifiers) if identifiers else changes.only_shown(query)
     call.statements.append(f"CREATE OR REPLACE TEMPORARY VIEW {quoted(view)} AS {query}")
     yield {"changelog_view": view}
@@ -56,36 +55,6 @@ def _identifier_columns(call: Call, table: EncryptedTable) -> list[str]:
     return [find_column(table.schema(), (str(each),)).name for each in wanted]
 
 
-def _range(table: EncryptedTable, options: Mapping[str, str]) -> list[tuple[Snapshot | None, Snapshot]]:
-    """The snapshots behind `start` up to `end`, oldest first, each with its parent."""
-    if unknown := options.keys() - {_START, _END, _START_TIME, _END_TIME}:
-        raise ConfigurationError(f"options has {', '.join(sorted(unknown))}; there are {_START}, {_END}, {_START_TIME} and {_END_TIME}")
-    if {_START, _START_TIME} <= options.keys() or {_END, _END_TIME} <= options.keys():
-        raise ConfigurationError("options has a snapshot and a timestamp for one end of the range: give one of them")
-    start = snapshot_of(table, _number(options, _START)) if _START in options else None
-    end = _number(options, _END) if _END in options else head_of(table)
-    chain = [] if end is None else list(ancestors_of(snapshot_of(table, end), table.metadata))
-    if start is not None and start not in chain:
-        raise ConfigurationError(f"snapshot {start.snapshot_id} is no ancestor of snapshot {end}")
-    before = {each.snapshot_id: parent for each, parent in zip(chain, [*chain[1:], None], strict=False)}
-    if start is not None:
-        chain = chain[: chain.index(start)]
-    if _START_TIME in options:
-        chain = [each for each in chain if each.timestamp_ms >= _number(options, _START_TIME)]
-    if _END_TIME in options:
-        chain = [each for each in chain if each.timestamp_ms <= _number(options, _END_TIME)]
-    if any(each.parent_snapshot_id is not None and before[each.snapshot_id] is None for each in chain):
-        raise ConfigurationError("the range begins before the oldest snapshot that has not expired")
-    return [(before[each.snapshot_id], each) for each in reversed(chain)]
-
-
-def _number(options: Mapping[str, str], name: str) -> int:
-    try:
-        return int(options[name])
-    except ValueError:
-        raise ConfigurationError(f"options has {name}={options[name]!r}, which is not a number") from None
-
-
 class _Changes:
     """The queries that a view is made of."""
 
@@ -95,7 +64,7 @@ class _Changes:
         self._columns = [quoted(field.name) for field in table.schema().fields]
         self._shown = ", ".join([*self._columns, *_ADDED])
 
-    def query(self, snapshots: Sequence[tuple[Snapshot | None, Snapshot]]) -> str:
+    def query(self, snapshots: Sequence[SnapshotChange]) -> str:
         """All changes, with row ids."""
         # No row, but today's types: what older snapshots have of a column is cast to them.
         nothing = f"SELECT {', '.join(self._columns)}, '' AS {_ADDED[0]}, 0 AS {_ADDED[1]}, 0L AS {_ADDED[2]}, 0L AS r__ FROM {self._name}"
