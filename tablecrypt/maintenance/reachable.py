@@ -48,6 +48,7 @@ from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_me
 A = TypeVar("A")
 B = TypeVar("B")
 
+_METRICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 THREADS: Final = 16
 """Reading manifests waits for the store more than it computes."""
 
@@ -81,6 +82,7 @@ class ReachableFile:
         keks: ids of the KEKs through which it can be opened.
         partition: "region=north/day=2024-02-29", empty for an unpartitioned table and for metadata.
         added_by: id of the snapshot that added it.
+        metrics: field ids of the columns that its manifest entry has sizes, counts or bounds of.
     """
 
     location: str
@@ -91,6 +93,7 @@ class ReachableFile:
     keks: frozenset[str]
     partition: str = ""
     added_by: int | None = None
+    metrics: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -276,7 +279,8 @@ def _add_content(found: Reachable, file: DataFile, keks: frozenset[str], partiti
         except TablecryptError as error:
             found.unopened.append(Unopened(file.file_path, kind, error))
     length = file.file_size_in_bytes
-    _add(found, ReachableFile(file.file_path, kind, file.file_format.value, key, length, keks, partition, added_by))
+    metrics = frozenset().union(*(getattr(file, name) or () for name in _METRICS))
+    _add(found, ReachableFile(file.file_path, kind, file.file_format.value, key, length, keks, partition, added_by, metrics))
 
 
 def _kind(file: DataFile) -> FileKind:

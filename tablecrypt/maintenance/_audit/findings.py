@@ -105,6 +105,42 @@ class FindingKind(Enum):
     KEY_ID_DIFFERS = _Meaning(
         "key-id-differs", Severity.ERROR, "Another master key than the table's", "Find out who edited the metadata; do not write meanwhile."
     )
+    COLUMN_EXPOSED = _Meaning(
+        "column-exposed",
+        Severity.CRITICAL,
+        "Protected column under the table's key",
+        "Reencrypt the table, then expire or shred the snapshots that have the old files.",
+    )
+    COLUMN_POLICY_CHANGED = _Meaning(
+        "column-policy-changed",
+        Severity.CRITICAL,
+        "Protection of a column was removed by somebody",
+        "Find out who edited the properties, and restore them: the column would be written under the table's key.",
+    )
+    COLUMN_KEY_DIFFERS = _Meaning(
+        "column-key-differs",
+        Severity.CRITICAL,
+        "Column key under another master key",
+        "Find out who edited encryption-keys; do not write meanwhile.",
+    )
+    COLUMN_KEY_MISSING = _Meaning(
+        "column-key-missing",
+        Severity.WARNING,
+        "Protected column whose key is gone",
+        "Nothing, if it was shredded: drop the column. Else restore the entry from an older metadata file.",
+    )
+    COLUMN_GUARD_CHANGED = _Meaning(
+        "column-guard-changed",
+        Severity.WARNING,
+        "Nothing keeps Iceberg Java from writing a protected column",
+        "Restore the property, or set encryption.column-guard=false if Java is to write.",
+    )
+    COLUMN_FORMERLY_PROTECTED = _Meaning(
+        "column-formerly-protected",
+        Severity.INFO,
+        "Column that is protected no more, in files where it is",
+        "Reencrypt the table, so that its readers can read the column.",
+    )
     KEK_AHEAD = _Meaning(
         "kek-ahead",
         Severity.ERROR,

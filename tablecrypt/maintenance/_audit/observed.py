@@ -45,6 +45,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.maintenance._audit.columns import ColumnsInFile, read_columns
 from tablecrypt.maintenance._audit.file_signatures import FileStart, Signature, read_file_starts, wrong_ends
 from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
@@ -91,6 +92,7 @@ class Observed:
         wrong_ends: what is wrong with the ends of Parquet files, by location.
         written: when files were written: as the store says, else when the snapshot that added them was made.
         kek_lengths: bytes of each KEK, by its key-id; None where the key service does not open it.
+        columns: what the footers of data files say of protected columns, by location; empty where the table has none.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Observed:
     wrong_ends: dict[str, str]
     written: dict[str, dt.datetime]
     kek_lengths: dict[str, int | None]
+    columns: dict[str, ColumnsInFile] = field(default_factory=dict)
 
     @property
     def files(self) -> Iterable[ReachableFile]:
@@ -161,7 +164,13 @@ def observe(table: Table, counted: Counted) -> Observed:
         wrong_ends=wrong_ends(store, _encrypted_parquet(reachable, starts)),
         written=dict(_times(metadata, reachable, folder)),
         kek_lengths=_kek_lengths(metadata, manager),
+        columns=read_columns(store, reachable.files.values()) if _may_have_column_keys(metadata) else {},
     )
+
+
+def _may_have_column_keys(metadata: TableMetadata) -> bool:
+    named = any(name.startswith(names.COLUMN.name) for name in metadata.properties)
+    return named or (isinstance(metadata, EncryptedTableMetadata) and bool(metadata.key_ring.column_keys))
 
 
 def wanted_signature(file: ReachableFile) -> Signature:

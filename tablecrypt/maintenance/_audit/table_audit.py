@@ -45,6 +45,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.key_ring import EncryptedKey, is_ahead
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.maintenance._audit.columns import column_findings
 from tablecrypt.maintenance._audit.file_signatures import Signature
 from tablecrypt.maintenance._audit.findings import (
     Audit,
@@ -215,6 +216,7 @@ def _key_findings(seen: Observed, metadata: EncryptedTableMetadata, manager: Enc
     yield from kek_findings(metadata, manager.table_key_id, lifespan, now)
     yield from entry_findings(metadata)
     yield from partition_value_findings(metadata)
+    yield from column_findings(metadata, manager.table_key_id, seen.files, seen.columns)
     yield from file_key_findings(seen.files, seen.written, manager.data_key_length, now)
 
 

@@ -1,0 +1,185 @@
+"""What an audit says of protected columns: files that hold one under the table's key, keys that are not what they should be, the guard.
+
+Whether a file has a column, and whether it has the column's twin, its footer tells, which the file's DEK opens. So an audit needs no right
+to the columns' keys. Footers are read only of tables that have protected columns.
+
+    the file has the column, and no twin of it        its values are under the table's key: from before it was protected, or Java wrote it
+    its manifest entry has metrics of the column      whoever reads manifests knows bounds or counts, with or without the file
+    the twin names a column key that is gone          the column was shredded, or somebody removed the entry
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, TablecryptError
+from tablecrypt.keys.column_keys import ColumnPolicy, key_id_in
+from tablecrypt.maintenance._audit.findings import Finding, FindingKind
+from tablecrypt.maintenance.reachable import FileKind, ReachableFile
+from tablecrypt.parquet.footer import read_checked_end
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.layout import FileCiphers, FileLayout
+from tablecrypt.parquet.storage import Source
+from tablecrypt.parquet.thrift import FileMetaData
+from tablecrypt.parquet.twins import leaves_of
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.guard import changed_guard, metrics_names
+from tablecrypt.table.protection.policy import policy_of
+
+THREADS: Final = 16
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True)
+class ColumnsInFile:
+    """What a file's footer says of its columns.
+
+    Attributes:
+        present: field ids of the columns that it has, at every level, twins left out.
+        twins: for each column that it has a twin of, the ids of the column keys that open it.
+    """
+
+    present: frozenset[int] = frozenset()
+    twins: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+
+def read_columns(io: FileIO, files: Iterable[ReachableFile]) -> dict[str, ColumnsInFile]:
+    """Read what the footers of data files say, by location. Files that cannot be read are left out: other findings are about them.
+
+    Args:
+        io: the store's own FileIO.
+        files: of the table.
+    """
+    wanted = [file for file in files if file.kind == FileKind.DATA and file.key is not None and file.file_format == "PARQUET"]
+
+    def read(file: ReachableFile) -> ColumnsInFile | None:
+        assert file.key is not None
+        try:
+            return _columns_in(io, file.location, file.key)
+        except (TablecryptError, OSError):
+            return None
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="tablecrypt-columns") as pool:
+        found = dict(zip((file.location for file in wanted), pool.map(read, wanted), strict=True))
+    return {location: columns for location, columns in found.items() if columns is not None}
+
+
+def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata) -> ColumnsInFile:
+    with io.new_input(location).open() as stream:
+        file = stream if isinstance(stream, pa.NativeFile) else pa.PythonFile(stream, mode="r")
+        _, footer = read_checked_end(file, int(file.size()), key_metadata, location)
+        layout = FileLayout(Source(file, location), footer, FileCiphers(footer, FileKeys.of_table_file(key_metadata)))
+        leaves = leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))
+        twins: defaultdict[int, set[str]] = defaultdict(set)
+        for chunk in layout.chunks():
+            field_id = leaves[chunk.ordinals.column].twin_of
+            if field_id is not None and chunk.key_metadata is not None:
+                twins[field_id].add(key_id_in(chunk.key_metadata))
+    present = frozenset(field_id for leaf in leaves if leaf.twin_of is None for field_id in leaf.field_ids)
+    return ColumnsInFile(present, {field_id: frozenset(ids) for field_id, ids in twins.items()})
+
+
+def column_findings(
+    metadata: EncryptedTableMetadata, table_key_id: str, files: Iterable[ReachableFile], columns: Mapping[str, ColumnsInFile]
+) -> Iterator[Finding]:
+    """Yield what is wrong with the protected columns of a table. Pure.
+
+    Args:
+        metadata: the table's.
+        table_key_id: its own master key.
+        files: that its snapshots lead to.
+        columns: what their footers say, by location.
+    """
+    try:
+        policy = policy_of(metadata)
+        whole = ColumnPolicy.from_properties(metadata.properties)
+    except (ConfigurationError, KeyIdChangedError) as error:
+        yield Finding(FindingKind.COLUMN_POLICY_CHANGED, "table properties", str(error))
+        return
+    yield from _key_findings(metadata, table_key_id, whole)
+    yield from _exposed(metadata, policy, list(files), columns)
+    yield from _twin_findings(metadata, whole, columns)
+    for name, value in changed_guard(metadata.properties, policy, metadata.schema()).items():
+        is_metrics = name.removeprefix("write.metadata.metrics.column.") in metrics_names(policy, metadata.schema())
+        what = "Java would write its bounds into manifests" if is_metrics else "Java may write its values under the table's key"
+        yield Finding(FindingKind.COLUMN_GUARD_CHANGED, name, f"is {'missing' if value is None else repr(value)}: {what}")
+
+
+def _key_findings(metadata: EncryptedTableMetadata, table_key_id: str, policy: ColumnPolicy) -> Iterator[Finding]:
+    ring = metadata.key_ring
+    for kek in ring.column_keks:
+        if kek.encrypted_by_id == table_key_id:
+            message = f"wraps column keys and is wrapped by {table_key_id}, the table's own master key"
+            yield Finding(FindingKind.COLUMN_KEY_DIFFERS, kek.key_id, message)
+    for entry in ring.column_keys:
+        try:
+            field_id, kek = entry.field_id, ring.entry(entry.encrypted_by_id or "")
+        except (FormatError, KeyNotFoundError) as error:
+            yield Finding(FindingKind.COLUMN_KEY_DIFFERS, entry.key_id, str(error))
+            continue
+        named = policy.master_keys(field_id)
+        if not kek.is_column_kek or (named and kek.encrypted_by_id not in named):
+            message = f"the key of column {field_id} is under {kek.kind} {kek.key_id} of {kek.encrypted_by_id}, the properties name {named}"
+            yield Finding(FindingKind.COLUMN_KEY_DIFFERS, entry.key_id, message)
+
+
+def _exposed(
+    metadata: EncryptedTableMetadata, policy: ColumnPolicy, files: list[ReachableFile], columns: Mapping[str, ColumnsInFile]
+) -> Iterator[Finding]:
+    schema = metadata.schema()
+    for field_id in policy.columns:
+        name = schema.find_column_name(field_id) or str(field_id)
+        leaves = {each for each in schema.field_ids if schema.find_column_name(each) in metrics_names(_only(policy, field_id), schema)}
+        bare = [place for place, found in columns.items() if field_id in found.present and field_id not in found.twins]
+        told = [file.location for file in files if file.metrics & leaves]
+        if bare:
+            message = f"{_files(bare)} it under the table's key, as before it was protected or as Java writes it: {_some(bare)}"
+            yield Finding(FindingKind.COLUMN_EXPOSED, name, message)
+        if other := sorted(set(told) - set(bare)):
+            message = f"manifests hold metrics of it for {len(other)} of the files, although they have it under its own key: {_some(other)}"
+            yield Finding(FindingKind.COLUMN_EXPOSED, name, message)
+
+
+def _twin_findings(metadata: EncryptedTableMetadata, policy: ColumnPolicy, columns: Mapping[str, ColumnsInFile]) -> Iterator[Finding]:
+    ring, schema = metadata.key_ring, metadata.schema()
+    missing: defaultdict[int, list[str]] = defaultdict(list)
+    unnamed: defaultdict[int, list[str]] = defaultdict(list)
+    former: defaultdict[int, list[str]] = defaultdict(list)
+    for location, found in columns.items():
+        for field_id, ids in found.twins.items():
+            if schema.find_column_name(field_id) is None:
+                continue
+            if not policy.master_keys(field_id):
+                unnamed[field_id].append(location)
+            elif field_id not in policy.columns:
+                former[field_id].append(location)
+            if any(key_id not in ring for key_id in ids):
+                missing[field_id].append(location)
+    for kind, by_column, what in (
+        (FindingKind.COLUMN_POLICY_CHANGED, unnamed, "it under a key of its own, and the table's properties do not name the column"),
+        (FindingKind.COLUMN_KEY_MISSING, missing, "it under a column key that encryption-keys lacks"),
+        (FindingKind.COLUMN_FORMERLY_PROTECTED, former, "it under a key of its own, although it is protected no more"),
+    ):
+        for field_id, places in by_column.items():
+            yield Finding(kind, schema.find_column_name(field_id) or str(field_id), f"{_files(places)} {what}: {_some(places)}")
+
+
+def _only(policy: ColumnPolicy, field_id: int) -> ColumnPolicy:
+    return ColumnPolicy.of([policy.columns[field_id]])
+
+
+def _files(places: list[str]) -> str:
+    return "1 file holds" if len(places) == 1 else f"{len(places)} files hold"
+
+
+def _some(places: list[str]) -> str:
+    shown = ", ".join(sorted(places)[:_SHOWN])
+    return shown if len(places) <= _SHOWN else f"{shown}, …"

@@ -1,0 +1,127 @@
+"""What an audit finds about protected columns, and that it needs no right to their keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
+
+from tablecrypt import maintenance as m
+from tablecrypt.maintenance import Finding, FindingKind
+from tablecrypt.maintenance._audit.columns import column_findings
+from tablecrypt.table.table import EncryptedTable
+from tests.support.protected_tables import (
+    COLUMN_KEY,
+    OTHER_COLUMN_KEY,
+    SCHEMA,
+    SSN,
+    TABLE_KEY,
+    Clients,
+    clients,
+    commit_column_keys,
+    metadata_of,
+    protected_table,
+)
+
+OF_COLUMNS = {kind for kind in FindingKind if kind.name.startswith("COLUMN_")}
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Clients:
+    return clients(tmp_path)
+
+
+def found(both: Clients, table: EncryptedTable) -> dict[FindingKind, list[Finding]]:
+    """The findings about columns of an audit by somebody who may not use the columns' keys."""
+    (audited,) = m.audit(both.analyst.load_table(table.name())).tables
+    by_kind: dict[FindingKind, list[Finding]] = {}
+    for finding in audited.findings:
+        if finding.kind in OF_COLUMNS:
+            by_kind.setdefault(finding.kind, []).append(finding)
+    return by_kind
+
+
+def pure(table: EncryptedTable, **changes: object) -> set[FindingKind]:
+    """The kinds of finding about metadata that somebody has edited."""
+    metadata = metadata_of(table).model_copy(update=changes)
+    return {finding.kind for finding in column_findings(metadata, TABLE_KEY, (), {})}
+
+
+def test_a_table_as_it_should_be_has_no_finding(both: Clients) -> None:
+    table = protected_table(both.payroll)
+    commit_column_keys(table, SSN)
+    assert found(both, table) == {}
+
+
+def test_files_from_before_a_column_was_protected_are_named(both: Clients) -> None:
+    table = cast("EncryptedTable", both.payroll.create_table("db.people", SCHEMA, properties={"encryption.key-id": TABLE_KEY}))
+    for number in range(2):
+        table.append(pa.table({"id": [number], "ssn": [f"{number}"], "person": [{"email": "e", "age": 1}]}))
+    assert found(both, table) == {}
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: ssn; {OTHER_COLUMN_KEY}: person"})
+    exposed = found(both, table)[FindingKind.COLUMN_EXPOSED]
+    assert sorted(finding.where for finding in exposed) == ["person", "ssn"]
+    locations = [task.file.file_path for task in table.scan().plan_files()]
+    for finding in exposed:
+        assert "2 files hold it under the table's key" in finding.message
+        assert all(location in finding.message for location in locations)
+
+
+def test_a_column_that_files_do_not_have_is_not_exposed_by_them(both: Clients) -> None:
+    table = cast("EncryptedTable", both.payroll.create_table("db.people", SCHEMA, properties={"encryption.key-id": TABLE_KEY}))
+    table.append(pa.table({"id": [1]}))
+    with table.transaction() as transaction:
+        with transaction.update_schema() as change:
+            change.add_column("iban", SCHEMA.find_type("note"))
+        transaction.set_properties({"encryption.column-keys": f"{COLUMN_KEY}: iban"})
+    assert found(both, table) == {}
+
+
+def test_a_changed_guard_is_named_property_by_property(both: Clients) -> None:
+    table = protected_table(both.payroll)
+    update: tuple[TableUpdate, ...] = (
+        SetPropertiesUpdate(updates={"write.format.default": "parquet"}),
+        RemovePropertiesUpdate(removals=["write.metadata.metrics.column.ssn"]),
+    )
+    transaction = table.transaction()
+    transaction.apply(update)
+    transaction.commit_transaction()
+    findings = {finding.where: finding.message for finding in found(both, table)[FindingKind.COLUMN_GUARD_CHANGED]}
+    assert findings.keys() == {"write.format.default", "write.metadata.metrics.column.ssn"}
+    assert "'parquet'" in findings["write.format.default"]
+    assert "missing" in findings["write.metadata.metrics.column.ssn"]
+
+
+def test_a_renamed_column_needs_the_metrics_property_of_its_new_name(both: Clients) -> None:
+    table = protected_table(both.payroll)
+    with table.update_schema() as change:
+        change.rename_column("ssn", "social")
+    (finding,) = found(both, table)[FindingKind.COLUMN_GUARD_CHANGED]
+    assert finding.where == "write.metadata.metrics.column.social"
+
+
+def test_edited_metadata_is_found(both: Clients) -> None:
+    table = protected_table(both.payroll)
+    commit_column_keys(table, SSN)
+    metadata = metadata_of(table)
+    kek = metadata.key_ring.column_keks[0]
+    others = [key for key in metadata.encryption_keys if key.key_id != kek.key_id]
+    by_id = {name: value for name, value in metadata.properties.items() if not name.startswith(f"encryption.column.{SSN}.")}
+
+    assert pure(table) == set()
+    assert pure(table, properties=by_id) == {FindingKind.COLUMN_POLICY_CHANGED}
+    for master_key in (TABLE_KEY, "somebody's"):
+        edited = [*others, kek.model_copy(update={"encrypted_by_id": master_key})]
+        assert pure(table, encryption_keys=edited) == {FindingKind.COLUMN_KEY_DIFFERS}
+    assert pure(table, encryption_keys=others) == {FindingKind.COLUMN_KEY_DIFFERS}
+
+
+def test_column_entries_are_not_unused_and_no_master_key_of_theirs_is_taken_for_the_tables(both: Clients) -> None:
+    table = protected_table(both.payroll)
+    commit_column_keys(table, SSN)
+    (audited,) = m.audit(table).tables
+    assert not {finding.kind for finding in audited.findings} & {FindingKind.KEY_ID_DIFFERS, FindingKind.UNUSED_KEY, FindingKind.KEK_UNUSED}
