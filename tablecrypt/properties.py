@@ -116,6 +116,13 @@ COLUMN: Final = _of_keys(
 COLUMN_GUARD: Final = _of_columns(
     name="encryption.column-guard", default="true", doc="false: leave out what keeps Iceberg Java from writing protected columns."
 )
+MASKED_READS: Final = Property(
+    name="encryption.masked-reads",
+    scope="catalog",
+    reader="tablecrypt.table",
+    default="mask",
+    doc="What scans do about protected columns whose keys may not be used: `mask` gives their masks, `error` refuses to read them.",
+)
 PINS: Final = Property(
     name="encryption.pins",
     scope="catalog",

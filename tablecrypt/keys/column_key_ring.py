@@ -368,10 +368,13 @@ class TableColumnKeys:
         return unwrap_dek(key, field_id, key_metadata, aad_prefix)
 
     def check_readable(self, field_ids: Iterable[int]) -> None:
-        """Return if this user may open the column keys of all these columns."""
-        asked = set(field_ids)
-        for entry in (entry for entry in self._ring.column_keys if entry.field_id in asked):
-            self._maker.open(self._ring, entry)
+        """Return if this user may open the column keys of all these columns. Of one without keys a new one tells, which is not kept."""
+        for field_id in field_ids:
+            entries = [entry for entry in self._ring.column_keys if entry.field_id == field_id]
+            for entry in entries:
+                self._maker.column_key(self._ring, entry.key_id, field_id, self._policy.master_keys(field_id))
+            if not entries and field_id in self._policy.columns:
+                self._current(field_id)
 
     def mask_key(self, field_id: int) -> Secret:
         """Return the key of a column's `hash` mask: HMAC-SHA-256 of a fixed text under the column key."""

@@ -10,6 +10,7 @@ What a table's properties say, by field id, so that renames change nothing:
 
     encryption.column.8.key-id = alias/pii       the column's master key in the KMS, never the table's own
     encryption.column.8.mask = truncate(4)       what readers see who may not use it; null where there is none
+    encryption.column.8.since = 12               the sequence number up to which files, written before it was declared, lack the protection
     encryption.column.8.former-key-id = alias/pii    the column is protected no more: files from before hold it under that key
 
 What a user writes, by name, and what a table's catalog turns into the above:
@@ -63,10 +64,12 @@ LAYOUT_VERSION: Final = 1
 _KEY_ID: Final = "key-id"
 _FORMER: Final = "former-key-id"
 _MASK: Final = "mask"
-_BY_ID: Final = re.compile(r"encryption\.column\.(0|[1-9][0-9]{0,9})\.(key-id|mask|former-key-id)")
+_SINCE: Final = "since"
+_BY_ID: Final = re.compile(r"encryption\.column\.(0|[1-9][0-9]{0,9})\.(key-id|mask|since|former-key-id)")
 _MASK_TEXT: Final = re.compile(r"(null|error|redact|hash|truncate|constant)(?:\((.*)\))?", re.DOTALL)
 _LONGEST_PREFIX: Final = 64
 _LONGEST_ID: Final = 255
+_LONGEST_NUMBER: Final = 18
 _LARGEST_FIELD_ID: Final = 2**31 - 1
 _AAD: Final = b"tablecrypt column DEK"
 _MASKS_OF_TEXT: Final = frozenset({"redact", "truncate"})
@@ -160,6 +163,7 @@ class ProtectedColumn:
         field_id: the column's, 1 or more.
         column_key_id: the master key's id in the KMS.
         mask: what others see.
+        since: the data sequence number up to which files hold the column under the table's key; None where no file does.
 
     Raises:
         ConfigurationError: the id is none, or there is no master key.
@@ -168,6 +172,7 @@ class ProtectedColumn:
     field_id: int
     column_key_id: str
     mask: Mask = field(default_factory=Mask)
+    since: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.field_id <= _LARGEST_FIELD_ID:
@@ -213,6 +218,7 @@ class ColumnPolicy:
             ConfigurationError: they cannot be used; or hold what is for users to write, which a catalog that does not know it has stored.
         """
         masks: dict[int, Mask] = {}
+        since: dict[int, int] = {}
         keys: dict[int, str] = {}
         former: dict[int, str] = {}
         for name, value in properties.items():
@@ -225,14 +231,16 @@ class ColumnPolicy:
             field_id = int(found[1])
             if found[2] == _MASK:
                 masks[field_id] = Mask.parse(str(value))
+            elif found[2] == _SINCE:
+                since[field_id] = _sequence_number(name, str(value))
             else:
                 (keys if found[2] == _KEY_ID else former)[field_id] = str(value)
-        if alone := sorted(masks.keys() - keys.keys()):
+        if alone := sorted({*masks, *since} - keys.keys()):
             raise ConfigurationError(
-                f"{COLUMN_PREFIX}{alone[0]}.{_MASK} masks a column without a key: {COLUMN_PREFIX}{alone[0]}.{_KEY_ID} is missing. "
+                f"properties {COLUMN_PREFIX}{alone[0]}.* are of a column without a key: {COLUMN_PREFIX}{alone[0]}.{_KEY_ID} is missing. "
                 "Whoever removed it would have the column written under the table's key"
             )
-        columns = [ProtectedColumn(field_id, key_id, masks.get(field_id, Mask())) for field_id, key_id in keys.items()]
+        columns = [ProtectedColumn(field_id, key_id, masks.get(field_id, Mask()), since.get(field_id)) for field_id, key_id in keys.items()]
         return cls.of((each for each in columns if schema is None or schema.find_column_name(each.field_id) is not None), former)
 
     def to_properties(self) -> dict[str, str]:
@@ -241,6 +249,8 @@ class ColumnPolicy:
         for column in self.columns.values():
             written[f"{COLUMN_PREFIX}{column.field_id}.{_KEY_ID}"] = column.column_key_id
             written[f"{COLUMN_PREFIX}{column.field_id}.{_MASK}"] = str(column.mask)
+            if column.since is not None:
+                written[f"{COLUMN_PREFIX}{column.field_id}.{_SINCE}"] = str(column.since)
         return written | {f"{COLUMN_PREFIX}{field_id}.{_FORMER}": key_id for field_id, key_id in self.former.items()}
 
     def check(self, schema: Schema, table_key_id: str) -> None:
@@ -297,6 +307,12 @@ def ancestors(schema: Schema, field_id: int) -> tuple[int, ...]:
     return tuple(chain)
 
 
+def _sequence_number(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER:
+        raise ConfigurationError(f"{name} is {text[:24]!r}; it must be a sequence number of the table")
+    return int(text)
+
+
 def _refuse_undeclared(name: str) -> None:
     if name == DECLARED_KEYS or name.startswith(DECLARED_MASK_PREFIX):
         raise ConfigurationError(
@@ -348,7 +364,7 @@ class ColumnKeys(Protocol):
         ...
 
     def check_readable(self, field_ids: Iterable[int]) -> None:
-        """Return if this user may open the column keys of all these columns, as far as the table has any.
+        """Return if this user may open the column keys of all these columns.
 
         Raises:
             ColumnKeyDeniedError: the KMS does not let this user use the master key of one.

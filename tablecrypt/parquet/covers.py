@@ -11,7 +11,8 @@ required. Then their page headers are encrypted again, with another encoding of 
     page body      levels, and what empty values there are             as pyarrow wrote it: right levels, which readers look at first
 
 The chunk's metadata names the encodings that pyarrow wrote, PLAIN and RLE: for a chunk that names a dictionary's encoding parquet-java
-expects a dictionary page, and reports the file as tampered with. It has no statistics.
+expects a dictionary page, and reports the file as tampered with. It has no statistics, and no statistics of encodings, which pyarrow writes
+for every other chunk: that tells an error cover from masked values without looking at its pages.
 
 A chunk is found among the modules of its row group by what authenticates: the AAD of a module says which column and page it belongs to.
 
@@ -27,10 +28,11 @@ import pyarrow as pa
 
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift, thrift_reader
-from tablecrypt.parquet.layout import Span
+from tablecrypt.parquet.chunk_modules import read_pages
+from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.module_writer import STRIPPED
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, module_length
-from tablecrypt.parquet.thrift import FLAT, ColumnChunk, DataPageHeader, Encoding, PageHeader, Struct
+from tablecrypt.parquet.thrift import FLAT, ColumnChunk, ColumnMetaData, DataPageHeader, Encoding, PageHeader, Struct
 
 _LOCATION: Final = "the new Parquet file"
 
@@ -66,6 +68,27 @@ def error_cover_chunk(placeholder: Struct) -> Struct:
     chunk = Struct({key: placeholder.fields[key] for key in (ColumnChunk.FILE_OFFSET, ColumnChunk.CRYPTO_METADATA)})
     chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, placeholder.struct(ColumnChunk.META_DATA).copy(without=STRIPPED))
     return chunk
+
+
+def is_error_cover(metadata: Struct) -> bool:
+    """Whether a cover's ColumnMetaData is that of an error cover."""
+    return ColumnMetaData.ENCODING_STATS not in metadata
+
+
+def nulls_of_error_cover(chunk: Chunk) -> memoryview:
+    """Return the pages of an error cover in the clear, as pyarrow wrote them, and zeros up to the length of its span in the file.
+
+    Raises:
+        TamperedFileError, FormatError: they do not authenticate, or are no pages.
+    """
+    pages = bytearray()
+    for page in read_pages(chunk):
+        body = memoryview(page.body)
+        header = thrift_reader.decode(page.header.of_body(body), {PageHeader.DATA_PAGE_HEADER: FLAT})
+        header.struct(PageHeader.DATA_PAGE_HEADER).set(DataPageHeader.ENCODING, thrift.I32, Encoding.PLAIN)
+        pages += header.encode()
+        pages += body
+    return memoryview(bytes(pages) + bytes(chunk.pages.length - len(pages)))
 
 
 def _headers(row_group: bytearray) -> Iterator[Span]:

@@ -313,6 +313,7 @@ class DataPageHeader:
 class Encoding:
     """How the values of a page are encoded."""
 
+    PLAIN: Final = 0
     RLE_DICTIONARY: Final = 8
 
 

@@ -7,7 +7,8 @@ In the footer of the view the chunk of a cover is that of its twin, in the clear
 other column from the bytes of the file, and finds the values where the column's field id is. A twin is decrypted here, when pyarrow
 asks for it. The footer is encrypted again under the file's DEK; it leaves memory as little as the twins in the clear do.
 
-Columns that are not opened keep their covers: masked values can be read, an error cover fails.
+The cover of a hidden column stays where it is if it holds masked values. An error cover is read as the nulls that pyarrow wrote there, or
+empty values where the column is required: its pages are put into the view as they were (covers.py).
 
 What is checked of a file before any of it is read:
 
@@ -25,8 +26,9 @@ from __future__ import annotations
 import io
 import secrets
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -36,6 +38,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.parquet import thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
+from tablecrypt.parquet.covers import is_error_cover, nulls_of_error_cover
 from tablecrypt.parquet.footer import StoredFooter, described, write_footer
 from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.layout import Chunk, FileCiphers, FileLayout, RowGroupLayout, Span
@@ -65,11 +68,13 @@ class TwinAccess:
     Attributes:
         protected: field ids of all of them.
         opened: of those whose values are wanted, and may be had.
+        hidden: of those that are wanted, and whose covers are read.
         unwrap: returns the DEK of a twin: field id, key metadata, AAD prefix of the file.
     """
 
     protected: frozenset[int]
     opened: frozenset[int]
+    hidden: frozenset[int]
     unwrap: Callable[[int, bytes, bytes], bytes]
 
 
@@ -85,6 +90,7 @@ class TwinFile:
     Attributes:
         twins: a leaf of a protected column each.
         protected: field ids of the protected columns that the file has twins of.
+        masks: of the hidden ones those whose covers hold masked values.
     """
 
     def __init__(self, file: pa.NativeFile, footer: StoredFooter, key_metadata: StandardKeyMetadata, access: TwinAccess) -> None:
@@ -100,11 +106,17 @@ class TwinFile:
         self.twins = twins_among(leaves, footer.location)
         self.protected = frozenset(twin.field_id for twin in self.twins)
         self._check_keys(len(leaves))
+        self.masks = frozenset(twin.field_id for twin in self.twins if twin.field_id in access.hidden and not self._is_error_cover(twin))
 
     def view(self) -> TwinView | None:
-        """Return the file with the opened twins in the places of their covers; None where no twin is opened."""
-        opened = [twin for twin in self.twins if twin.field_id in self._access.opened]
-        return TwinView(self._file, self.layout, opened, self._footer_cipher()) if opened else None
+        """Return the file with opened twins and error covers; None where nothing of it has to be opened."""
+        replaced = {twin.cover: twin.twin for twin in self.twins if twin.field_id in self._access.opened}
+        nulls = self._access.hidden - self.masks
+        replaced |= {twin.cover: twin.cover for twin in self.twins if twin.field_id in nulls}
+        return TwinView(self._file, self.layout, replaced, self._footer_cipher()) if replaced else None
+
+    def _is_error_cover(self, twin: Twin) -> bool:
+        return all(is_error_cover(group[twin.cover].metadata) for group in self.layout.row_groups)
 
     def _check_keys(self, num_leaves: int) -> None:
         layout, twins = self.layout, {twin.twin for twin in self.twins}
@@ -145,10 +157,10 @@ class TwinFile:
 
 @dataclass(frozen=True, slots=True)
 class _Space:
-    """Where in the view the pages of a twin are."""
+    """Where in the view the pages of a twin or an error cover are, and how they are made."""
 
     span: Span
-    chunk: Chunk
+    open: Callable[[], memoryview]
 
 
 class TwinView:
@@ -157,7 +169,7 @@ class TwinView:
     Args:
         file: the ciphertext.
         layout: of the file.
-        opened: the twins to put in the places of their covers.
+        replaced: for the ordinal of each cover that is opened, the ordinal of its twin; its own where nulls are read of it.
         cipher: encrypts the footer of the view.
 
     Attributes:
@@ -167,7 +179,7 @@ class TwinView:
     closed: Final = False
     mode: Final = "rb"
 
-    def __init__(self, file: pa.NativeFile, layout: FileLayout, opened: Sequence[Twin], cipher: ModuleCipher) -> None:
+    def __init__(self, file: pa.NativeFile, layout: FileLayout, replaced: Mapping[int, int], cipher: ModuleCipher) -> None:
         self._file = Source(file, layout.location)
         self._position = 0
         self._spaces: list[_Space] = []
@@ -177,7 +189,7 @@ class TwinView:
         self.first_bytes = [group[0].pages.start for group in layout.row_groups]
         groups = zip(layout.metadata.structs(FileMetaData.ROW_GROUPS), layout.row_groups, strict=True)
         metadata = layout.metadata.copy()
-        metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._row_group(group, chunks, opened) for group, chunks in groups])
+        metadata.set(FileMetaData.ROW_GROUPS, thrift.LIST, [self._row_group(group, chunks, replaced) for group, chunks in groups])
         self._starts = [space.span.start for space in self._spaces]
         end = io.BytesIO()
         write_footer(Sink(end, self._end), metadata, layout.footer.algorithm, cipher, None, plaintext=False)
@@ -245,35 +257,34 @@ class TwinView:
 
     def _decrypted(self, space: _Space) -> memoryview:
         if self._last is None or self._last[0] is not space:
-            self._last = (space, decrypt_chunk(space.chunk))
+            self._last = (space, space.open())
         return self._last[1]
 
-    def _row_group(self, group: Struct, chunks: RowGroupLayout, opened: Sequence[Twin]) -> Struct:
+    def _row_group(self, group: Struct, chunks: RowGroupLayout, replaced: Mapping[int, int]) -> Struct:
         encoded = list(chunks.encoded)
-        for twin in opened:
-            encoded[twin.cover] = self._opened(chunks[twin.cover], chunks[twin.twin]).encode()
+        for cover, values in replaced.items():
+            encoded[cover] = self._opened(chunks[cover], chunks[values]).encode()
         copy = group.copy()
         copy.set(RowGroup.COLUMNS, thrift.LIST, encoded)
         return copy
 
-    def _opened(self, cover: Chunk, twin: Chunk) -> Struct:
-        """The ColumnChunk of a cover whose pages are the twin's, in the clear."""
-        metadata = twin.metadata.copy(without=_NOT_IN_METADATA)
-        with described(twin.location, f"the metadata of {twin.ordinals}"):
+    def _opened(self, cover: Chunk, values: Chunk) -> Struct:
+        """The ColumnChunk of a cover whose pages are those of its twin, or its own as nulls, in the clear."""
+        metadata = values.metadata.copy(without=_NOT_IN_METADATA)
+        with described(values.location, f"the metadata of {values.ordinals}"):
             covered = cover.metadata
             same = metadata.integer(ColumnMetaData.TYPE) == covered.integer(ColumnMetaData.TYPE)
         if not same:
-            raise TamperedFileError(twin.location, f"{twin.ordinals} is of another type than its cover")
-        start = max(self._end, self._file.length) + _GAP
-        span = Span(start, twin.pages.length)
-        self._spaces.append(_Space(span, twin))
+            raise TamperedFileError(values.location, f"{values.ordinals} is of another type than its cover")
+        span = Span(max(self._end, self._file.length) + _GAP, values.pages.length)
+        self._spaces.append(_Space(span, partial(nulls_of_error_cover if values is cover else decrypt_chunk, values)))
         self._end = span.end
         metadata.set(ColumnMetaData.PATH_IN_SCHEMA, thrift.LIST, covered.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
         # Pages are read one after the other: of a dictionary only the beginning counts, and that it is there.
         metadata.remove(ColumnMetaData.DICTIONARY_PAGE_OFFSET)
-        if twin.has_dictionary:
+        if values.has_dictionary:
             metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, span.start)
-        metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, span.start + int(twin.has_dictionary))
+        metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, span.start + int(values.has_dictionary))
         chunk = cover.struct.copy(without=_NOT_IN_A_COVER)
         chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
         return chunk

@@ -76,6 +76,7 @@ class UniformParquetFile:
         schema: of the columns as they are stored.
         footer_tag: authenticates this footer and no other.
         protected: field ids of the columns that the file has twins of.
+        masks: of those that `twins` hides, the ones whose masked values are read.
 
     Raises:
         TamperedFileError: the length, a magic, the algorithm or the footer is not what was written, or the key is another file's.
@@ -109,6 +110,7 @@ class UniformParquetFile:
         self._key_metadata = key_metadata
         self._dictionary_columns = dictionary_columns
         self.protected: frozenset[int] = frozenset()
+        self.masks: frozenset[int] = frozenset()
         if twins is not None:
             self._open_twins(TwinFile(self._file, footer, key_metadata, twins))
         with self._translated("the footer"):
@@ -183,7 +185,7 @@ class UniformParquetFile:
         return footer
 
     def _open_twins(self, file: TwinFile) -> None:
-        self.protected = file.protected
+        self.protected, self.masks = file.protected, file.masks
         view = file.view()
         if view is None:
             return

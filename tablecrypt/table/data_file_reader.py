@@ -42,6 +42,7 @@ from pyiceberg.manifest import DataFile, FileFormat
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.parquet.uniform import PositionedBatch, UniformParquetFile
+from tablecrypt.table.protection.visible_columns import MaskedFile, VisibleColumns
 from tablecrypt.table.table_files import key_metadata_of
 
 FIELD_ID_KEY: Final = b"PARQUET:field_id"
@@ -92,17 +93,48 @@ class OpenedFile(Protocol):
 
 
 @contextmanager
-def opened_file(io: EncryptingFileIO, file: DataFile, dictionary_columns: tuple[str, ...] = ()) -> Iterator[OpenedFile]:
-    """Open a data file, or a delete file that holds rows."""
+def opened_file(
+    io: EncryptingFileIO,
+    file: DataFile,
+    dictionary_columns: tuple[str, ...] = (),
+    visible: VisibleColumns | None = None,
+    sequence_number: int | None = None,
+) -> Iterator[OpenedFile]:
+    """Open a data file, or a delete file that holds rows.
+
+    Args:
+        io: the table's.
+        file: its manifest entry.
+        dictionary_columns: columns to read as Arrow dictionaries, from Parquet.
+        visible: what is seen of protected columns; None for a table that has none, and for delete files.
+        sequence_number: the data sequence number of the file, where `visible` is given.
+    """
     key_metadata = key_metadata_of(file)
     if file.file_format == FileFormat.PARQUET:
         with io.raw_input(file.file_path).open() as source:
-            yield UniformParquetFile(source, key_metadata, file.file_path, dictionary_columns=dictionary_columns)
+            twins = None if visible is None else visible.access
+            parquet = UniformParquetFile(source, key_metadata, file.file_path, dictionary_columns=dictionary_columns, twins=twins)
+            yield _masked(parquet, file.file_path, parquet.protected, parquet.masks, visible, sequence_number)
     elif file.file_format == FileFormat.AVRO:
         with io.decrypting_input(file.file_path, key_metadata).open() as plaintext:
-            yield AvroDataFile(plaintext, file.file_path)
+            nothing: frozenset[int] = frozenset()
+            yield _masked(AvroDataFile(plaintext, file.file_path), file.file_path, nothing, nothing, visible, sequence_number)
     else:
         raise FormatError(f"{file.file_path}: {file.file_format.value} files are not read from encrypted tables; Parquet and Avro are")
+
+
+def _masked(
+    opened: OpenedFile,
+    location: str,
+    twins: frozenset[int],
+    masks: frozenset[int],
+    visible: VisibleColumns | None,
+    sequence_number: int | None,
+) -> OpenedFile:
+    if visible is None:
+        return opened
+    masked = visible.still_to_mask(location, twins, masks, sequence_number)
+    return MaskedFile(opened, masked) if masked else opened
 
 
 class AvroDataFile:

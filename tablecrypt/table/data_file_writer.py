@@ -2,6 +2,8 @@
 
     rows as they came ──columns by the table's schema, row lineage──▶ rows as stored ──row groups──▶ Parquet under a fresh DEK ──▶ DataFile
 
+Values of protected columns go into twins under column keys, and nothing of them into the manifest entry (protection/writing.py).
+
 The DataFile's key_metadata holds the DEK, the AAD prefix and the length of the ciphertext.
 
 sort_order_id stays null: rows are written in the order in which they came, and an id would promise readers more than that.
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,12 +38,13 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
 from tablecrypt.manifests.records import FORMAT_VERSION, EncryptedDataFile
+from tablecrypt.parquet.twin_writer import ProtectedField, TwinParquetWriter
 from tablecrypt.parquet.uniform import UniformParquetWriter
 from tablecrypt.table._pyiceberg.arrow import to_requested_schema
 from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.lineage import lineage_columns, with_lineage, without_lineage, without_lineage_ids
 from tablecrypt.table.parquet_options import data_file_statistics, dictionary_columns, parquet_writer_options, row_group_limit
-from tablecrypt.table.protection.policy import refuse_protected
+from tablecrypt.table.protection.writing import WriteProtection
 from tablecrypt.table.table_files import DataKeySource, delete_written
 
 
@@ -53,6 +56,7 @@ class DataFileWriter:
     io: EncryptingFileIO
     keys: DataKeySource
     locations: LocationProvider
+    protection: WriteProtection | None
     arrow_file_schema: Schema
     file_schema: Schema
     lineage: tuple[NestedField, ...]
@@ -74,7 +78,6 @@ class DataFileWriter:
         counter: itertools.count[int],
     ) -> DataFileWriter:
         """Make a writer of rows with this Arrow schema; arguments and errors are those of `write_data_files`."""
-        refuse_protected(table_metadata, "This writer of data files")
         schema, properties = table_metadata.schema(), table_metadata.properties
         lineage = lineage_columns(arrow_schema, schema)
         downcast_ns = Config().get_bool(DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE) or False
@@ -83,6 +86,7 @@ class DataFileWriter:
             io=io,
             keys=keys,
             locations=location_provider(table_metadata),
+            protection=WriteProtection.of(table_metadata, io),
             arrow_file_schema=pyarrow_to_schema(
                 without_lineage(arrow_schema, lineage),
                 name_mapping=schema.name_mapping,
@@ -113,8 +117,9 @@ class DataFileWriter:
         name = f"00000-{number}-{self.write_uuid}.parquet"
         location = self.locations.new_data_location(name, partition_key)
         key_metadata = self.keys.new_key_metadata()
+        protected = [] if self.protection is None else self.protection.fields(key_metadata)
         self.begun.append(location)
-        return UnfinishedDataFile(self, partition_key, location, key_metadata)
+        return UnfinishedDataFile(self, partition_key, location, key_metadata, protected)
 
     def delete_written(self) -> None:
         """Delete what was begun, as far as the store lets it be. A file that stays is in no manifest and holds only ciphertext."""
@@ -155,21 +160,28 @@ class DataFileWriter:
     def _statistics(self, footer: pq.FileMetaData) -> dict[str, Any]:
         stored = with_lineage(self.file_schema, self.lineage)
         statistics = data_file_statistics(footer, stored, self.table_metadata.properties)
-        return {name: without_lineage_ids(value) for name, value in statistics.items()}
+        statistics = {name: without_lineage_ids(value) for name, value in statistics.items()}
+        return statistics if self.protection is None else self.protection.without_protected(statistics)
 
 
 class UnfinishedDataFile:
     """A data file that row groups can be added to. Ends with `finish` or `abandon`."""
 
     def __init__(
-        self, writer: DataFileWriter, partition_key: PartitionKey | None, location: str, key_metadata: StandardKeyMetadata
+        self,
+        writer: DataFileWriter,
+        partition_key: PartitionKey | None,
+        location: str,
+        key_metadata: StandardKeyMetadata,
+        protected: Sequence[ProtectedField],
     ) -> None:
         self._writer = writer
+        self._protected = protected
         self._partition_key = partition_key
         self._location = location
         self._key_metadata = key_metadata
         self._sink = writer.io.raw_output(location, RawContent.SELF_ENCRYPTED).create(overwrite=True)
-        self._parquet: UniformParquetWriter | None = None
+        self._parquet: UniformParquetWriter | TwinParquetWriter | None = None
 
     @property
     def length(self) -> int:
@@ -181,7 +193,11 @@ class UnfinishedDataFile:
         table = pa.Table.from_batches([self._writer.as_stored(batch) for batch in batches])
         if self._parquet is None:
             options = {**self._writer.options, "use_dictionary": dictionary_columns(table)}
-            self._parquet = UniformParquetWriter(self._sink, table.schema, self._key_metadata, **options)
+            self._parquet = (
+                TwinParquetWriter(self._sink, table.schema, self._key_metadata, self._protected, **options)
+                if self._protected
+                else UniformParquetWriter(self._sink, table.schema, self._key_metadata, **options)
+            )
         self._parquet.write(table, self._writer.row_group_size)
 
     def finish(self) -> DataFile:

@@ -190,10 +190,11 @@ class EncryptedTableMetadata(TableMetadataV3):
         return self.key_id_of(self.current_snapshot_id if head is None else head.snapshot_id)
 
     def without_history(self) -> Self:
-        """Return what a worker process needs to read and write data files: no snapshots, and so no keys."""
+        """Return what a worker process needs to read and write data files: no snapshots, and of keys the wrapped ones of columns alone."""
         nothing: dict[str, Any] = {"current_snapshot_id": None, "refs": {}}
-        lists = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics", "encryption_keys")
-        return self.model_copy(update=nothing | {name: [] for name in lists})
+        lists = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
+        of_columns = [key for key in self.encryption_keys if key.is_column_kek or key.is_column_key]
+        return self.model_copy(update=nothing | {name: [] for name in lists} | {"encryption_keys": of_columns})
 
     def model_dump_json(  # type: ignore[override]
         self, exclude_none: bool = True, exclude: Any | None = None, by_alias: bool = True, **kwargs: Any

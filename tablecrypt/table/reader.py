@@ -15,6 +15,7 @@ Iceberg table spec, "Column Projection", "Row Lineage".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final
@@ -41,6 +42,7 @@ from tablecrypt.table.filters import DeleteFilter, check_evaluable
 from tablecrypt.table.lineage import LAST_UPDATED, LINEAGE_FIELD_IDS, ROW_ID, inherit_row_ids, inherit_sequence_numbers
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 from tablecrypt.table.prefetch import Source
+from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.restrictions.read_restrictions import RestrictedRows, refuse_restricted, restrictions_of
 
 _POSITION: Final = "__tablecrypt_position"
@@ -78,6 +80,10 @@ class TaskReader:
         row_filter: unbound, on the table's schema.
         dictionary_columns: columns to return as Arrow dictionaries, from Parquet files.
         read_ahead: how many bytes of a Parquet file may be fetched ahead; None: all that the columns and the filter need.
+        masked: what is done about protected columns whose keys may not be used: `mask`, or `error` where values are needed.
+
+    Raises:
+        ColumnKeyDeniedError: values of a protected column are needed that the reader may not see.
     """
 
     def __init__(
@@ -89,6 +95,7 @@ class TaskReader:
         case_sensitive: bool = True,
         dictionary_columns: tuple[str, ...] = (),
         read_ahead: int | None = None,
+        masked: str = ERROR,
     ) -> None:
         self._table_metadata = table_metadata
         self.io = io
@@ -97,6 +104,8 @@ class TaskReader:
         self._bound_filter = bind(table_metadata.schema(), row_filter, case_sensitive=case_sensitive)
         if not isinstance(self._bound_filter, AlwaysTrue):
             check_evaluable(table_metadata.schema(), expression_to_pyarrow(self._bound_filter, table_metadata.schema()))
+        filtered = extract_field_ids(self._bound_filter)
+        self._visible = visible_columns(table_metadata, io, projected, filtered, masked)
         self._may_prune = may_prune_row_groups(self._bound_filter)
         self._case_sensitive = case_sensitive
         restrictions = restrictions_of(io)
@@ -131,6 +140,11 @@ class TaskReader:
             if stored.names.count(field.name) != 1 or not _is_read_as(stored.field(field.name).type, expected.type):
                 return False
         return True
+
+    def opened(self, task: FileScanTask) -> AbstractContextManager[OpenedFile]:
+        """Open a task's data file, with what this read sees of protected columns."""
+        number = task.data_sequence_number if isinstance(task, EncryptedFileScanTask) else None
+        return opened_file(self.io, task.file, self._dictionary_columns, self._visible, number)
 
     def batches(self, task: FileScanTask) -> Iterator[pa.RecordBatch]:
         """Yield a task's rows; none of the batches is empty.
@@ -201,7 +215,7 @@ class TaskReader:
             projected = restricted.columns
         projected = self._projected if projected is None else projected
         wanted = self._with_equality_columns(task, projected)
-        with opened_file(self.io, task.file, self._dictionary_columns) as opened:
+        with self.opened(task) as opened:
             projection = self._projection(opened, task.file, wanted)
             part = task.part if isinstance(task, EncryptedFileScanTask) else None
             for stored_positions, batch in self._rows(opened, projection, deletes, part):
@@ -261,6 +275,8 @@ class TaskReader:
     def _with_equality_columns(self, task: FileScanTask, projected: Schema) -> Schema:
         known = {field.field_id for field in projected.fields}
         compared = self._deletes.equality_fields_of(task).fields
+        if self._visible is not None:
+            self._visible.check_compared(task.file.file_path, {field.field_id for field in compared}, self._table_metadata.schema())
         return Schema(*projected.fields, *(field for field in compared if field.field_id not in known))
 
     def _projection(self, opened: OpenedFile, file: DataFile, wanted: Schema) -> _Projection:

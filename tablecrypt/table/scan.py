@@ -3,7 +3,8 @@
 A scan's filters, projection, limit, snapshot and case sensitivity mean what they mean in PyIceberg, and results have the same types. Beside
 the table's columns, `_row_id` and `_last_updated_sequence_number` can be selected by name; `*` does not include them.
 
-What a catalog's server restricts is left out and masked in every result (read_restrictions.py).
+What a catalog's server restricts is left out and masked in every result (read_restrictions.py). Protected columns whose keys the reader may
+not use are masked or refused, as `masked` says (protection/visible_columns.py).
 
 Raises PlaintextRefusedError, TamperedFileError, AuthenticationError, FormatError or KmsError, naming the file; no row of a file that fails
 is in a result, and `to_arrow` returns nothing at all then.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -36,6 +37,7 @@ from tablecrypt.table.lineage import LINEAGE_FIELDS, ROW_ID, with_lineage
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import ScanPlanner
 from tablecrypt.table.prefetch import prefetched
+from tablecrypt.table.protection.visible_columns import ERROR, MASK, checked_masked
 from tablecrypt.table.reader import MatchingPositions, TaskReader
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted, restrictions_of
 
@@ -53,7 +55,20 @@ _READ_AHEAD: Final = 64 * 1024 * 1024
 
 
 class _ReadByEngines:
-    """A scan whose rows engines read with columns and filters of their own."""
+    """A scan whose rows engines read with columns and filters of their own.
+
+    Attributes:
+        masked: what is done about protected columns whose keys the reader may not use: `mask` or `error`.
+    """
+
+    masked: str = MASK
+
+    def update(self, **overrides: Any) -> Self:
+        """Return the scan with other arguments; `masked` may be among them."""
+        masked = checked_masked(overrides.pop("masked", self.masked))
+        updated: Self = super().update(**overrides)  # type: ignore[misc]
+        updated.masked = masked
+        return updated
 
     def to_arrow_dataset(self) -> EncryptedDataset:
         """Return the rows as a pyarrow dataset, for DuckDB, Polars, DataFusion and Arrow. Nothing is read before one asks for rows."""
@@ -113,12 +128,12 @@ class EncryptedDataScan(_ReadByEngines, ScanForOthers, DataScan):
         """
         refuse_restricted(self.io, "writing rows of the table again")
         projected = with_lineage(self.table_metadata.schema())
-        reader = _reader(self.update(row_filter=ALWAYS_TRUE), projected, (), None)
+        reader = _reader(self.update(row_filter=ALWAYS_TRUE, masked=ERROR), projected, (), None)
         return _table(reader.batches(task), projected)
 
     def batches_with_lineage(self) -> Iterator[pa.RecordBatch]:
         """Yield matching rows, some batches ahead: the table's columns, then those of lineage."""
-        return _stream(self, with_lineage(self.table_metadata.schema()), self.tasks(), ())
+        return _stream(self.update(masked=ERROR), with_lineage(self.table_metadata.schema()), self.tasks(), ())
 
     def matching_positions(self, task: FileScanTask) -> MatchingPositions:
         """Return where the rows lie in one data file that a delete by the filter takes. Only the filter's columns are read."""
@@ -260,4 +275,5 @@ def _planner(scan: Scan) -> ScanPlanner:
 def _reader(scan: Scan, projected: Schema, dictionary_columns: tuple[str, ...], read_ahead: int | None) -> TaskReader:
     if not isinstance(scan.io, EncryptingFileIO):
         raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(scan.io).__name__}")
-    return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, read_ahead)
+    masked = scan.masked if isinstance(scan, _ReadByEngines) else ERROR
+    return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, dictionary_columns, read_ahead, masked)

@@ -109,9 +109,15 @@ class EncryptedTable(TableAdapter):
         snapshot_id: int | None = None,
         options: Properties = EMPTY_DICT,
         limit: int | None = None,
+        masked: str | None = None,
     ) -> EncryptedDataScan:
-        """Return a scan; its arguments and results are those of PyIceberg's `Table.scan`."""
-        return EncryptedDataScan(
+        """Return a scan; its arguments and results are those of PyIceberg's `Table.scan`.
+
+        Args:
+            masked: `mask` gives masks of protected columns whose keys may not be used, `error` refuses to read them; None: as the catalog
+                says by encryption.masked-reads.
+        """
+        scan = EncryptedDataScan(
             table_metadata=self.metadata,
             io=self.io,
             row_filter=row_filter,
@@ -122,6 +128,7 @@ class EncryptedTable(TableAdapter):
             limit=limit,
             table_identifier=self.name(),
         )
+        return scan.update(masked=self._masked(masked))
 
     def incremental_append_scan(
         self,
@@ -133,9 +140,10 @@ class EncryptedTable(TableAdapter):
         case_sensitive: bool = True,
         options: Properties = EMPTY_DICT,
         limit: int | None = None,
+        masked: str | None = None,
     ) -> EncryptedIncrementalAppendScan:
-        """Return a scan of the rows that appends added in a range of snapshots; arguments as PyIceberg's."""
-        return EncryptedIncrementalAppendScan(
+        """Return a scan of the rows that appends added in a range of snapshots; arguments as PyIceberg's, and `masked` as for `scan`."""
+        scan = EncryptedIncrementalAppendScan(
             table_metadata=self.metadata,
             io=self.io,
             row_filter=row_filter,
@@ -147,6 +155,7 @@ class EncryptedTable(TableAdapter):
             options=options,
             limit=limit,
         )
+        return scan.update(masked=self._masked(masked))
 
     def add_files(
         self,
@@ -211,6 +220,9 @@ class EncryptedTable(TableAdapter):
     def __datafusion_table_provider__(self, session: Any | None = None) -> NoReturn:
         """Refuse: PyIceberg's provider, in Rust, opens the data files itself and cannot decrypt them."""
         self._refuse_foreign_reader('SessionContext.register_dataset("name", table.scan().to_arrow_dataset())')
+
+    def _masked(self, asked: str | None) -> str:
+        return names.MASKED_READS.read(self.catalog.properties) if asked is None else asked
 
     def _autocommit(self) -> EncryptedTransaction:
         return EncryptedTransaction(self, autocommit=True)

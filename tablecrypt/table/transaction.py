@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
@@ -44,6 +45,7 @@ from tablecrypt.table.filters import partitions_filter, with_nanoseconds, with_s
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.declaration import Declaration, declared_by_removal, declared_by_update
 from tablecrypt.table.protection.policy import refuse_protected
+from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import (
     RowDelete,
@@ -289,7 +291,9 @@ class EncryptedTransaction(TransactionAdapter):
 
     def new_scan(self, row_filter: str | BooleanExpression, case_sensitive: bool) -> EncryptedDataScan:
         """Return a scan of the table as this transaction has staged it."""
-        return EncryptedDataScan(table_metadata=self.table_metadata, io=self.table.io, row_filter=row_filter, case_sensitive=case_sensitive)
+        scan = EncryptedDataScan(table_metadata=self.table_metadata, io=self.table.io, row_filter=row_filter, case_sensitive=case_sensitive)
+        # What is read here is written again, or decides which rows are: never by masks.
+        return scan.update(masked=ERROR)
 
     def partition_predicate(self, partitions: set[Record], fields: list[str]) -> BooleanExpression:
         """Return a filter that matches exactly these partitions."""
@@ -301,6 +305,7 @@ class EncryptedTransaction(TransactionAdapter):
 
     def _delete(self, delete: RowDelete, snapshot_properties: dict[str, str], isolation: Operation | None) -> None:
         delete = replace(delete, predicate=with_sql_null_semantics(delete.predicate, self.table_metadata.schema(), delete.case_sensitive))
+        self._check_may_delete(delete)
         whole_files = self.update_snapshot(snapshot_properties, delete.branch).delete()
         if isolation is not None:
             whole_files.isolate_as(isolation)
@@ -310,6 +315,13 @@ class EncryptedTransaction(TransactionAdapter):
             self._delete_rows(delete, whole_files, snapshot_properties, isolation)
         elif not whole_files.files_affected:
             warnings.warn("Delete operation did not match any records", stacklevel=3)
+
+    def _check_may_delete(self, delete: RowDelete) -> None:
+        """Refuse before anything is written what reads protected columns: filters on them, and files that are written again with them."""
+        schema = self.table_metadata.schema()
+        filtered = extract_field_ids(bind(schema, delete.predicate, delete.case_sensitive))
+        rewrites = delete.mode != TableProperties.DELETE_MODE_MERGE_ON_READ and filtered
+        visible_columns(self.table_metadata, self.table_io, schema if rewrites else Schema(), filtered, ERROR)
 
     def _delete_rows(
         self, delete: RowDelete, whole_files: EncryptedDelete, snapshot_properties: dict[str, str], isolation: Operation | None

@@ -108,10 +108,10 @@ class ProtectedFile:
             raise KeyNotFoundError(f"no key of column {field_id}")
         return self.keys[field_id].reveal()
 
-    def open(self, *opened: int, stored: bytes | None = None, **options: Any) -> UniformParquetFile:
+    def open(self, *opened: int, stored: bytes | None = None, hidden: tuple[int, ...] = (), **options: Any) -> UniformParquetFile:
         stored = self.stored if stored is None else stored
         key_metadata = self.key_metadata.with_file_length(len(stored))
-        access = TwinAccess(frozenset(self.keys), frozenset(opened), self.unwrap)
+        access = TwinAccess(frozenset(self.keys), frozenset(opened), frozenset(hidden), self.unwrap)
         return UniformParquetFile(pa.BufferReader(stored), key_metadata, "memory", twins=access, **options)
 
     def read(self, columns: list[str], *opened: int, stored: bytes | None = None) -> pa.Table:
@@ -191,6 +191,16 @@ def test_an_error_cover_gives_no_rows(file: ProtectedFile, column: str) -> None:
         file.read([column])
 
 
+def test_a_hidden_column_is_read_as_nulls_beside_which_everything_is_as_it_was(file: ProtectedFile) -> None:
+    opened = file.open(hidden=PROTECTED)
+    rows = pa.Table.from_batches(opened.batches(SCHEMA.names)).to_pylist()
+    assert opened.masks == {NOTE}
+    assert [row["id"] for row in rows] == list(range(ROWS))
+    assert {row["ssn"] for row in rows} == {""}, "a required column has empty values"
+    assert [row["person"] for row in rows] == [None if number % 5 == 0 else {"name": f"n{number}", "email": None} for number in range(ROWS)]
+    assert {(row["phones"], row["tags"], row["paid"], row["note"]) for row in rows} == {(None, None, None, "masked")}
+
+
 def test_all_of_the_file_verifies_with_all_keys(file: ProtectedFile) -> None:
     checked = parquet.verify(file.stored, file.all_keys)
     assert checked.unauthenticated_pages == 0
@@ -228,7 +238,7 @@ def test_a_reader_of_plain_tables_refuses_the_file(file: ProtectedFile) -> None:
 
 
 def test_a_column_that_the_table_does_not_say_is_protected_is_refused(file: ProtectedFile) -> None:
-    access = TwinAccess(frozenset({SSN}), frozenset(), file.unwrap)
+    access = TwinAccess(frozenset({SSN}), frozenset(), frozenset(), file.unwrap)
     with pytest.raises(FormatError, match="do not say that it is protected"):
         UniformParquetFile(pa.BufferReader(file.stored), file.key_metadata, "memory", twins=access)
 
@@ -369,3 +379,6 @@ def test_values_of_every_type_are_the_same_in_the_place_of_the_cover(kind: str, 
     assert file.read(["id"]).num_rows == len(column)
     with pytest.raises(TablecryptError):
         file.read(["v"])
+    hidden = pa.Table.from_batches(file.open(hidden=(SSN,)).batches(["v", "id"]))
+    assert hidden.num_rows == len(column)
+    assert len({repr(value) for value in hidden["v"].to_pylist()}) == 1

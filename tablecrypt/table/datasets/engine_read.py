@@ -43,10 +43,10 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from tablecrypt.errors import ConfigurationError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
-from tablecrypt.table.data_file_reader import opened_file
 from tablecrypt.table.datasets.engine_filter import EngineFilter
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
 from tablecrypt.table.prefetch import prefetched
+from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 
@@ -67,6 +67,7 @@ class DatasetScan(Protocol):
     row_filter: BooleanExpression
     case_sensitive: bool
     limit: int | None
+    masked: str
 
     @property
     def io(self) -> FileIO:
@@ -83,6 +84,21 @@ class DatasetScan(Protocol):
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """Its rows."""
+
+
+def check_filtered(scan: DatasetScan, names: set[str] | None) -> None:
+    """Refuse an engine's filter on masked columns, which the engine would evaluate on masks.
+
+    Args:
+        scan: of the table.
+        names: of the top-level columns of the scan that the filter looks at; None where that is not known.
+
+    Raises:
+        ColumnKeyDeniedError: the reader may not see the values of one.
+    """
+    filtered = {field.field_id for field in scan.projection().fields if names is None or field.name in names}
+    if filtered and isinstance(scan.io, EncryptingFileIO):
+        visible_columns(scan.table_metadata, scan.io, Schema(), filtered, ERROR)
 
 
 @dataclass(frozen=True)
@@ -123,6 +139,7 @@ class EngineRead:
         self._options = {} if batch_size is None else {"batch_size": batch_size}
         self._all = scan.projection()
         self._engine = None if expression is None else EngineFilter(expression, self._all)
+        check_filtered(scan, set() if self._engine is None else self._engine.columns)
         self._needed = self._needed_columns()
         self._arrow = schema_to_pyarrow(self._needed, include_field_ids=False)
         try:
@@ -195,7 +212,7 @@ class EngineRead:
     def _reader(self, scan: DatasetScan, projected: Schema) -> TaskReader:
         if not isinstance(scan.io, EncryptingFileIO):
             raise ConfigurationError(f"an encrypted table is read through an EncryptingFileIO, not {type(scan.io).__name__}")
-        return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, (), _READ_AHEAD)
+        return TaskReader(scan.table_metadata, scan.io, projected, scan.row_filter, scan.case_sensitive, (), _READ_AHEAD, scan.masked)
 
     def _of_native(self, files: list[UniformParquetFile], native: _NativeFiles) -> Iterator[pa.RecordBatch]:
         prunes_safely = native.may_prune and (self._engine is None or self._engine.prunes_safely)
@@ -239,7 +256,7 @@ class _NativeFiles:
         if task.delete_files or task.file.file_format != FileFormat.PARQUET:
             return _Opened(task, None, ExitStack())
         with ExitStack() as stack:
-            opened = stack.enter_context(opened_file(self._reader.io, task.file))
+            opened = stack.enter_context(self._reader.opened(task))
             if isinstance(opened, UniformParquetFile) and self._reader.stores(opened.schema, self._schema):
                 return _Opened(task, opened, stack.pop_all())
         return _Opened(task, None, ExitStack())

@@ -22,7 +22,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from tablecrypt.errors import MissingExtraError
 from tablecrypt.table.datasets.dataset import EncryptedDataset
 from tablecrypt.table.datasets.engine_filter import EngineFilter
-from tablecrypt.table.datasets.engine_read import DatasetScan
+from tablecrypt.table.datasets.engine_read import DatasetScan, check_filtered
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,6 +46,8 @@ def scan_lazily(scan: DatasetScan) -> pl.LazyFrame:
     def batches(
         with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
+        if predicate is not None:
+            check_filtered(scan, set(predicate.meta.root_names()))
         # The first rows are those before the filter.
         narrowed = scan if predicate is None or n_rows is not None else _narrowed(scan, predicate, empty)
         left = n_rows

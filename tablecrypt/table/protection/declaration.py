@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.schema import Schema
@@ -80,7 +80,7 @@ def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[
     _refuse_by_id(given, "a new table: field ids belong to one table. Leave it out")
     if not declares(given):
         return given
-    declaration = _declared({}, given, schema)
+    declaration = _declared({}, given, schema, None)
     return declaration.updates
 
 
@@ -98,7 +98,7 @@ def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any]) -> D
     _refuse_by_id(given, "the table")
     if not declares(given):
         return Declaration(given)
-    declaration = _declared(metadata.properties, given, metadata.schema())
+    declaration = _declared(metadata.properties, given, metadata.schema(), _last_sequence_number(metadata))
     _log_unreached(metadata, ColumnPolicy.from_properties({**_without(metadata.properties, declaration.removals), **declaration.updates}))
     return declaration
 
@@ -122,10 +122,10 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str]) -> Dec
     return Declaration(declaration.updates, (*declaration.removals, *others))
 
 
-def _declared(before: Mapping[str, Any], given: Mapping[str, str], schema: Schema) -> Declaration:
+def _declared(before: Mapping[str, Any], given: Mapping[str, str], schema: Schema, since: int | None) -> Declaration:
     earlier = ColumnPolicy.from_properties(before)
     others = {name: value for name, value in given.items() if not declares([name])}
-    policy = _policy(earlier, given, schema)
+    policy = _policy(earlier, given, schema, since)
     written = policy.to_properties()
     removed = tuple(name for name in earlier.to_properties() if name not in written)
     current = ColumnPolicy.of(each for each in policy.columns.values() if schema.find_column_name(each.field_id) is not None)
@@ -139,7 +139,7 @@ def _declared(before: Mapping[str, Any], given: Mapping[str, str], schema: Schem
     return Declaration({**guard, **others, **written}, (*removed, *metrics, *(no_guard if not current else ())))
 
 
-def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema) -> ColumnPolicy:
+def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, since: int | None) -> ColumnPolicy:
     columns = dict(earlier.columns)
     former = dict(earlier.former)
     if DECLARED_KEYS in given:
@@ -149,7 +149,7 @@ def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema) -> 
                 _keep_former(former, field_id, column.column_key_id, named.get(field_id))
                 del columns[field_id]
         for field_id, key_id in named.items():
-            columns.setdefault(field_id, ProtectedColumn(field_id, key_id, _mask_of(earlier, field_id)))
+            columns.setdefault(field_id, ProtectedColumn(field_id, key_id, _mask_of(earlier, field_id), _since(earlier, field_id, since)))
             if former.get(field_id) == key_id:
                 del former[field_id]
     for name, value in given.items():
@@ -157,13 +157,24 @@ def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema) -> 
             field_id = _field(schema, name.removeprefix(DECLARED_MASK_PREFIX))
             if field_id not in columns:
                 raise ConfigurationError(f"{name}: the column is not protected. Name it in {DECLARED_KEYS}")
-            columns[field_id] = ProtectedColumn(field_id, columns[field_id].column_key_id, Mask.parse(value))
+            columns[field_id] = replace(columns[field_id], mask=Mask.parse(value))
     return ColumnPolicy.of(columns.values(), former)
 
 
 def _mask_of(earlier: ColumnPolicy, field_id: int) -> Mask:
     column = earlier.columns.get(field_id)
     return column.mask if column is not None else Mask()
+
+
+def _last_sequence_number(metadata: TableMetadata) -> int | None:
+    """That of a table with snapshots; None where there is no file from before."""
+    return max((snapshot.sequence_number or 0 for snapshot in metadata.snapshots), default=None)
+
+
+def _since(earlier: ColumnPolicy, field_id: int, now: int | None) -> int | None:
+    """Up to which data sequence number files may hold a column unprotected that is declared, or comes under another master key, now."""
+    known = earlier.columns.get(field_id)
+    return now if known is None else known.since
 
 
 def _keep_former(former: dict[int, str], field_id: int, key_id: str, new: str | None) -> None:

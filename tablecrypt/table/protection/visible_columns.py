@@ -1,0 +1,203 @@
+"""What one read sees of protected columns: values where the reader may use the column key, else masks, or a refusal.
+
+    the column key can be used                     values
+    it cannot      masked="error"                  ColumnKeyDeniedError, before any file is opened
+                   the column's mask is error      the same
+                   the read filters by it          the same: a filter is never evaluated on masks
+                   masks that files hold           the masks
+                   null                            nulls, or empty values where the column is required
+
+The key service is asked once for each column that a read needs, and its answer is remembered (column_key_ring.py).
+
+A file from before the column was protected holds its values under the table's key. It is known by its data sequence number, which is at
+most the `since` of the property that protects the column. Readers without the right see nulls of it, whatever the mask. Any other file
+without a twin is refused: its writer knew nothing of protected columns, or somebody with the table's key has made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
+from tablecrypt.parquet.covers import placeholder
+from tablecrypt.parquet.twin_columns import covered_array, path_to
+from tablecrypt.parquet.twin_reader import TwinAccess
+from tablecrypt.parquet.uniform import PositionedBatch
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of
+from tablecrypt.table.table_files import TableFileIO
+
+if TYPE_CHECKING:
+    from tablecrypt.table.data_file_reader import OpenedFile
+
+MASK: Final = "mask"
+ERROR: Final = "error"
+
+
+def checked_masked(masked: str) -> str:
+    """Return what a read does about columns whose keys its reader may not use. ConfigurationError for neither `mask` nor `error`."""
+    if masked not in (MASK, ERROR):
+        raise ConfigurationError(f"masked is {masked!r}; it must be 'mask' or 'error'")
+    return masked
+
+
+@dataclass(frozen=True)
+class VisibleColumns:
+    """What a read sees of the protected columns that it needs.
+
+    Attributes:
+        access: to twins.
+        masked: field ids of those that are masked.
+        nulled: of these the ones whose mask no file holds.
+        since: for each that is needed, the data sequence number up to which files hold it under the table's key; None: no file does.
+    """
+
+    access: TwinAccess
+    masked: frozenset[int]
+    nulled: frozenset[int]
+    since: dict[int, int | None]
+
+    def still_to_mask(self, location: str, twins: frozenset[int], masks: frozenset[int], sequence_number: int | None) -> frozenset[int]:
+        """Return which of the masked columns a file gives as something else than their masks: as values, or as an earlier mask.
+
+        Args:
+            location: of the file.
+            twins: the columns that it has twins of.
+            masks: of the masked columns those of which it gives stored masks.
+            sequence_number: its data sequence number.
+
+        Raises:
+            TamperedFileError: it has to have a twin that it does not have.
+        """
+        for field_id, since in self.since.items():
+            is_older = since is not None and sequence_number is not None and sequence_number <= since
+            if field_id not in twins and not is_older:
+                raise TamperedFileError(
+                    location,
+                    f"holds the protected column {field_id} under the table's key, though it was written when the column was protected "
+                    "already: by another engine, or by somebody who has the table's key. An audit lists such files",
+                )
+        return (self.masked - twins) | (self.nulled & masks)
+
+    def check_compared(self, location: str, field_ids: set[int], schema: Schema) -> None:
+        """Refuse equality deletes by protected columns, which hold values under the table's key.
+
+        Raises:
+            FormatError: there are such deletes of rows of a file.
+        """
+        for field_id in field_ids:
+            if not self.access.protected.isdisjoint((field_id, *ancestors(schema, field_id))):
+                name = schema.find_column_name(field_id)
+                raise FormatError(
+                    f"{location}: another engine has deleted rows of it by the values of the protected column {name!r}: such "
+                    "deletes are not read. Delete the rows by another column, and expire the snapshot"
+                )
+
+
+def visible_columns(
+    metadata: TableMetadata, io: EncryptingFileIO, projected: Schema, filtered: set[int], masked: str
+) -> VisibleColumns | None:
+    """Return what a read sees of a table's protected columns; None for a table that has and had none.
+
+    Args:
+        metadata: the table's.
+        io: the table's.
+        projected: the columns of the result.
+        filtered: field ids that filters look at, in the table's current schema.
+        masked: `mask`, or `error` for a read that needs values.
+
+    Raises:
+        ColumnKeyDeniedError: values are needed that the reader may not see.
+        KeyNotFoundError: the key of a column was shredded.
+    """
+    if not has_column_keys(metadata):
+        return None
+    policy = policy_of(metadata)
+    if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, TableFileIO):
+        raise ConfigurationError(
+            f"{metadata.location} has protected columns, and is read through the table's own FileIO and metadata alone"
+        )
+    keys = column_keys(metadata, io)
+    schema = metadata.schema()
+    looked_at = {each for field_id in filtered for each in (field_id, *ancestors(schema, field_id))}
+    looked_at |= {each for each in policy.columns if filtered.intersection(ancestors(schema, each))}
+    needed = {each for each in _every(policy) if each in projected.field_ids or each in looked_at}
+    # Arrow reads a struct whole: what lies beside the fields that are asked for is hidden, whoever asks.
+    hidden = {field_id for field_id in needed if not _may_read(keys, policy, field_id, masked, looked_at)}
+    everything = frozenset({*ColumnPolicy.from_properties(metadata.properties).columns, *policy.former})
+    touched = {*projected.field_ids, *looked_at}
+    beside = {each for each in _every(policy) - needed if not touched.isdisjoint(ancestors(schema, each))}
+    nulled = frozenset(each for each in hidden if each not in policy.columns or not policy.columns[each].mask.is_stored)
+    access = TwinAccess(everything, frozenset(needed - hidden), frozenset(hidden | beside), keys.unwrap)
+    return VisibleColumns(
+        access, frozenset(hidden), nulled, {each: policy.columns[each].since for each in needed if each in policy.columns}
+    )
+
+
+class MaskedFile:
+    """A file that gives masked columns as something else than their masks: they are null, or empty where they are required.
+
+    Args:
+        opened: the file.
+        masked: field ids of these columns.
+    """
+
+    def __init__(self, opened: OpenedFile, masked: frozenset[int]) -> None:
+        self._opened = opened
+        self.schema = opened.schema
+        self._paths = [path_to(opened.schema, field_id) for field_id in sorted(masked) if _has_field(opened.schema, field_id)]
+
+    def batches(
+        self, columns: list[str], row_filter: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows, masked; the filter looks at no masked column."""
+        for batch in self._opened.batches(columns, row_filter, read_ahead, part):
+            yield self._masked(batch)
+
+    def positioned_batches(
+        self, columns: list[str], prune_by: pc.Expression | None = None, read_ahead: int | None = None, part: Container[int] | None = None
+    ) -> Iterator[PositionedBatch]:
+        """Yield rows with their positions, masked."""
+        for each in self._opened.positioned_batches(columns, prune_by, read_ahead, part):
+            yield PositionedBatch(each.positions, self._masked(each.batch))
+
+    def _masked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for path in self._paths:
+            field = self.schema.field(path[0])
+            at = batch.schema.get_field_index(field.name)
+            if at >= 0:
+                array = covered_array(field, batch.column(at), path[1:], lambda inner, values: placeholder(inner, len(values)))
+                batch = batch.set_column(at, batch.schema.field(at), array)
+        return batch
+
+
+def _has_field(schema: pa.Schema, field_id: int) -> bool:
+    try:
+        path_to(schema, field_id)
+    except ConfigurationError:
+        return False
+    return True
+
+
+def _every(policy: ColumnPolicy) -> set[int]:
+    return {*policy.columns, *policy.former}
+
+
+def _may_read(keys: ColumnKeys, policy: ColumnPolicy, field_id: int, masked: str, looked_at: set[int]) -> bool:
+    try:
+        keys.check_readable((field_id,))
+    except ColumnKeyDeniedError as denied:
+        column = policy.columns.get(field_id)
+        if masked == ERROR or field_id in looked_at or (column is not None and column.mask.kind == ERROR):
+            raise denied
+        return False
+    return True

@@ -1,0 +1,355 @@
+"""Tables with protected columns: one that may use every key and one that may use the table's alone read and change the same rows.
+
+The adversary has the table's key and the right to commit; the careless user filters, sorts, rewrites and copies what he cannot see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, cast
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType, StructType
+
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, TamperedFileError
+from tablecrypt.maintenance import compact
+from tablecrypt.parquet import FileKeys
+from tablecrypt.parquet.chunk_modules import decrypt_chunk
+from tablecrypt.parquet.layout import encrypted_layout
+from tablecrypt.parquet.storage import source_of
+from tablecrypt.table.protection import visible_columns
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.transaction import EncryptedTransaction
+from tablecrypt.table.write import write_data_files
+from tests.support.protected_tables import EMAIL, SCHEMA, SSN, Clients, clients, metadata_of, protected_table
+
+ROWS: Final = 30
+OWN_KEYS: Final = pytest.raises(ColumnKeyDeniedError)
+
+
+def _row(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "ssn": None if number % 7 == 0 else f"SSN-{number:04d}",
+        "salary": Decimal(number),
+        "person": None if number % 5 == 0 else {"email": f"mail-{number}@example.org", "age": number},
+        "phones": [f"+49-{number}"],
+        "note": f"note {number}",
+    }
+
+
+def _rows(*numbers: int) -> pa.Table:
+    return pa.Table.from_pylist([_row(number) for number in numbers], schema=schema_to_pyarrow(SCHEMA, include_field_ids=False))
+
+
+def _masked(row: dict[str, Any]) -> dict[str, Any]:
+    person = None if row["person"] is None else {**row["person"], "email": None}
+    return {**row, "ssn": None, "person": person}
+
+
+def _all(table: EncryptedTable, **scan: Any) -> list[dict[str, Any]]:
+    return sorted(table.scan(**scan).to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+
+
+def _files(table: EncryptedTable) -> list[DataFile]:
+    return [task.file for task in table.scan().plan_files()]
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Clients:
+    return clients(tmp_path)
+
+
+@pytest.fixture
+def people(both: Clients) -> EncryptedTable:
+    table = protected_table(both.payroll)
+    table.append(_rows(*range(20)))
+    table.append(_rows(*range(20, ROWS)))
+    return table
+
+
+@pytest.fixture
+def seen_by_analyst(both: Clients, people: EncryptedTable) -> EncryptedTable:
+    return cast("EncryptedTable", both.analyst.load_table(people.name()))
+
+
+EXPECTED: Final = [_row(number) for number in range(ROWS)]
+
+
+def test_with_the_right_the_rows_are_those_that_were_written(people: EncryptedTable) -> None:
+    assert _all(people) == EXPECTED
+    assert _all(people, row_filter="ssn = 'SSN-0008'") == [_row(8)]
+    assert _all(people, row_filter="ssn is null") == [_row(number) for number in range(0, ROWS, 7)]
+    assert _all(people, row_filter="person.email = 'mail-21@example.org'") == [_row(21)]
+
+
+def test_without_it_values_are_masked_and_everything_else_is_as_it_was(seen_by_analyst: EncryptedTable) -> None:
+    assert _all(seen_by_analyst) == [_masked(row) for row in EXPECTED]
+    assert _all(seen_by_analyst, row_filter="id >= 28") == [_masked(_row(28)), _masked(_row(29))]
+    assert _all(seen_by_analyst, selected_fields=("id", "note", "person.age"))[1] == {"id": 1, "person": {"age": 1}, "note": "note 1"}
+    assert seen_by_analyst.scan("id < 5").count() == 5
+    assert len(_all(seen_by_analyst, selected_fields=("id", "ssn", "_row_id"))) == ROWS
+
+
+def test_a_stream_and_a_limit_are_masked_alike(seen_by_analyst: EncryptedTable) -> None:
+    streamed = seen_by_analyst.scan().to_arrow_batch_reader().read_all().to_pylist()
+    assert sorted(streamed, key=lambda row: int(row["id"])) == [_masked(row) for row in EXPECTED]
+    assert all(row["ssn"] is None for row in seen_by_analyst.scan(limit=3).to_arrow().to_pylist())
+
+
+def test_masked_error_refuses_the_column_and_nothing_else(both: Clients, tmp_path: Path, seen_by_analyst: EncryptedTable) -> None:
+    with pytest.raises(ColumnKeyDeniedError, match="pii"):
+        seen_by_analyst.scan(masked="error").to_arrow()
+    assert seen_by_analyst.scan(selected_fields=("id", "note"), masked="error").to_arrow().num_rows == ROWS
+    with pytest.raises(ConfigurationError, match="'mask' or 'error'"):
+        seen_by_analyst.scan(masked="perhaps")
+
+
+def test_the_catalog_says_what_scans_do_that_do_not_say_it_themselves(seen_by_analyst: EncryptedTable) -> None:
+    seen_by_analyst.catalog.properties["encryption.masked-reads"] = "error"
+    with OWN_KEYS:
+        seen_by_analyst.scan().to_arrow()
+    assert seen_by_analyst.scan(masked="mask").to_arrow().num_rows == ROWS
+
+
+@pytest.mark.parametrize("row_filter", ["ssn = 'SSN-0008'", "ssn is null", "id = 1 or ssn != 'x'", "person.email = 'x'", "not ssn is null"])
+def test_a_filter_on_masked_values_is_refused(seen_by_analyst: EncryptedTable, row_filter: str) -> None:
+    for read in ("to_arrow", "to_arrow_batch_reader", "count"):
+        with OWN_KEYS:
+            getattr(seen_by_analyst.scan(row_filter), read)()
+
+
+def test_engines_read_values_with_the_right_and_masks_without(people: EncryptedTable, seen_by_analyst: EncryptedTable) -> None:
+    query = "SELECT id, ssn, person.email AS email FROM people WHERE id > 26 ORDER BY id"
+    right = [(number, _row(number)["ssn"], (_row(number)["person"] or {}).get("email")) for number in (27, 28, 29)]
+    assert people.scan().to_duckdb("people").execute(query).fetchall() == right
+    assert seen_by_analyst.scan().to_duckdb("people").execute(query).fetchall() == [(number, None, None) for number in (27, 28, 29)]
+    assert people.to_polars().filter(pl.col("ssn") == "SSN-0008").collect()["id"].to_list() == [8]
+    assert seen_by_analyst.to_polars().select("ssn").collect()["ssn"].null_count() == ROWS
+
+
+def test_filters_of_engines_on_masked_values_are_refused(seen_by_analyst: EncryptedTable) -> None:
+    with pytest.raises(duckdb.Error, match="ColumnKeyDeniedError"):
+        seen_by_analyst.scan().to_duckdb("people").execute("SELECT id FROM people WHERE ssn = 'SSN-0008'").fetchall()
+    with pytest.raises((ColumnKeyDeniedError, pl.exceptions.ComputeError), match="pii"):
+        seen_by_analyst.to_polars().filter(pl.col("ssn").str.starts_with("SSN")).collect()
+    with OWN_KEYS:
+        seen_by_analyst.scan().to_arrow_dataset().to_table(filter=pa.compute.field("ssn") == "x")
+
+
+_MASKS: Final[dict[str, tuple[str, Callable[[str], str | None]]]] = {
+    "redact": ("redact", lambda ssn: re.sub("[0-9]", "9", ssn.replace("SSN", "X" * 3))),
+    "truncate": ("truncate(6)", lambda ssn: ssn[:6]),
+    "constant": ("constant(hidden)", lambda ssn: "hidden"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(_MASKS))
+def test_stored_masks_are_what_readers_see_without_the_right(both: Clients, name: str) -> None:
+    mask, masked = _MASKS[name]
+    table = protected_table(both.payroll, **{"encryption.column-mask.ssn": mask})
+    table.append(_rows(1, 2, 7))
+    seen = cast("EncryptedTable", both.analyst.load_table(table.name()))
+    shown = [row["ssn"] for row in _all(seen)]
+    assert shown[:2] == [masked("SSN-0001"), masked("SSN-0002")]
+    assert shown[2] == ("hidden" if name == "constant" else None)
+    assert [row["ssn"] for row in _all(table)] == ["SSN-0001", "SSN-0002", None]
+    with OWN_KEYS:
+        seen.scan(f"ssn = '{masked('SSN-0001')}'").to_arrow()
+
+
+def test_hashes_join_within_a_table_and_nobody_else_can_make_them(both: Clients) -> None:
+    tables = [protected_table(both.payroll, name, **{"encryption.column-mask.ssn": "hash"}) for name in ("db.one", "db.other")]
+    for table in tables:
+        table.append(_rows(1, 2))
+        table.append(_rows(1))
+    shown = [[row["ssn"] for row in _all(cast("EncryptedTable", both.analyst.load_table(table.name())))] for table in tables]
+    for first, again, other in shown:
+        assert first == again != other
+        assert re.fullmatch("[0-9a-f]{64}", first)
+    assert not set(shown[0]) & set(shown[1])
+
+
+def test_the_mask_error_refuses_the_column(both: Clients) -> None:
+    table = protected_table(both.payroll, **{"encryption.column-mask.ssn": "error"})
+    table.append(_rows(1))
+    seen = cast("EncryptedTable", both.analyst.load_table(table.name()))
+    with OWN_KEYS:
+        seen.scan().to_arrow()
+    assert seen.scan(selected_fields=("id",)).to_arrow().num_rows == 1
+
+
+def test_a_mask_that_is_changed_holds_for_files_of_before_at_once(both: Clients) -> None:
+    table = protected_table(both.payroll, **{"encryption.column-mask.ssn": "truncate(6)"})
+    table.append(_rows(1))
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-mask.ssn": "null"})
+    table.append(_rows(2))
+    seen = cast("EncryptedTable", both.analyst.load_table(table.name()))
+    assert [row["ssn"] for row in _all(seen)] == [None, None]
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-mask.ssn": "redact"})
+    table.append(_rows(3))
+    seen.refresh()
+    assert [row["ssn"] for row in _all(seen)] == ["SSN-00", None, "X" * 3 + "-9999"]
+
+
+def test_nothing_of_the_values_is_in_what_the_tables_key_opens(people: EncryptedTable) -> None:
+    secret = re.compile(rb"SSN-\d|mail-\d")
+    found: list[bytes] = []
+    for file in _files(people):
+        for field in ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"):
+            assert not {SSN, EMAIL} & set(getattr(file, field) or {}), field
+        found += [repr(file).encode()]
+        stored = Path(file.file_path.removeprefix("file://")).read_bytes()
+        key_metadata = key_metadata_of(file)
+        layout = encrypted_layout(source_of(stored), FileKeys(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix))
+        found += [stored, layout.metadata.encode()]
+        found += [bytes(decrypt_chunk(chunk)) for chunk in layout.chunks() if not chunk.has_own_key]
+    assert any(b"note" in each for each in found)
+    assert not [each for each in found if secret.search(each)]
+
+
+def test_positions_and_files_are_deleted_without_the_right_and_filters_on_masks_are_not(seen_by_analyst: EncryptedTable) -> None:
+    seen_by_analyst.delete("id = 3 or id = 25")
+    assert [row["id"] for row in _all(seen_by_analyst)] == [number for number in range(ROWS) if number not in (3, 25)]
+    before = seen_by_analyst.metadata.current_snapshot_id
+    with OWN_KEYS:
+        seen_by_analyst.delete("ssn = 'SSN-0008'")
+    assert seen_by_analyst.refresh().metadata.current_snapshot_id == before
+
+
+def test_what_reads_all_columns_to_write_them_again_is_refused_before_anything_is_written(
+    both: Clients, people: EncryptedTable, seen_by_analyst: EncryptedTable, tmp_path: Path
+) -> None:
+    with people.transaction() as transaction:
+        transaction.set_properties({"write.delete.mode": "copy-on-write"})
+    seen_by_analyst.refresh()
+    stored = {path for path in tmp_path.rglob("*") if path.is_file()}
+    changes: dict[str, Callable[[], Any]] = {
+        "delete": lambda: seen_by_analyst.delete("id = 3"),
+        "overwrite": lambda: seen_by_analyst.overwrite(_rows(3), "id = 3"),
+        "upsert": lambda: seen_by_analyst.upsert(_rows(3), ["id"]),
+        "append": lambda: seen_by_analyst.append(_rows(99)),
+        "compact": lambda: compact(seen_by_analyst, rewrite_all=True),
+    }
+    for name, change in changes.items():
+        with pytest.raises(ColumnKeyDeniedError):
+            pytest.fail(f"{name} went through: {change()}")
+        assert {path for path in tmp_path.rglob("*") if path.is_file()} == stored, name
+
+
+def test_with_the_right_rows_are_changed_as_in_any_table(people: EncryptedTable, seen_by_analyst: EncryptedTable) -> None:
+    people.delete("ssn = 'SSN-0008'")
+    people.overwrite(_rows(50), "id = 9")
+    changed = _rows(10).set_column(1, "ssn", pa.array(["SSN-new"], pa.large_string()))
+    people.upsert(pa.concat_tables([changed, _rows(51)]), ["id"])
+    compact(people, rewrite_all=True)
+    expected = [_row(number) for number in (*range(8), *range(10, ROWS), 50, 51)]
+    expected[8]["ssn"] = "SSN-new"
+    assert _all(people) == expected
+    assert _all(cast("EncryptedTable", seen_by_analyst.refresh())) == [_masked(row) for row in expected]
+
+
+def test_renames_keep_the_protection_and_a_column_that_is_dropped_takes_it_along(
+    people: EncryptedTable, seen_by_analyst: EncryptedTable
+) -> None:
+    with people.update_schema() as update:
+        update.rename_column("ssn", "tax_id")
+    people.append(_rows(40).rename_columns(["id", "tax_id", "salary", "person", "phones", "note"]))
+    seen_by_analyst.refresh()
+    assert {row["tax_id"] for row in _all(seen_by_analyst)} == {None}
+    assert [row["tax_id"] for row in _all(people)][-1] == "SSN-0040"
+    with OWN_KEYS:
+        seen_by_analyst.scan("tax_id = 'SSN-0040'").to_arrow()
+    with people.update_schema() as update:
+        update.delete_column("tax_id")
+    with people.update_schema() as update:
+        update.add_column("shoe_size", StringType())
+    people.append(_rows(41).drop_columns(["ssn"]))
+    assert [row["id"] for row in _all(cast("EncryptedTable", seen_by_analyst.refresh()))] == [*range(ROWS), 40, 41]
+    assert "tax_id" not in _all(people)[0]
+
+
+def test_time_travel_goes_back_over_the_day_on_which_the_column_was_protected(both: Clients) -> None:
+    table = protected_table(both.payroll, **{"encryption.column-keys": "", "write.delete.mode": "merge-on-read"})
+    table.append(_rows(1))
+    first = table.metadata.current_snapshot_id
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": "pii: ssn, person.email"})
+    table.append(_rows(2))
+    assert _all(table) == [_row(1), _row(2)]
+    assert _all(table, snapshot_id=first) == [_row(1)]
+    seen = cast("EncryptedTable", both.analyst.load_table(table.name()))
+    assert _all(seen) == [_masked(_row(1)), _masked(_row(2))]
+    assert _all(seen, snapshot_id=first) == [_masked(_row(1))]
+    query = "SELECT ssn, person FROM people ORDER BY id"
+    shown = [(None, _masked(_row(number))["person"]) for number in (1, 2)]
+    assert seen.scan().to_duckdb("people").execute(query).fetchall() == shown
+
+
+def test_a_file_that_holds_the_column_under_the_tables_key_is_refused(both: Clients, people: EncryptedTable) -> None:
+    """As another engine writes it, or somebody who has the table's key and puts covers where values should be."""
+    metadata = metadata_of(people)
+    properties = {name: value for name, value in metadata.properties.items() if not name.startswith(("encryption.column", "write."))}
+    forgetful = metadata.model_copy(update={"properties": properties, "encryption_keys": []})
+    io = cast("TableFileIO", people.io)
+    files = write_data_files(forgetful, _rows(77), io, io.manager)
+    with people.transaction() as transaction:
+        cast("EncryptedTransaction", transaction)._append_files(files, {}, "main")
+    for table in (people, cast("EncryptedTable", both.analyst.load_table(people.name()))):
+        with pytest.raises(TamperedFileError, match="though it was written when the column was protected"):
+            table.scan().to_arrow()
+        assert table.scan(selected_fields=("id",)).to_arrow().num_rows == ROWS + 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.update_spec().add_identity("ssn").commit(),
+        lambda table: table.update_sort_order().asc("ssn", _identity()).commit(),
+        lambda table: table.transaction().set_properties({"write.parquet.bloom-filter-enabled.column.ssn": "true"}).commit_transaction(),
+    ],
+    ids=["partition", "sort order", "bloom filter"],
+)
+def test_what_would_tell_values_outside_of_the_column_is_refused(people: EncryptedTable, change: Callable[[EncryptedTable], Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        change(people)
+        people.append(_rows(60))
+
+
+def _identity() -> Any:
+    from pyiceberg.transforms import IdentityTransform
+
+    return IdentityTransform()
+
+
+def test_required_columns_have_empty_values_as_their_null(both: Clients) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "name", StringType(), required=True),
+        NestedField(3, "home", StructType(NestedField(4, "street", StringType(), required=True)), required=True),
+    )
+    properties = {"encryption.key-id": "orders", "encryption.column-keys": "pii: id, name, home.street"}
+    table = cast("EncryptedTable", both.payroll.create_table("db.required", schema, properties=properties))
+    row = {"id": 5, "name": "Ada", "home": {"street": "Main"}}
+    table.append(pa.Table.from_pylist([row], schema=schema_to_pyarrow(schema, include_field_ids=False)))
+    assert table.scan().to_arrow().to_pylist() == [row]
+    seen = cast("EncryptedTable", both.analyst.load_table("db.required"))
+    empty = {"id": 0, "name": "", "home": {"street": ""}}
+    assert seen.scan().to_arrow().to_pylist() == [empty]
+    assert seen.scan().to_arrow_batch_reader().read_all().to_pylist() == [empty]
+
+
+def test_the_words_of_masked_are_those_of_the_property() -> None:
+    assert {visible_columns.MASK, visible_columns.ERROR} == {"mask", "error"}
