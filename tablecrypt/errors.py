@@ -28,6 +28,8 @@ these docstrings.
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class TablecryptError(Exception):
     """Base class of every error that tablecrypt raises on purpose."""
@@ -258,5 +260,11 @@ class ConfigurationError(TablecryptError, ValueError):
 class MissingExtraError(TablecryptError, ImportError):
     """An optional package is missing. It is also an ImportError.
 
-    What to do: Install tablecrypt again from where you installed it, with the extra that the message names, for example `[aws]`.
+    What to do: Install tablecrypt again from where you installed it, with the extra that the message names. From a clone, for example:
+    `pip install ".[aws]"`.
     """
+
+    @classmethod
+    def named(cls, need: str, extra: str) -> Self:
+        """An error that says what needs which package, and how to install the extra that brings it."""
+        return cls(f'{need}. Install tablecrypt again from where you installed it, with this extra: pip install "…[{extra}]"')

@@ -1,4 +1,7 @@
-"""README.md holds: its commands and Python run as they stand, from top to bottom, in an empty folder; what it names exists."""
+"""README.md holds: its Python runs as it stands, in an empty folder; what it names exists.
+
+tests/security/test_supply_chain.py runs all of it, from top to bottom, with the wheel.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def _cells(heading: str) -> list[str]:
 def readme_folder(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(warehouse)
     for line in SHELL:
-        if line.startswith("tablecrypt "):
+        if line.startswith("tablecrypt keygen "):
             with pytest.raises(SystemExit) as finished:
                 run(shlex.split(line, comments=True)[1:])
             assert finished.value.code == 0

@@ -51,4 +51,4 @@ def __getattr__(name: str) -> Any:
         package = (error.name or "").partition(".")[0]
         if package not in _PACKAGES_OF_EXTRAS.get(module, ()):
             raise
-        raise MissingExtraError(f'{name} needs the package {package}: pip install "tablecrypt[{module}]"') from error
+        raise MissingExtraError.named(f"{name} needs the package {package}", module) from error

@@ -144,7 +144,7 @@ def spark_runner(use_spark: bool) -> Runner | None:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise MissingExtraError('--spark needs the package pyspark: pip install "tablecrypt[spark]"') from error
+        raise MissingExtraError.named("--spark needs the package pyspark", "spark") from error
     from tablecrypt.spark import SparkRunner
 
     return SparkRunner(SparkSession.builder.getOrCreate())

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     try:
         import click
     except ImportError as error:
-        raise MissingExtraError('the tablecrypt command needs the package click: pip install "tablecrypt[cli]"') from error
+        raise MissingExtraError.named("the tablecrypt command needs the package click", "cli") from error
     from tablecrypt.cli._framework import root
     from tablecrypt.cli._output import say_warnings
 

@@ -35,7 +35,7 @@ def spark_jar(output: Path) -> None:
     try:
         import pyspark
     except ImportError as error:
-        raise MissingExtraError('spark-jar needs the package pyspark: pip install "tablecrypt[spark]"') from error
+        raise MissingExtraError.named("spark-jar needs the package pyspark", "spark") from error
     from tablecrypt.spark.jvm.jar import write_spark_jar
 
     write_spark_jar(output)

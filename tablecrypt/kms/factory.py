@@ -119,9 +119,7 @@ def _built_in(kms_type: str) -> Callable[[Mapping[str, str]], KeyManagementClien
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in service.sdk_packages:
             raise
-        raise MissingExtraError(
-            f'{KMS_TYPE.name} {kms_type!r} needs the package {error.name}: pip install "tablecrypt[{service.extra}]"'
-        ) from error
+        raise MissingExtraError.named(f"{KMS_TYPE.name} {kms_type!r} needs the package {error.name}", service.extra or kms_type) from error
     return cast("Callable[[Mapping[str, str]], KeyManagementClient]", getattr(module, service.class_name))
 
 

@@ -183,7 +183,7 @@ def object_versions(io: FileIO, location: str) -> Iterator[ObjectVersion]:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError as error:
-        raise MissingExtraError('versions of S3 objects are listed by boto3: pip install "tablecrypt[aws]"') from error
+        raise MissingExtraError.named("versions of S3 objects are listed by boto3", "aws") from error
     properties = dict(io.properties)
     session = boto3.Session(profile_name=get_first_property_value(properties, S3_PROFILE_NAME, AWS_PROFILE_NAME))
     s3 = session.client(

@@ -237,9 +237,7 @@ def decompress_lzo(chunk: bytes, limit: int, what: str, short_chunk: int = LZO_S
     try:
         from lzallright import LZOCompressor, LZOError
     except ImportError as error:
-        raise MissingExtraError(
-            f'{what} is compressed with LZO, which needs the package lzallright: pip install "tablecrypt[lzo]"'
-        ) from error
+        raise MissingExtraError.named(f"{what} is compressed with LZO, which needs the package lzallright", "lzo") from error
     length = limit if len(chunk) <= short_chunk else _LzoInstructions(chunk, limit, what).length()
     try:
         return LZOCompressor.decompress(chunk, length)

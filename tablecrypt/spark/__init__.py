@@ -26,7 +26,7 @@ from tablecrypt.errors import MissingExtraError
 try:
     import pyspark as _pyspark
 except ImportError as error:
-    raise MissingExtraError('tablecrypt.spark needs PySpark: pip install "tablecrypt[spark]"') from error
+    raise MissingExtraError.named("tablecrypt.spark needs PySpark", "spark") from error
 
 from tablecrypt.spark.delete import delete_where
 from tablecrypt.spark.orc import check_orc_session, check_orc_table, orc_options, read_orc, write_orc

@@ -87,7 +87,7 @@ class _ReadByEngines:
         try:
             import duckdb
         except ImportError as error:
-            raise MissingExtraError('to_duckdb() needs DuckDB: pip install "tablecrypt[duckdb]"') from error
+            raise MissingExtraError.named("to_duckdb() needs DuckDB", "duckdb") from error
         # DuckDB would write what memory does not hold to files in the clear.
         connected = duckdb.connect(config={"temp_directory": ""}) if connection is None else connection
         connected.register(table_name, self.to_arrow_dataset())

@@ -72,7 +72,8 @@ def test_wrong_arguments_are_code_2(arguments: list[str]) -> None:
 def test_without_click_the_extra_is_named() -> None:
     done = _run("keygen", before="import sys; sys.modules['click'] = None; ")
     assert done.returncode == 2
-    assert done.stderr == 'tablecrypt: the tablecrypt command needs the package click: pip install "tablecrypt[cli]"\n'
+    assert done.stderr.startswith("tablecrypt: the tablecrypt command needs the package click. Install tablecrypt again from where you")
+    assert done.stderr.endswith('with this extra: pip install "…[cli]"\n')
 
 
 def test_help_lists_the_commands() -> None:

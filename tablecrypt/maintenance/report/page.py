@@ -72,7 +72,7 @@ def _environment() -> Environment:
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise MissingExtraError('a report in HTML needs the package Jinja2: pip install "tablecrypt[report]"') from error
+        raise MissingExtraError.named("a report in HTML needs the package Jinja2", "report") from error
 
     def shown(value: object) -> object:
         # What a macro made is markup already; everything else is text.

@@ -38,7 +38,7 @@ def scan_lazily(scan: DatasetScan) -> pl.LazyFrame:
         import polars as pl
         from polars.io.plugins import register_io_source
     except ImportError as error:
-        raise MissingExtraError('to_polars() needs Polars: pip install "tablecrypt[polars]"') from error
+        raise MissingExtraError.named("to_polars() needs Polars", "polars") from error
 
     empty = schema_to_pyarrow(scan.projection(), include_field_ids=False).empty_table()
     schema = pl.DataFrame(empty).schema
