@@ -1,4 +1,4 @@
-"""An S3 store in a process of its own (moto), which takes so many milliseconds longer for each request, as a store across a network does."""
+"""An S3 store in a process of its own (moto) that takes so many milliseconds longer for each request, as a store across a network does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def slow_s3(delay_ms: int) -> Iterator[dict[str, str]]:
 
 
 def _serve(port: int, delay_s: float) -> None:
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, run_simple
 
     application = DomainDispatcherApplication(create_backend_app)

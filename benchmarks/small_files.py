@@ -14,11 +14,10 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog
-
 from _paired import OURS, Case, run_rounds
 from _slow_s3 import slow_s3
 from _tables import ENCRYPTED, catalogs_in, rows_of
+from pyiceberg.catalog import Catalog
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ Iceberg table spec, "Equality Delete Files".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, TypeVar, cast
@@ -165,15 +165,26 @@ class EqualityDelete:
         """Return a mask of the rows of a batch that are not deleted. None: none of them is deleted."""
         if not self.rows.num_rows:
             return None
-        deleted, found = _numbered(self.rows.column(self.names[0]), batch.column(self.names[0]))
-        for name in self.names[1:]:
-            next_deleted, next_found = _numbered(self.rows.column(name), batch.column(name))
-            width = pa.scalar(self.rows.num_rows, pa.int64())
-            deleted, found = _numbered(
-                pc.add(pc.multiply(deleted, width), next_deleted), pc.add(pc.multiply(found, width), next_found), match_null=False
-            )
-        live = pc.is_null(found)
+        live = pc.is_null(row_numbers(self.rows, batch, self.names))
         return None if pc.all(live).as_py() else live
+
+
+def row_numbers(of: pa.Table, rows: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
+    """Return for each row the number of the row of another table that has the same values in these columns; null where none has.
+
+    Args:
+        of: not empty. Of rows with the same values the first counts, and is counted alone: where no values occur twice, a number is that
+            of the row.
+        rows: null is equal to null.
+    """
+    numbers, found = _numbered(of.column(names[0]), rows.column(names[0]))
+    for name in names[1:]:
+        next_numbers, next_found = _numbered(of.column(name), rows.column(name))
+        width = pa.scalar(of.num_rows, pa.int64())
+        numbers, found = _numbered(
+            pc.add(pc.multiply(numbers, width), next_numbers), pc.add(pc.multiply(found, width), next_found), match_null=False
+        )
+    return found
 
 
 def equality_fields(file: DataFile, schema: Schema) -> Schema:
@@ -194,7 +205,7 @@ def equality_fields(file: DataFile, schema: Schema) -> Schema:
 
 def _numbered(deletes: pa.ChunkedArray, rows: pa.Array, match_null: bool = True) -> tuple[pa.ChunkedArray, pa.Array]:
     """Return for both the number of each value among the distinct values of `deletes`; null where `rows` has another value."""
-    deletes, rows = _comparable(deletes), _comparable(rows)
+    deletes, rows = comparable(deletes), comparable(rows)
     values = pc.unique(deletes)
     skip_nulls = not match_null
     return (
@@ -203,7 +214,8 @@ def _numbered(deletes: pa.ChunkedArray, rows: pa.Array, match_null: bool = True)
     )
 
 
-def _comparable(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+def comparable(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return a column in a type that Arrow compares: no dictionary, no extension type, text of one kind."""
     if isinstance(values.type, pa.DictionaryType):
         values = values.cast(values.type.value_type)
     if isinstance(values.type, pa.BaseExtensionType):

@@ -5,8 +5,7 @@ that a filter matches. Merge-on-read marks the rows in deletion vectors, and the
 deletion vector, so a new one holds what earlier deletes of that file said too, and takes their place. A file whose every row goes is
 dropped instead.
 
-An upsert matches rows as PyIceberg does (`pyiceberg.table.upsert_util`). An updated row keeps the `_row_id` of the row it replaces, and its
-`_last_updated_sequence_number` is left null, so that it becomes the sequence number of the commit. A row that only moves keeps both.
+A row that only moves keeps its `_row_id` and its `_last_updated_sequence_number`. upserts.py says which rows an upsert changes.
 
 A Parquet file that is encrypted already is added only with the key metadata that opens it: its footer is decrypted and authenticated here,
 and the statistics for the manifest come from it. Plaintext is refused, since nothing would encrypt it afterwards.
@@ -23,14 +22,8 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysFalse, BooleanExpression, Or
-from pyiceberg.expressions.visitors import bind
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    expression_to_pyarrow,
-    parquet_path_to_id_mapping,
-)
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, TableProperties, upsert_util
@@ -43,17 +36,14 @@ from tablecrypt.parquet.uniform import UniformParquetFile
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table.deletion_vectors import RowDelta, write_row_delta
 from tablecrypt.table.filters import DeleteFilter
-from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.upserts import Replaced
 from tablecrypt.table.write import write_data_files
 
 UPDATE_MODE: Final = "write.update.mode"
 MERGE_MODE: Final = "write.merge.mode"
-Replaced = tuple[DataFile, list[DataFile]]
-"""A data file and the files that take its place; none where every row of it goes."""
-_POSITION = "__tablecrypt_position"
 
 
 @dataclass(frozen=True)
@@ -115,15 +105,6 @@ def _deleted_positions(scan: EncryptedDataScan) -> Iterator[tuple[FileScanTask, 
             yield task, BitMap64(found.deleted or ()) | matching
 
 
-@dataclass(frozen=True)
-class UpsertPlan:
-    """What an upsert does: rows to write in place of others (with lineage columns), the filter of those others, rows to insert."""
-
-    updated: pa.Table
-    updated_predicate: BooleanExpression
-    inserted: pa.Table
-
-
 def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> list[str]:
     """Return the columns that say which row is which.
 
@@ -144,39 +125,6 @@ def key_columns(df: pa.Table, schema: Schema, join_cols: list[str] | None) -> li
     return keys
 
 
-def plan_upsert(df: pa.Table, scan: EncryptedDataScan, keys: list[str], update_matched: bool, insert_unmatched: bool) -> UpsertPlan:
-    """Compare a DataFrame with the rows of the table that have its keys.
-
-    Args:
-        df: the rows, at most one for each key.
-        scan: the table without a filter; it is read with the filter of the keys, a batch at a time.
-        keys: the key columns.
-        update_matched: whether rows that differ from their match are updated.
-        insert_unmatched: whether rows without a match are inserted.
-    """
-    schema = scan.table_metadata.schema()
-    updated: list[pa.Table] = []
-    predicates: list[BooleanExpression] = []
-    inserted = df
-    matches = scan.filter(upsert_util.create_match_filter(df, keys))
-    for batch in matches.batches_with_lineage():
-        found = pa.Table.from_batches([batch])
-        existing = found.drop_columns([ROW_ID.name, LAST_UPDATED.name])
-        if update_matched:
-            changed = upsert_util.get_rows_to_update(df, existing, keys)
-            if changed.num_rows:
-                updated.append(_with_row_ids(changed, found, keys))
-                predicates.append(upsert_util.create_match_filter(changed, keys))
-        if insert_unmatched:
-            present = bind(schema, upsert_util.create_match_filter(existing, keys), scan.case_sensitive)
-            inserted = inserted.filter(~expression_to_pyarrow(present))
-    return UpsertPlan(
-        updated=pa.concat_tables(updated) if updated else df.slice(0, 0),
-        updated_predicate=Or(*predicates) if len(predicates) > 1 else next(iter(predicates), AlwaysFalse()),
-        inserted=inserted if insert_unmatched else df.slice(0, 0),
-    )
-
-
 def _identifier_columns(schema: Schema) -> list[str]:
     columns = []
     for field_id in schema.identifier_field_ids:
@@ -185,14 +133,6 @@ def _identifier_columns(schema: Schema) -> list[str]:
             raise ValueError(f"Field-ID could not be found: {field_id}")
         columns.append(name)
     return columns
-
-
-def _with_row_ids(changed: pa.Table, found: pa.Table, keys: list[str]) -> pa.Table:
-    key_types = pa.schema([found.schema.field(key) for key in keys])
-    positions = changed.select(keys).cast(key_types).append_column(_POSITION, pa.array(range(changed.num_rows), pa.int64()))
-    joined = positions.join(found.select([*keys, ROW_ID.name]), keys=keys, join_type="inner").sort_by(_POSITION)
-    unknown = pa.nulls(changed.num_rows, pa.int64())
-    return changed.append_column(ROW_ID.name, joined.column(ROW_ID.name)).append_column(LAST_UPDATED.name, unknown)
 
 
 def encrypted_files_to_data_files(

@@ -131,9 +131,9 @@ class EncryptedDataScan(_ReadByEngines, ScanForOthers, DataScan):
         reader = _reader(self.update(row_filter=ALWAYS_TRUE, masked=ERROR), projected, (), None)
         return _table(reader.batches(task), projected)
 
-    def batches_with_lineage(self) -> Iterator[pa.RecordBatch]:
-        """Yield matching rows, some batches ahead: the table's columns, then those of lineage."""
-        return _stream(self.update(masked=ERROR), with_lineage(self.table_metadata.schema()), self.tasks(), ())
+    def reader_of(self, projected: Schema) -> TaskReader:
+        """Return a reader of the scan's tasks with its filter, in other columns. What this reader may not see is an error, never masked."""
+        return _reader(self.update(masked=ERROR), projected, (), None)
 
     def matching_positions(self, task: FileScanTask) -> MatchingPositions:
         """Return where the rows lie in one data file that a delete by the filter takes. Only the filter's columns are read."""

@@ -52,7 +52,6 @@ from tablecrypt.table.row_changes import (
     delete_by_vectors,
     encrypted_files_to_data_files,
     key_columns,
-    plan_upsert,
     rewrite_without,
     upsert_mode,
 )
@@ -60,6 +59,7 @@ from tablecrypt.table.scan import EncryptedDataScan
 from tablecrypt.table.snapshots import EncryptedDelete, EncryptedOverwrite, EncryptedUpdateSnapshot
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, UpgradeToVersion3Update, check_properties_keep_key_id, check_table_properties
+from tablecrypt.table.upserts import Replaced, Upsert
 from tablecrypt.table.write import write_data_files
 
 
@@ -211,10 +211,15 @@ class EncryptedTransaction(TransactionAdapter):
         scan = self.new_scan(ALWAYS_TRUE, case_sensitive)
         if branch is not None and branch in self.table_metadata.refs:
             scan = scan.use_ref(branch)
-        plan = plan_upsert(df, scan, keys, when_matched_update_all, when_not_matched_insert_all)
+        commit_uuid = uuid.uuid4()
+        by_vectors = upsert_mode(self.table_metadata.properties) == TableProperties.DELETE_MODE_MERGE_ON_READ
+        plan = Upsert(df, scan, keys, by_vectors, commit_uuid).plan(when_matched_update_all, when_not_matched_insert_all)
         if plan.updated.num_rows:
-            delete = RowDelete(plan.updated_predicate, case_sensitive, branch, upsert_mode(self.table_metadata.properties))
-            self._delete(delete, snapshot_properties, Operation.OVERWRITE)
+            update = self.update_snapshot(snapshot_properties, branch)
+            producer = update.row_delta(plan.row_delta) if plan.row_delta else _replacing(update.overwrite(commit_uuid), plan.replaced)
+            producer.isolate_as(Operation.OVERWRITE)
+            with producer:
+                producer.delete_by_predicate(plan.updated_filter, case_sensitive)
             self._append_rows(plan.updated, snapshot_properties, branch)
         if plan.inserted.num_rows:
             self._append_rows(plan.inserted, snapshot_properties, branch)
@@ -345,12 +350,7 @@ class EncryptedTransaction(TransactionAdapter):
             row_delta = delete_by_vectors(scan, commit_uuid)
             return self.update_snapshot(snapshot_properties, delete.branch).row_delta(row_delta) if row_delta else None
         replaced = rewrite_without(scan, commit_uuid)
-        overwrite = self.update_snapshot(snapshot_properties, delete.branch).overwrite(commit_uuid)
-        for old, new in replaced:
-            overwrite.delete_data_file(old)
-            for file in new:
-                overwrite.append_data_file(file)
-        return overwrite if replaced else None
+        return _replacing(self.update_snapshot(snapshot_properties, delete.branch).overwrite(commit_uuid), replaced) if replaced else None
 
     def _check_rows(self, df: pa.Table | pa.RecordBatchReader) -> None:
         if not isinstance(df, (pa.Table, pa.RecordBatchReader)):
@@ -384,6 +384,14 @@ class EncryptedTransaction(TransactionAdapter):
         metadata = self.encrypted_metadata
         io.manager.check_usable(metadata.key_ring, metadata.head_key_id(branch))
         return write_data_files(metadata, df, io, io.manager, write_uuid, itertools.count(0))
+
+
+def _replacing(overwrite: EncryptedOverwrite, replaced: Iterable[Replaced]) -> EncryptedOverwrite:
+    for old, new in replaced:
+        overwrite.delete_data_file(old)
+        for file in new:
+            overwrite.append_data_file(file)
+    return overwrite
 
 
 class EncryptedCreateTransaction(CreateTransactionAdapter, EncryptedTransaction):

@@ -23,6 +23,7 @@ from pyiceberg.types import IntegerType, ListType, LongType, NestedField, String
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.table.lineage import with_lineage
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedInMemoryCatalog
@@ -236,7 +237,7 @@ def test_a_rewrite_gets_every_column_and_lineage(catalog: Catalog) -> None:
     names = ["id", "team", "pair", "many", "_row_id", "_last_updated_sequence_number"]
     everything = scan.rows_with_lineage(task)
     assert (everything.schema.names, everything.num_rows) == (names, 10)
-    (matching,) = scan.batches_with_lineage()
+    (matching,) = scan.reader_of(with_lineage(table.schema())).batches(task)
     assert (matching.schema.names, matching.num_rows) == (names, 1)
 
 

@@ -1,0 +1,186 @@
+"""An upsert changes the rows whose keys it brings and no others, and reads no files that cannot hold them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions.visitors import expression_evaluator
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, DoubleType, ListType, LongType, NestedField, StringType
+
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.table import upserts
+from tablecrypt_catalog import EncryptedInMemoryCatalog
+
+KMS = {"encryption.kms-type": "memory", "kms.memory.name": "upserts"}
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "name", StringType()),
+    NestedField(3, "day", DateType()),
+    NestedField(4, "amount", DoubleType()),
+    NestedField(5, "tags", ListType(6, LongType(), False)),
+)
+ARROW = pa.schema(
+    [("id", pa.int64()), ("name", pa.string()), ("day", pa.date32()), ("amount", pa.float64()), ("tags", pa.list_(pa.int64()))]
+)
+MODES = ["copy-on-write", "merge-on-read"]
+values = st.tuples(st.sampled_from([None, 0.0, 1.5]), st.none() | st.lists(st.integers(0, 3) | st.none(), max_size=2))
+Rows = dict[tuple[int, str], tuple[float | None, list[int | None] | None]]
+keys = st.tuples(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 12), st.sampled_from(["", "a", "ä", "b" * 30]))
+some_rows = st.dictionaries(keys, values, max_size=12)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    MemoryKeyManagementClient({"kms.memory.name": "upserts"}).create_key("master")
+    opened = EncryptedInMemoryCatalog("upserts", warehouse=f"file://{tmp_path_factory.mktemp('upserts')}", **KMS)
+    opened.create_namespace("db")
+    return opened
+
+
+made = iter(range(10**6))
+
+
+def table_with(catalog: Catalog, mode: str) -> Table:
+    properties = {"encryption.key-id": "master", "write.merge.mode": mode}
+    return catalog.create_table(f"db.t{next(made)}", SCHEMA, properties=properties)
+
+
+def arrow(rows: Rows) -> pa.Table:
+    columns: dict[str, list[Any]] = {
+        "id": [key[0] for key in rows],
+        "name": [key[1] for key in rows],
+        "day": [key[0] % 1000 for key in rows],
+        "amount": [value[0] for value in rows.values()],
+        "tags": [value[1] for value in rows.values()],
+    }
+    return pa.table(
+        [pa.array(columns[each.name], pa.int32() if each.name == "day" else each.type).cast(each.type) for each in ARROW], ARROW
+    )
+
+
+def numbered(first: int, count: int, amount: float = 1.0) -> pa.Table:
+    return arrow({(number, "a"): (amount, None) for number in range(first, first + count)})
+
+
+def state(table: Table) -> dict[tuple[int, str], tuple[Any, ...]]:
+    lineage = table.scan(selected_fields=("*", "_row_id", "_last_updated_sequence_number")).to_arrow().to_pylist()
+    found = {
+        (row["id"], row["name"]): (row["amount"], row["tags"], row["_row_id"], row["_last_updated_sequence_number"]) for row in lineage
+    }
+    assert len(found) == len(lineage)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=st.lists(some_rows, max_size=3),
+    new=some_rows.filter(bool),
+    update=st.booleans(),
+    few=st.booleans(),
+    deleted=st.integers(0, 12),
+)
+def test_rows_are_those_of_a_dictionary_and_keep_their_ids(
+    catalog: Catalog, mode: str, files: list[Rows], new: Rows, update: bool, few: bool, deleted: int
+) -> None:
+    table = table_with(catalog, mode)
+    for number, rows in enumerate(files):
+        fresh = {key: value for key, value in rows.items() if not any(key in before for before in files[:number])}
+        if fresh:
+            table.append(arrow(fresh))
+    table.delete(f"id = {deleted}")
+    before = state(table)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upserts, "_FEW_KEYS", 200 if few else 0)
+        result = table.upsert(arrow(new), ["id", "name"], when_matched_update_all=update)
+    after = state(table)
+    expected = {key: row[:2] for key, row in before.items()}
+    differing = {key for key, value in new.items() if key in before and update and value != before[key][:2]}
+    expected |= {key: value for key, value in new.items() if key not in before or key in differing}
+    assert {key: row[:2] for key, row in after.items()} == expected
+    assert (result.rows_updated, result.rows_inserted) == (len(differing), len(new.keys() - before.keys()))
+    for key, row in before.items():
+        assert after[key][2] == row[2]
+        assert (after[key][3] == row[3]) is (key not in differing)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_files_that_cannot_hold_a_key_are_not_opened(catalog: Catalog, mode: str) -> None:
+    table = table_with(catalog, mode)
+    for first in (0, 10_000, 20_000, 30_000):
+        table.append(numbered(first, 1000))
+    for task in table.scan("id >= 10000 and id < 30000").plan_files():
+        Path(task.file.file_path.removeprefix("file://")).unlink()
+    new = pa.concat_tables([numbered(500, 300, 2.0), numbered(30_900, 300, 2.0)])
+    result = table.upsert(new, ["id", "name"])
+    assert (result.rows_updated, result.rows_inserted) == (400, 200)
+    assert table.scan("id < 1000 and amount = 2.0").count() == 300
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_is_written_where_no_row_differs(catalog: Catalog, mode: str) -> None:
+    table = table_with(catalog, mode)
+    table.append(numbered(0, 500))
+    before = table.metadata_location
+    result = table.upsert(numbered(100, 300), ["id", "name"])
+    assert (result.rows_updated, result.rows_inserted) == (0, 0)
+    assert table.metadata_location == before
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_file_whose_every_row_is_updated_goes_whole(catalog: Catalog, mode: str) -> None:
+    table = table_with(catalog, mode)
+    table.append(numbered(0, 300))
+    assert table.upsert(numbered(0, 300, 2.0), ["id", "name"]).rows_updated == 300
+    (task,) = table.scan().plan_files()
+    assert (task.file.record_count, task.delete_files) == (300, set())
+
+
+def test_nan_differs_from_itself_as_in_a_plain_table(catalog: Catalog) -> None:
+    table = table_with(catalog, "copy-on-write")
+    table.append(numbered(0, 1, math.nan))
+    assert table.upsert(numbered(0, 1, math.nan), ["id"]).rows_updated == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_key_that_the_table_has_twice_changes_nothing(catalog: Catalog, mode: str) -> None:
+    table = table_with(catalog, mode)
+    table.append(numbered(0, 10))
+    table.append(numbered(5, 10))
+    before = table.metadata_location
+    with pytest.raises(ValueError, match="duplicate rows"):
+        table.upsert(numbered(0, 10, 2.0), ["id"])
+    assert (table.refresh().metadata_location, table.scan().count()) == (before, 20)
+
+
+def test_a_null_key_and_a_missing_column_are_refused_by_name(catalog: Catalog) -> None:
+    table = table_with(catalog, "copy-on-write")
+    table.append(numbered(0, 10))
+    without_key = numbered(0, 2).set_column(0, "id", pa.array([1, None], pa.int64()))
+    with pytest.raises(ValueError, match="the key column id has nulls"):
+        table.upsert(without_key, ["id"])
+    with pytest.raises(ValueError, match="these lack tags"):
+        table.upsert(numbered(0, 2).drop_columns(["tags"]), ["id"])
+    assert table.scan().count() == 10
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 50), min_size=1, max_size=40))
+def test_a_filter_of_ranges_matches_every_key(ids: list[int]) -> None:
+    rows = pa.table({"id": pa.array(ids, pa.int64())})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upserts, "_FEW_KEYS", 0)
+        row_filter = upserts.keys_filter(rows, SCHEMA)
+    evaluate = expression_evaluator(Schema(SCHEMA.fields[0]), row_filter, True)
+    assert all(evaluate(Record(each)) for each in ids)
