@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TABLE_FAILED: Final = "with --include or --exclude, a table failed; the report names it and why"
+TABLE_FAILED: Final = "with --include or --exclude, a table failed; the report says which and why"
 _BEFORE_COMMAND: Final = ("--catalog", "--property", "-p", "--quiet", "-q", "--progress")
-_CODES: Final = {0: "done", REFUSED: "refused, or wrong arguments; stderr says why", INTERRUPTED: "interrupted, or answered with no"}
+_CODES: Final = {
+    0: "success",
+    REFUSED: "refused or failed, or wrong arguments; stderr says why",
+    INTERRUPTED: "interrupted, or not confirmed",
+}
 
 
 class DocumentedCommand(click.Command):
@@ -84,17 +88,17 @@ class DocumentedCommand(click.Command):
 table_argument = click.argument("table", metavar="TABLE")
 optional_table_argument = click.argument("table", metavar="[TABLE]", required=False)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Required if there is no terminal to ask on.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation. Required without a terminal.")
 workers_option = click.option(
-    "--workers", type=click.IntRange(min=1), help="How many files to process at once; by default one per core.", metavar="N"
+    "--workers", type=click.IntRange(min=1), help="Number of files to process at once; by default one per core.", metavar="N"
 )
 delete_below_option = click.option(
     "--delete-below",
     "delete_below",
     metavar="LOCATION",
     multiple=True,
-    help="A folder in which the table's files may be deleted or overwritten although no pin says so; repeatable.",
+    help="A folder in which the table's files may be deleted or overwritten although no pin covers it; repeatable.",
 )
 spark_option = click.option(
     "--spark", "use_spark", is_flag=True, help="Run on the executors of the Spark session that the environment configures."
@@ -215,7 +219,7 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigurationError(f"{question} There is no terminal to ask on: add --yes, or look first with --dry-run")
+        raise ConfigurationError(f"{question} There is no terminal on which to confirm: add --yes, or try --dry-run first")
     click.confirm(printable(question), abort=True, err=True)
 
 
@@ -255,7 +259,10 @@ class Chosen:
 
 def glob_options(command: F) -> F:
     """Add --include and --exclude."""
-    for flag, what in (("--exclude", "Leave out tables of such names; repeatable."), ("--include", "Tables of such names; repeatable.")):
+    for flag, what in (
+        ("--exclude", "Leave out tables whose names match; repeatable."),
+        ("--include", "Tables whose names match; repeatable."),
+    ):
         option = click.option(flag, flag[2:], metavar="GLOB", multiple=True, help=f"Of the whole catalog: {what[0].lower()}{what[1:]}")
         command = option(command)
     return command
@@ -326,28 +333,28 @@ def _summary(done: CatalogResult[Any], bad: int) -> str:
 
 TABLE_COMMANDS: Final = {
     "doctor": "Check whether everything works.",
-    "audit": "Look for plaintext, and for keys that need care.",
+    "audit": "Find plaintext and neglected keys.",
     "verify": "Authenticate every byte of a table.",
-    "inspect": "Show how a table or a file is put together.",
+    "inspect": "Show the structure of a table or a file.",
     "cat": "Print rows of a table or a file.",
-    "rotate-kek": "Give a table a new KEK now.",
-    "rewrap": "Wrap the KEKs again, under the newest master key version.",
+    "rotate-kek": "Replace the KEK of a table.",
+    "rewrap": "Rewrap the KEKs under the newest version of the master key.",
     "prune-keys": "Remove keys that no snapshot needs.",
-    "reencrypt": "Encrypt data files again, under fresh keys.",
-    "migrate": "Make an encrypted table of a plaintext one.",
-    "compact": "Rewrite small files and applied deletes.",
-    "rescue": "Bring back a lost key from older metadata.",
-    "relocate": "Copy a table to another place or master key.",
+    "reencrypt": "Re-encrypt data files under fresh keys.",
+    "migrate": "Encrypt a plaintext table.",
+    "compact": "Merge small files and apply deletes.",
+    "rescue": "Recover lost keys from older metadata.",
+    "relocate": "Copy a table to another location or master key.",
     "shred": "Destroy the keys of snapshots, of a whole table, or of a column.",
-    "orphans": "Find and remove files that the table does not know.",
+    "orphans": "Find and remove files that do not belong to the table.",
 }
 OTHER_COMMANDS: Final = {
-    "keygen": "Make a master key in a key file.",
+    "keygen": "Create a master key in a key file.",
     "encrypt-file": "Encrypt one file.",
     "decrypt-file": "Decrypt one file.",
     "hadoop-kms": "Serve the keys of encrypted ORC columns to Spark and Hive.",
-    "hadoop-kms-key": "Make a key that ORC files can be encrypted with.",
-    "hadoop-kms-token": "Make a token for a user of hadoop-kms.",
+    "hadoop-kms-key": "Create a key for encrypting ORC files.",
+    "hadoop-kms-token": "Create a token for a user of hadoop-kms.",
     "spark-jar": "Write the jar for spark-sql, Connect servers and clusters.",
     "completion": "Print the shell's completion script.",
 }
@@ -435,13 +442,13 @@ def _show_version(context: click.Context, parameter: click.Parameter, value: boo
     "tablecrypt",
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="tablecrypt COMMAND --help says more about each, with examples. Exit codes: 0 done, 1 something was found, 2 refused.",
+    epilog="Run tablecrypt COMMAND --help for details and examples. Exit codes: 0 success, 1 findings, 2 refused or failed.",
 )
 @click.option(
     "--catalog",
     "catalog_name",
     metavar="NAME",
-    help="The catalog, as .pyiceberg.yaml or the environment configures it; without it, the default one.",
+    help="A catalog that .pyiceberg.yaml or the environment configures; by default the default catalog of PyIceberg.",
 )
 @click.option(
     "--property",
@@ -449,13 +456,14 @@ def _show_version(context: click.Context, parameter: click.Parameter, value: boo
     "pairs",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A property of the catalog or the key service; it overrides the configured one. Others on this machine may see it: no passwords.",
+    help="A property of the catalog or the key service, instead of the configured one. "
+    "Other users of this machine can see it, so give no password.",
 )
 @progress_options
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
 @click.pass_context
 def root(context: click.Context, catalog_name: str | None, pairs: tuple[str, ...]) -> None:
-    """Encrypted Apache Iceberg tables: keys, and what happens to tables under them."""
+    """Manage encrypted Apache Iceberg tables and their keys."""
     settings = context.ensure_object(Settings)
     settings.catalog_name, settings.properties = catalog_name, parse_properties(pairs)
     context.with_resource(retries_shown(settings))

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     examples=[
         ("One table", "tablecrypt --catalog prod audit db.orders"),
         (
-            "Every table of the catalog, as a page to keep, and as JSON to compare the next audit with",
+            "Every table of the catalog, as a page to keep and as JSON for the next audit",
             "tablecrypt --catalog prod audit --html may.html --json > may.json",
         ),
-        ("The same a month later, with what changed", "tablecrypt --catalog prod audit --since may.json --html june.html"),
+        ("A month later, with what changed", "tablecrypt --catalog prod audit --since may.json --html june.html"),
         ("In a nightly job, failing on warnings too", "tablecrypt --catalog prod audit db.orders --json --fail-on warning"),
     ],
     needs="Permission to unwrap with the table's master key, to read its files and to list its folder.",
-    codes={FOUND: "something of at least the severity --fail-on was found; plaintext always counts"},
+    codes={FOUND: "there are findings of at least the severity that --fail-on names; plaintext always counts"},
 )
 @click.argument("table", metavar="[TABLE]", required=False)
 @click.option(
@@ -61,14 +61,14 @@ if TYPE_CHECKING:
     "since_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Also report what changed since an earlier audit, of which this file is the JSON.",
+    help="Also report what changed since an earlier audit. FILE is the JSON of that audit.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["critical", "error", "warning", "info"]),
     default="error",
     show_default=True,
-    help="The lowest severity that makes the exit code 1.",
+    help="Exit with code 1 if there are findings of at least this severity.",
 )
 @glob_options
 @progress_options
@@ -84,7 +84,7 @@ def audit(
     fail_on: str,
     as_json: bool,
 ) -> None:
-    """Look for plaintext, and for keys that need care.
+    """Find plaintext and neglected keys.
 
     Examines TABLE, or every table of the catalog: its metadata, manifests and files, older metadata, and everything else in its folder.
     Reports for each file how it is encrypted, under which KEK, and the length and age of its key. Finds plaintext in data, statistics,
@@ -161,13 +161,16 @@ def _print_table(table: TableAudit) -> None:
     cls=DocumentedCommand,
     examples=[
         ("Everything", "tablecrypt --catalog prod verify db.orders"),
-        ("A large table, so that it can be interrupted", "tablecrypt --catalog prod verify db.orders --resume-from orders.verify"),
-        ("Heads, lengths and footers alone", "tablecrypt --catalog prod verify db.orders --quick"),
+        (
+            "A large table, with the option to interrupt and continue",
+            "tablecrypt --catalog prod verify db.orders --resume-from orders.verify",
+        ),
+        ("Only heads, lengths and footers", "tablecrypt --catalog prod verify db.orders --quick"),
         ("Every table of a namespace", "tablecrypt --catalog prod verify --include 'db.*' --quick"),
     ],
     needs="Permission to unwrap with the table's master key, and to read its files; with --resume-from also to list its folder.",
     codes={
-        FOUND: "a file is not as its writer left it; the report names the file and the part that failed; or one of several tables failed"
+        FOUND: "a file is not as its writer left it (the report names the file and the part that failed), or one of several tables failed"
     },
 )
 @optional_table_argument
@@ -215,7 +218,8 @@ def verify(
 
 def _print_verification(done: Verification) -> None:
     resumed = f", {done.resumed:,} of them before the interruption" if done.resumed else ""
-    say(f"{done.table}: {done.files:,} files of {done.snapshots:,} snapshots{resumed}, {bytes_shown(done.bytes)} read now")
+    layers = f"{counted(done.files, 'file', 'files')} of {counted(done.snapshots, 'snapshot', 'snapshots')}"
+    say(f"{done.table}: {layers}{resumed}, {bytes_shown(done.bytes)} read now")
     for file in done.bad:
         say(f"  bad {file.kind.value}: {file.location}")
         for problem in file.problems:
@@ -223,8 +227,8 @@ def _print_verification(done: Verification) -> None:
     if done.is_empty:
         say("nothing was verified: the table has no files")
         return
-    what = "everything" if done.full else "every head, length and footer"
-    say(f"{what} is as it was written" if done.is_good else f"{len(done.bad):,} files are bad")
+    what = "every file" if done.full else "every head, length and footer"
+    say(f"{what} is intact" if done.is_good else counted(len(done.bad), "file is bad", "files are bad"))
 
 
 _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
@@ -234,14 +238,14 @@ _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
     cls=DocumentedCommand,
     examples=[
         ("Before the first table", "tablecrypt --catalog prod doctor --key-id alias/orders"),
-        ("Why a job cannot write", "tablecrypt --catalog prod doctor db.orders"),
+        ("When a job cannot write", "tablecrypt --catalog prod doctor db.orders"),
         ("With a reader's rights", "tablecrypt --catalog prod doctor db.orders --read-only"),
     ],
     needs="Nothing: it reports what is missing.",
     codes={FOUND: "something does not work; the report says what to do"},
 )
 @click.argument("table", metavar="[TABLE]", required=False)
-@click.option("--key-id", "key_ids", metavar="KEY", multiple=True, help="A master key to try, beside the table's; repeatable.")
+@click.option("--key-id", "key_ids", metavar="KEY", multiple=True, help="Another master key to try besides the table's; repeatable.")
 @click.option("--read-only", is_flag=True, help="Wrap nothing and write nothing.")
 @json_option
 @pass_settings
@@ -280,7 +284,7 @@ def _print_check_up(found: CheckUp) -> None:
         for check in checks:
             _print_check(check)
     failing = sum(check.state.value == "fails" for check in found.checks)
-    say("everything that was tried works" if found.is_well else f"{failing:,} of {len(found.checks):,} checks fail")
+    say("all checks pass" if found.is_well else f"{failing:,} of {counted(len(found.checks), 'check', 'checks')} failed")
 
 
 def _print_check(check: Check) -> None:

@@ -20,6 +20,7 @@ from tablecrypt.cli._framework import DocumentedCommand, json_option
 from tablecrypt.cli._output import say, show
 from tablecrypt.cli.settings import Settings, pass_settings
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.printable import counted
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -81,7 +82,7 @@ def hadoop_kms(
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     for stopping in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stopping, lambda *_: server.stop())
-    say(f"serving {len(names)} keys at {server.url}")
+    say(f"serving {counted(len(names), 'key', 'keys')} at {server.url}")
     server.serve()
     kms.close()
 
@@ -107,7 +108,7 @@ def hadoop_kms(
 @json_option
 @pass_settings
 def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: str | None, length: int, roll: bool, as_json: bool) -> None:
-    """Make a key that ORC files can be encrypted with.
+    """Create a key for encrypting ORC files.
 
     NAME is the key's name in the option orc.encrypt. The key is random. The file holds it encrypted under a key of the key service, without
     which the file is of no use. Keep copies of the file: without it, every ORC file under its keys is lost. Older versions of a key stay in
@@ -139,7 +140,7 @@ def hadoop_kms_key(settings: Settings, name: str, key_file: Path, master_key: st
 @click.option("--token-file", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The new file; it must not exist yet.")
 @json_option
 def hadoop_kms_token(token_file: Path, as_json: bool) -> None:
-    """Make a token for a user of hadoop-kms.
+    """Create a token for a user of hadoop-kms.
 
     Prints the token's hash, which belongs in the allow list: [users.NAME] token-sha256 = ["..."]. The token proves that user to the server.
     It is among Spark's settings, so use it over TLS, and use client certificates where many people can see those settings.

@@ -1,4 +1,4 @@
-"""`tablecrypt inspect`: how a table or a file is put together, without its rows and without a key byte.
+"""`tablecrypt inspect`: the structure of a table or a file, without its rows and without a key byte.
 
 Of an AGS1 stream it shows the blocks, of a Parquet file the modules.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
             "One file of a table, with the key that the table has for it",
             "tablecrypt --catalog prod inspect db.orders --file s3://…/a.parquet",
         ),
-        ("A file, by what it says without a key", "tablecrypt inspect ./rows.enc.parquet"),
+        ("A file without its key: what it says in the clear", "tablecrypt inspect ./rows.enc.parquet"),
         ("A file that encrypt-file made", "tablecrypt inspect ./rows.enc.parquet --key-file keys.json --key-id orders"),
     ],
     needs="For a table, permission to unwrap with its master key, and to read its metadata and manifests. For a file alone, none.",
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @json_option
 @pass_settings
 def inspect(settings: Settings, source: str, location: str | None, key_file: Path | None, key_id: str | None, as_json: bool) -> None:
-    """Show how a table or a file is put together.
+    """Show the structure of a table or a file.
 
     An argument with a / names a FILE, any other a TABLE of the catalog. For a table, shows its keys and what each opens, its snapshots, and
     how many files of each kind there are. For a file, shows AGS1 blocks or Parquet modules; with the file's key, also what the footer says.

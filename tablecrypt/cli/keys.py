@@ -57,7 +57,7 @@ DEFAULT_LENGTH: Final = 32
 @click.option("--new-version", is_flag=True, help="Add a version of the same length to a key in the file.")
 @json_option
 def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, as_json: bool) -> None:
-    """Make a master key in a key file.
+    """Create a master key in a key file.
 
     The key is random. It is for the key service that is a file: encryption.kms-type=local. The file is created if it does not exist.
 
@@ -93,7 +93,7 @@ def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, a
 @click.option("--columns", is_flag=True, help="Rotate the KEKs of protected columns instead of the table's.")
 @operation_options()
 def rotate_kek(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...], columns: bool) -> None:
-    """Give a table a new KEK now.
+    """Replace the KEK of a table.
 
     Wraps the manifest-list key of every snapshot of TABLE under a new KEK and removes the old KEKs, in one metadata commit. No file is read
     or written. Data keys do not change (see reencrypt), older metadata files keep the old KEK (see shred), and the master key keeps its
@@ -124,7 +124,7 @@ def rotate_kek(run: Run, table: str | None, include: tuple[str, ...], exclude: t
 @click.option("--columns", is_flag=True, help="Wrap the KEKs of protected columns again instead of the table's.")
 @operation_options()
 def rewrap(run: Run, table: str | None, include: tuple[str, ...], exclude: tuple[str, ...], from_key_id: str | None, columns: bool) -> None:
-    """Wrap the KEKs again, under the newest master key version.
+    """Rewrap the KEKs under the newest version of the master key.
 
     Run it before an old version of TABLE's master key is disabled, or after its alias was moved to another key. The KEKs do not change, nor
     does anything under them. Older metadata files keep the KEKs as the old version wrapped them.
@@ -179,7 +179,7 @@ def prune_keys(settings: Settings, table: str, dry_run: bool, as_json: bool) -> 
 @yes_option
 @operation_options()
 def rescue(run: Run, table: str, metadata: tuple[str, ...], expire_lost: bool, yes: bool) -> None:
-    """Bring back a lost key from older metadata.
+    """Recover lost keys from older metadata.
 
     Helps if another tool wrote the metadata of TABLE and dropped entries of encryption-keys. Searches the metadata files that the table
     left behind, and those given. It cannot replace a lost master key, and does not know whether a key was removed on purpose.

@@ -26,7 +26,7 @@ from tablecrypt.cli._output import say, show
 from tablecrypt.cli.main import FOUND
 from tablecrypt.cli.settings import Settings, parse_properties, pass_settings
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.printable import bytes_shown
+from tablecrypt.printable import bytes_shown, counted
 
 if TYPE_CHECKING:
     from tablecrypt.maintenance import OrphanFiles
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 @click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
 @operation_options(on_files=True)
 def reencrypt(run: Run, table: str, where: str | None, older_than: dt.datetime | None, data_key_length: int | None, branch: str) -> None:
-    """Encrypt data files again, under fresh keys.
+    """Re-encrypt data files under fresh keys.
 
     Data and delete files of TABLE are decrypted and encrypted module by module, without decoding a value, and replace the old ones in one
     snapshot. Row ids, statistics and the order of rows do not change. Run it again to continue an interrupted run. Older snapshots name the
@@ -98,7 +98,7 @@ def migrate(
     delete_below: tuple[str, ...],
     yes: bool,
 ) -> None:
-    """Make an encrypted table of a plaintext one.
+    """Encrypt a plaintext table.
 
     Every live file of TABLE is encrypted into a new file, without decoding a value, and one commit replaces the plain files by the
     encrypted ones. The table's history and its plaintext files are deleted. With --into both stay, and the encrypted table is a new one.
@@ -158,7 +158,7 @@ def migrate(
 @click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
 @operation_options(on_files=True)
 def compact(run: Run, table: str, where: str | None, **options: Any) -> None:
-    """Rewrite small files and applied deletes.
+    """Merge small files and apply deletes.
 
     Small files of TABLE, and files with many deleted rows, are rewritten as files of the right size under fresh keys. Rows keep their ids.
     Older snapshots keep the old files until they are expired.
@@ -189,7 +189,7 @@ def compact(run: Run, table: str, where: str | None, **options: Any) -> None:
 def relocate(
     run: Run, table: str, location: str, key_id: str | None, register_as: str | None, current_only: bool, trust_lengths: bool
 ) -> None:
-    """Copy a table to another place or master key.
+    """Copy a table to another location or master key.
 
     The copy of TABLE at LOCATION is a table of its own, which Iceberg Java can read. Paths in metadata, manifest lists and manifests are
     rewritten, and lists and manifests get fresh keys. Data files keep their keys (see reencrypt). The original does not change. Run it
@@ -308,7 +308,7 @@ def orphans(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Find and remove files that the table does not know.
+    """Find and remove files that do not belong to the table.
 
     They are in the folder of TABLE, left by failed and cancelled writes and by expired snapshots. --older-than must be longer ago than the
     longest write takes. Do not use it if the folder holds files of another table.
@@ -321,7 +321,7 @@ def orphans(
     )
     result = replace(remove(), dry_run=dry_run)
     if not dry_run and result.found:
-        confirm(f"Delete {len(result.found):,} files ({bytes_shown(result.size)}) under {loaded.location()}?", yes)
+        confirm(f"Delete {counted(len(result.found), 'file', 'files')} ({bytes_shown(result.size)}) under {loaded.location()}?", yes)
         result = remove(dry_run=False)
     if as_json:
         show(result, as_json)

@@ -47,7 +47,7 @@ from tablecrypt.kms.new_blobs import check_blob, wrap_unchecked
 from tablecrypt.maintenance._audit.table_audit import PinsTables
 from tablecrypt.maintenance._storage import stored_files
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of
-from tablecrypt.printable import json_fields
+from tablecrypt.printable import counted, json_fields
 from tablecrypt.table.table import EncryptedTable
 
 _CONFIGURATION: Final = "configuration"
@@ -346,7 +346,7 @@ def try_to_list(io: FileIO, folder: str) -> Check:
     """Try to list a folder."""
 
     def attempt() -> str:
-        return f"{sum(1 for _ in stored_files(io, folder)):,} files"
+        return counted(sum(1 for _ in stored_files(io, folder)), "file", "files")
 
     return tried(_STORAGE, f"list {folder}", attempt, "give this client the right to list it: audit, orphans and shred need it")
 

@@ -156,7 +156,7 @@ def test_a_bad_file_is_code_1_and_its_part_named(command: Command, table: Table)
 
     assert done.code == 1
     assert f"bad data: file://{path}" in done.stdout
-    assert "1 files are bad" in done.stdout
+    assert "1 file is bad" in done.stdout
 
 
 def test_json_of_verify_is_for_programs(command: Command, table: Table) -> None:

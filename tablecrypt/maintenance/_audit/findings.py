@@ -53,19 +53,22 @@ class FindingKind(Enum):
         "plaintext-statistics", Severity.CRITICAL, "Plaintext statistics file", "Remove it from the table's metadata and delete it."
     )
     PLAINTEXT_ORPHAN = _Meaning(
-        "plaintext-orphan", Severity.CRITICAL, "Plaintext file that the table does not know", "Find out who put it there, and delete it."
+        "plaintext-orphan",
+        Severity.CRITICAL,
+        "Plaintext file that does not belong to the table",
+        "Find out who put it there, and delete it.",
     )
     UNKNOWN_CONTENT = _Meaning(
         "unknown-content",
         Severity.CRITICAL,
-        "File of no encrypted format",
+        "File in no encrypted format",
         "It may be plaintext: find out who put it there, and delete it.",
     )
     REUSED_KEY = _Meaning(
         "reused-key", Severity.CRITICAL, "One key for several files", "Re-encrypt these files, and find out which program wrote them."
     )
     REFUSED_TABLE = _Meaning(
-        "refused-table", Severity.ERROR, "Table cannot be loaded", "The message says what contradicts what was seen before."
+        "refused-table", Severity.ERROR, "Table cannot be loaded", "Read the message: it says what contradicts what this client has seen."
     )
     KEY_REFUSED = _Meaning(
         "key-refused",
@@ -85,25 +88,28 @@ class FindingKind(Enum):
     )
     MISSING_FILE = _Meaning("missing-file", Severity.ERROR, "File is missing", "Restore it from a backup or an object version.")
     WRONG_MAGIC = _Meaning(
-        "wrong-magic", Severity.ERROR, "File does not begin as its format does", "It was overwritten: verify the table, restore the file."
+        "wrong-magic", Severity.ERROR, "File does not begin like its format", "It was overwritten: verify the table, restore the file."
     )
     WRONG_FOOTER = _Meaning(
         "wrong-footer",
         Severity.ERROR,
-        "File does not end as a file of the table does",
+        "File does not end like a file of the table",
         "Its plaintext file crypto metadata was changed: verify the table, restore the file.",
     )
     WRONG_LENGTH = _Meaning(
-        "wrong-length", Severity.ERROR, "File has another length than its key metadata says", "It was cut or overwritten: restore it."
+        "wrong-length", Severity.ERROR, "File length differs from its key metadata", "It was cut or overwritten: restore it."
     )
     NOT_LISTED = _Meaning(
         "not-listed",
         Severity.ERROR,
-        "The table's folder was not looked through",
-        "Give the permission to list, or audit through a FileIO that can.",
+        "The table's folder was not searched",
+        "Grant the permission to list it, or audit through a FileIO that can.",
     )
     KEY_ID_DIFFERS = _Meaning(
-        "key-id-differs", Severity.ERROR, "Another master key than the table's", "Find out who edited the metadata; do not write meanwhile."
+        "key-id-differs",
+        Severity.ERROR,
+        "Master key other than the table's",
+        "Find out who edited the metadata, and do not write to the table until then.",
     )
     COLUMN_EXPOSED = _Meaning(
         "column-exposed",
@@ -144,7 +150,7 @@ class FindingKind(Enum):
     KEK_AHEAD = _Meaning(
         "kek-ahead",
         Severity.ERROR,
-        "KEK with a date that is to come",
+        "KEK dated in the future",
         "If no writer's clock was wrong, somebody edited the metadata: prune the keys, rotate the KEK, and find out who.",
     )
     KEK_UNUSED = _Meaning(
@@ -179,16 +185,14 @@ class FindingKind(Enum):
     )
     KEK_PAST_LIFE = _Meaning("kek-past-life", Severity.WARNING, "KEK is past its life", "Rotate the KEK.")
     DEK_PAST_LIFE = _Meaning("dek-past-life", Severity.WARNING, "Data keys are past their life", "Re-encrypt these files.")
-    SHORT_KEY = _Meaning("short-key", Severity.WARNING, "Keys are shorter than the table asks for", "Re-encrypt these files.")
+    SHORT_KEY = _Meaning("short-key", Severity.WARNING, "Keys are shorter than the table requires", "Re-encrypt these files.")
     NOT_READ = _Meaning(
         "not-read",
         Severity.WARNING,
         "Not all metadata files were read",
         "Delete old metadata files that nothing needs: write.metadata.delete-after-commit.enabled does.",
     )
-    KEK_RETIRED = _Meaning(
-        "kek-retired", Severity.INFO, "KEK that only opens", "Rotate the KEK to be rid of it before its three years end."
-    )
+    KEK_RETIRED = _Meaning("kek-retired", Severity.INFO, "KEK that only unwraps", "Rotate the KEK before its remaining three years end.")
     KEK_NEAR_END = _Meaning(
         "kek-near-end", Severity.INFO, "KEK is near the end of its life", "Rotate the KEK, or let the next writer do it."
     )
@@ -196,14 +200,17 @@ class FindingKind(Enum):
     STALE_KEYS = _Meaning(
         "stale-keys",
         Severity.INFO,
-        "Older metadata holds keys that the table has no more",
+        "Older metadata holds keys that the table no longer has",
         "Anybody with the master key can open what they open: delete those metadata files, or shred.",
     )
     UNFINISHED_OPERATION = _Meaning(
-        "unfinished-operation", Severity.INFO, "Journal of an unfinished operation", "If it is not under way, run it again: it continues."
+        "unfinished-operation", Severity.INFO, "Journal of an unfinished operation", "If it is not running, run it again: it continues."
     )
     ORPHANS = _Meaning(
-        "orphans", Severity.INFO, "Encrypted files that the table does not know", "Remove orphan files, but for those of writes under way."
+        "orphans",
+        Severity.INFO,
+        "Encrypted files that do not belong to the table",
+        "Remove orphan files, except those of writes in progress.",
     )
     NO_LENGTH = _Meaning(
         "no-length", Severity.INFO, "Key metadata without a length", "A file cut between two blocks would go unnoticed: re-encrypt."

@@ -192,7 +192,7 @@ def audit_table(seen: Observed, now: dt.datetime, pins: tuple[Finding, ...]) -> 
 def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
     if seen.manager is None:
         has_key_id = "has" if names.KEY_ID.name in seen.metadata.properties else "has no"
-        message = f"{has_key_id} {names.KEY_ID.name}, and none of its {len(seen.reachable.files)} files is encrypted"
+        message = f"{has_key_id} {names.KEY_ID.name}, and none of its files ({len(seen.reachable.files):,}) is encrypted"
         yield Finding(FindingKind.PLAIN_TABLE, seen.name, message)
         return
     if isinstance(seen.metadata, EncryptedTableMetadata):
@@ -206,7 +206,7 @@ def _findings(seen: Observed, now: dt.datetime) -> Iterator[Finding]:
     yield from _reached_from_older(seen)
     yield from orphan_findings(seen.orphans, seen.starts, seen.folder)
     for location, operation in seen.journals.items():
-        yield Finding(FindingKind.UNFINISHED_OPERATION, location, f"{operation} is under way, or was interrupted")
+        yield Finding(FindingKind.UNFINISHED_OPERATION, location, f"{operation} is running, or was interrupted")
     if seen.folder.problem is not None:
         yield Finding(FindingKind.NOT_LISTED, seen.metadata.location, seen.folder.problem)
 
@@ -373,7 +373,7 @@ def kek_findings(metadata: EncryptedTableMetadata, table_key_id: str, lifespan: 
         if created is None:
             yield Finding(FindingKind.UNOPENED, kek.key_id, "its KEY_TIMESTAMP is not a number of milliseconds")
         elif is_ahead(kek, _milliseconds(now)):
-            message = f"says that it was made at {created.isoformat(timespec='seconds')}, which is to come: nothing wraps under it here"
+            message = f"is dated {created.isoformat(timespec='seconds')}, in the future: nothing wraps under it here"
             yield Finding(FindingKind.KEK_AHEAD, kek.key_id, message)
         elif kek.key_id not in needed and now - created < lifespan:
             yield Finding(
@@ -421,7 +421,7 @@ def entry_findings(metadata: EncryptedTableMetadata) -> Iterator[Finding]:
     needed = ring.needed_by(named)
     unused = [key.key_id for key in metadata.encryption_keys if key.key_id not in needed]
     if unused:
-        yield Finding(FindingKind.UNUSED_KEY, "encryption-keys", f"{_count(unused, 'entry', 'entries')} for nothing: {_some(unused)}")
+        yield Finding(FindingKind.UNUSED_KEY, "encryption-keys", f"{_count(unused, 'entry', 'entries')} not needed: {_some(unused)}")
 
 
 def _missing_entry(metadata: EncryptedTableMetadata, key_id: str) -> str | None:
