@@ -41,11 +41,13 @@ def coded_columns(
     text = {name for name in columns if schema.names.count(name) == 1 and schema.field(name).type in _PLAIN}
     if not text or not fragment.row_groups or fragment.row_groups[0].num_rows < LEAST_ROWS:
         return frozenset()
-    group = fragment.metadata.row_group(0)
-    chunks = [group.column(number) for number in range(group.num_columns)]
+    group, stored = fragment.metadata.row_group(0), fragment.metadata.schema
+    paths = [stored.column(number).path for number in range(group.num_columns)]
     # A column "a.b" and a field "b" of a struct "a" have the same path.
-    occurs = Counter(chunk.path_in_schema for chunk in chunks)
-    small = {chunk.path_in_schema for chunk in chunks if occurs[chunk.path_in_schema] == 1 and _has_small_dictionary(chunk)}
+    occurs = Counter(paths)
+    # Of the others no chunk is looked at: Arrow ends the process where it has no key for one.
+    asked = [(number, path) for number, path in enumerate(paths) if path in text and occurs[path] == 1]
+    small = {path for number, path in asked if _has_small_dictionary(group.column(number))}
     # An expression does not tell its columns, but its text has their names as they are.
     compared = "" if row_filter is None else str(row_filter)
     return frozenset(name for name in text & small if name not in compared)

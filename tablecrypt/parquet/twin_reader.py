@@ -280,11 +280,12 @@ class TwinView:
         self._spaces.append(_Space(span, partial(nulls_of_error_cover if values is cover else decrypt_chunk, values)))
         self._end = span.end
         metadata.set(ColumnMetaData.PATH_IN_SCHEMA, thrift.LIST, covered.stored_list(ColumnMetaData.PATH_IN_SCHEMA))
-        # Pages are read one after the other: of a dictionary only the beginning counts, and that it is there.
-        metadata.remove(ColumnMetaData.DICTIONARY_PAGE_OFFSET)
-        if values.has_dictionary:
-            metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, span.start)
-        metadata.set(ColumnMetaData.DATA_PAGE_OFFSET, thrift.I64, span.start + int(values.has_dictionary))
+        moved = span.start - values.pages.start
+        # In the clear pages are shorter, but are read one after the other: only where the first is counts, and whether it is a dictionary.
+        for field_id in (ColumnMetaData.DICTIONARY_PAGE_OFFSET, ColumnMetaData.DATA_PAGE_OFFSET):
+            offset = metadata.optional_integer(field_id)
+            if offset:
+                metadata.set(field_id, thrift.I64, offset + moved)
         chunk = cover.struct.copy(without=_NOT_IN_A_COVER)
         chunk.set(ColumnChunk.META_DATA, thrift.STRUCT, metadata)
         return chunk

@@ -101,6 +101,17 @@ def test_without_it_values_are_masked_and_everything_else_is_as_it_was(seen_by_a
     assert len(_all(seen_by_analyst, selected_fields=("id", "ssn", "_row_id"))) == ROWS
 
 
+def test_long_text_columns_are_read_as_dictionaries_beside_hidden_ones(both: Clients) -> None:
+    """Of so many rows text is read as dictionaries, for which the metadata of chunks is looked at: never that of a twin."""
+    table = protected_table(both.payroll)
+    count = 40_000
+    names = pa.array([f"note {number % 9}" for number in range(count)])
+    table.append(pa.table({"id": pa.array(range(count), pa.int64()), "ssn": names, "note": names}))
+    assert table.scan(selected_fields=("ssn", "note")).to_arrow().group_by("ssn").aggregate([]).num_rows == 9
+    seen = cast("EncryptedTable", both.analyst.load_table(table.name())).scan("id >= 9").to_arrow()
+    assert (seen["note"].null_count, seen["ssn"].null_count) == (0, count - 9)
+
+
 def test_a_stream_and_a_limit_are_masked_alike(seen_by_analyst: EncryptedTable) -> None:
     streamed = seen_by_analyst.scan().to_arrow_batch_reader().read_all().to_pylist()
     assert sorted(streamed, key=lambda row: int(row["id"])) == [_masked(row) for row in EXPECTED]
