@@ -223,6 +223,8 @@ class EncryptingCatalog(Catalog):
         Raises:
             ConfigurationError: the table is encrypted already, or a property cannot be used.
         """
+        if declares(properties) or any(name.startswith(names.COLUMN.name) for name in properties):
+            raise ConfigurationError("columns are protected once a table is encrypted: migrate it, then set encryption.column-keys")
         update = EncryptTableUpdate(), SetPropertiesUpdate(updates=dict(properties))
         metadata = cast("EncryptedTableMetadata", update_table_metadata(table.metadata, update))
         return with_metadata(table, self, metadata, table_file_io(self.client_properties, table.io, metadata))

@@ -60,6 +60,7 @@ from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import reencrypt as reencrypt_modules
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import ScanPlanner
+from tablecrypt.table.protection.policy import has_column_keys
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
@@ -129,6 +130,11 @@ def reencrypt(
     _check_numbers(older_than, data_key_length)
     table.refresh()
     refuse_restricted(table.io, "reencrypt")
+    if has_column_keys(table.metadata):
+        raise ConfigurationError(
+            f"{name_of(table)} has protected columns, whose keys are bound to their files: compact(table, rewrite_all=True) writes its "
+            "files again under fresh keys, and brings those in line that were written before the protection changed"
+        )
     check_branch(table, branch)
     plan = _planned(table, checked_filter(table, where), older_than, branch)
     found = Reencrypted(name_of(table), dry_run, plan.data_files, len(plan.files) - plan.data_files, plan.size)

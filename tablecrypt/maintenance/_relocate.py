@@ -26,7 +26,8 @@ from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError, TamperedFileError
 from tablecrypt.files.deletion import DeletionScope
 from tablecrypt.files.raw_output import TABLE_METADATA_SUFFIXES, RawContent
-from tablecrypt.keys.key_ring import EncryptedKey, KeyRing
+from tablecrypt.keys.column_keys import ColumnPolicy
+from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.maintenance._relocate_files import CopyWork, PathMap, RewriteWork, copy_file, rewrite_deletes
 from tablecrypt.maintenance._relocate_metadata import (
@@ -149,6 +150,7 @@ class _Copying:
         metadata, source = encrypted_metadata_of(table), table_io(table)
         self.table = table
         self.key_id = key_id or source.manager.table_key_id
+        ColumnPolicy.from_properties(metadata.properties).check(metadata.schema(), self.key_id)
         self.paths = PathMap(metadata.location.rstrip("/"), new_location)
         self.metadata = only_snapshots(metadata, kept_snapshots(metadata, all_snapshots))
         self.source = source
@@ -229,7 +231,8 @@ class _Copying:
         folder, run = f"{self.paths.new}/metadata", uuid.uuid4()
         copier = ManifestCopier(self.source, self.target, self.paths, new_deletes, f"{folder}/{run}-m", self.metadata.properties)
         ring, layout = self.metadata.key_ring, self.metadata.stated_layout
-        keys: list[EncryptedKey] = []
+        # Data files keep their keys, so those of their protected columns go with them.
+        keys = [*ring.column_keks, *ring.column_keys]
         last_key_id: str | None = None
         lists: dict[int, tuple[str, str]] = {}
         for snapshot in self.metadata.snapshots:

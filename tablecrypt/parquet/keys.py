@@ -172,6 +172,11 @@ class FileKeys:
         if unknown:
             raise ConfigurationError(f"the file has no column {unknown[0]!r}, which column_keys or plaintext_columns names")
 
+    @property
+    def hides_twins(self) -> bool:
+        """Whether they are those of a table's file without the keys of its protected columns."""
+        return self.of_a_table and self._twin_key is None
+
     def find_footer_key(self, key_metadata: bytes | None, location: str) -> Secret:
         """The footer key for reading. KeyNotFoundError when there is none."""
         if self.footer_key is not None:

@@ -31,6 +31,7 @@ from tablecrypt.parquet.layout import Chunk, FileLayout, Span, encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher, ModuleType
 from tablecrypt.parquet.storage import open_source
 from tablecrypt.parquet.thrift import ColumnChunk
+from tablecrypt.parquet.twins import field_of_twin
 
 _SHOWN_FAULTS: Final = 10
 
@@ -68,6 +69,8 @@ class Verification:
         modules: how many of each type authenticated.
         unauthenticated_pages: pages whose bodies AES_GCM_CTR_V1 encrypts and does not authenticate.
         columns_in_the_clear: dotted paths.
+        hidden_columns: dotted paths of a table's protected columns, whose own keys were not given. Their bytes are not authenticated, and
+            neither is that no byte of the file belongs to nothing.
     """
 
     location: str
@@ -76,10 +79,11 @@ class Verification:
     modules: dict[str, int]
     unauthenticated_pages: int
     columns_in_the_clear: tuple[str, ...]
+    hidden_columns: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
-        """Whether all of the file is authenticated."""
+        """Whether all of the file is authenticated, but for hidden columns."""
         return not self.unauthenticated_pages and not self.columns_in_the_clear
 
 
@@ -96,7 +100,7 @@ def verify(source: Any, keys: FileKeys, *, location: str | None = None) -> Verif
     """
     with open_source(source, location) as opened:
         layout = encrypted_layout(opened, keys)
-        checks = _Checks(layout)
+        checks = _Checks(layout, keys.hides_twins)
         for chunk in layout.chunks():
             checks.check_chunk(chunk)
         return checks.result()
@@ -118,8 +122,10 @@ class _Fault:
 class _Checks:
     """The checks of one file, and what they found so far."""
 
-    def __init__(self, layout: FileLayout) -> None:
+    def __init__(self, layout: FileLayout, hides_twins: bool) -> None:
         self._layout = layout
+        self._hides_twins = hides_twins
+        self._hidden: dict[str, None] = {}
         self._modules: Counter[str] = Counter({ModuleType.FOOTER.label: 1})
         self._unauthenticated_pages = 0
         self._in_the_clear: dict[str, None] = {}
@@ -127,6 +133,9 @@ class _Checks:
         self._spans = [OwnedSpan(0, MAGIC_LENGTH, "the first magic"), OwnedSpan(layout.footer.start, layout.source.length, "the footer")]
 
     def check_chunk(self, chunk: Chunk) -> None:
+        if self._hides_twins and chunk.has_own_key and field_of_twin(chunk.path[0]) is not None:
+            self._hidden[chunk.ordinals.path] = None
+            return
         if not chunk.is_encrypted:
             self._in_the_clear[chunk.ordinals.path] = None
         checks: tuple[Callable[[Chunk], None], ...] = (self._pages, self._column_index, self._offset_index, self._bloom_filter)
@@ -147,13 +156,14 @@ class _Checks:
             dict(self._modules),
             self._unauthenticated_pages,
             tuple(self._in_the_clear),
+            tuple(self._hidden),
         )
 
     def _refuse_faults(self) -> None:
         layout = self._layout
         every = [fault.what for fault in self._faults]
         mismatches = sum(fault.is_of_the_key for fault in self._faults)
-        if not mismatches:
+        if not mismatches and not self._hidden:
             # Nothing can be found in what a key does not decrypt: its bytes would seem to belong to nothing.
             every += coverage_gaps(self._spans, layout.source.length)
         if not every:

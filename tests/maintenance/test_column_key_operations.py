@@ -208,3 +208,27 @@ def test_keks_without_a_column_key_are_pruned(table: EncryptedTable, stored: lis
     transaction.commit_transaction()
     assert m.prune_keys(table).keks == (kek.key_id,)
     assert all(each.opens(table) for each in stored)
+
+
+def test_a_copy_elsewhere_keeps_its_column_keys_and_no_column_comes_under_its_master_key(
+    both: Clients, table: EncryptedTable, stored: list[StoredKey], tmp_path: Path
+) -> None:
+    analyst = both.analyst.load_table(table.name())
+    m.relocate(analyst, f"file://{tmp_path}/copy", register_as="db.copy")
+    copy = cast("EncryptedTable", both.payroll.load_table("db.copy"))
+    assert [each.opens(copy) for each in stored] == [each.opens(table) for each in stored]
+    for column_key in (COLUMN_KEY, OTHER_COLUMN_KEY):
+        with pytest.raises(ConfigurationError, match="own master key"):
+            m.relocate(table, f"file://{tmp_path}/other", key_id=column_key)
+
+
+def test_reencryption_says_what_does_its_work_for_protected_columns(table: EncryptedTable) -> None:
+    with pytest.raises(ConfigurationError, match=r"compact\(table, rewrite_all=True\)"):
+        m.reencrypt(table)
+
+
+def test_a_migration_does_not_declare_columns(both: Clients, tmp_path: Path) -> None:
+    plain = both.payroll.create_table("db.plain", SCHEMA)
+    for properties in ({"encryption.column-keys": DECLARED}, {"encryption.column.2.key-id": COLUMN_KEY}):
+        with pytest.raises(ConfigurationError, match="columns are protected once a table is encrypted"):
+            both.payroll.as_encrypted(plain, {"encryption.key-id": "orders", **properties})

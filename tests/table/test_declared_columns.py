@@ -125,7 +125,7 @@ def test_removed_protection_is_remembered_for_the_files_that_have_it(table: Encr
 def test_a_column_may_change_its_master_key_once_until_files_are_encrypted_again(table: EncryptedTable) -> None:
     declare(table, {"encryption.column-keys": f"{OTHER_COLUMN_KEY}: ssn"})
     assert policy_of(table.metadata).master_keys(SSN) == (OTHER_COLUMN_KEY, COLUMN_KEY)
-    with pytest.raises(ConfigurationError, match="reencrypt the table first"):
+    with pytest.raises(ConfigurationError, match="compact the table"):
         declare(table, {"encryption.column-keys": "third: ssn"})
     declare(table, {"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
 
@@ -256,7 +256,7 @@ def test_a_declaration_says_what_it_does_not_reach(both: Clients, caplog: pytest
     with caplog.at_level(logging.WARNING):
         declare(plain, {"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
     assert "the protection of ssn changes for files that are written from now on. 2 data files of the current snapshot" in caplog.text
-    assert "reencrypt" in caplog.text
+    assert "compact with rewrite_all" in caplog.text
 
 
 def test_an_unknown_mask_of_a_column_with_dots_in_its_name_is_found_by_the_whole_name(both: Clients) -> None:

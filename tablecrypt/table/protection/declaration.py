@@ -9,10 +9,11 @@
     remove encryption.column-mask.x   x is masked by null
 
 A master key's id may hold colons: the last one of a group ends it. Removing protection leaves `encryption.column.<id>.former-key-id`, by
-which files from before are still read. A column that was dropped keeps its protection for the snapshots that have it.
+which files from before are still read; remove that by hand once no snapshot has such a file. A column that was dropped keeps its protection
+for the snapshots that have it.
 
 New files follow the properties of the moment that they are written in; files from before do not change. What a declaration does not reach
-is logged, and `reencrypt` brings it in line.
+is logged, and `compact` with `rewrite_all` brings it in line.
 
 Raises ConfigurationError: a column is unknown or named twice, the text cannot be read, or a property by field id is set by hand.
 """
@@ -111,7 +112,7 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str]) -> Dec
     """
     asked = tuple(removals)
     schema = metadata.schema()
-    by_id = [name for name in asked if name.startswith(COLUMN_PREFIX)]
+    by_id = [name for name in asked if name.startswith(COLUMN_PREFIX) and not name.endswith(".former-key-id")]
     _refuse_by_id([name for name in by_id if schema.find_column_name(_field_id(name)) is not None], "the table")
     if not declares(asked):
         return Declaration({}, asked)
@@ -181,7 +182,7 @@ def _keep_former(former: dict[int, str], field_id: int, key_id: str, new: str | 
     if former.get(field_id, key_id) not in (key_id, new):
         raise ConfigurationError(
             f"files hold column {field_id} under the master keys {former[field_id]!r} and {key_id!r} already, and a third is one too many: "
-            "reencrypt the table first"
+            f"compact the table with rewrite_all, and remove {COLUMN_PREFIX}{field_id}.former-key-id, first"
         )
     former[field_id] = key_id
 
@@ -231,6 +232,6 @@ def _log_unreached(metadata: TableMetadata, policy: ColumnPolicy) -> None:
     )
     logger.warning(
         "%s: the protection of %s changes for files that are written from now on. %s data files of the current snapshot and those of %d "
-        "earlier ones stay as they are: reencrypt brings the current ones in line, expiring or shredding the snapshots ends the others",
+        "earlier ones stay as they are: compact with rewrite_all brings the current ones in line, shredding the snapshots ends the others",
         *(metadata.location, ", ".join(names) or "no column", files, len(metadata.snapshots) - (current is not None)),
     )
