@@ -171,10 +171,8 @@ class ColumnKeyMaker:
             AuthenticationError, FormatError: it is another column's, or was changed.
             ColumnKeyDeniedError, KmsError: the KMS refuses, or failed.
         """
-        with self._lock:
-            both = ring.with_others(self._made.values())
         try:
-            entry = both.entry(key_id)
+            entry = ring.entry(key_id)
         except KeyNotFoundError:
             raise KeyNotFoundError(
                 f"column key {key_id} of column {field_id} is not in the table's encryption-keys: the column was shredded, or somebody "
@@ -182,13 +180,13 @@ class ColumnKeyMaker:
             ) from None
         if entry.field_id != field_id:
             raise AuthenticationError(f"column key {key_id} is that of column {entry.field_id}, and a file names it for column {field_id}")
-        master_key_id = both.entry(entry.encrypted_by_id or "").encrypted_by_id
+        master_key_id = ring.entry(entry.encrypted_by_id or "").encrypted_by_id
         if master_key_id not in master_key_ids:
             raise KeyIdChangedError(
                 f"column {field_id} is encrypted under master key {master_key_id!r}, and the table's properties do not name that key for "
                 "it: the properties or an entry of encryption-keys were changed. Restore them"
             )
-        return self.open(both, entry)
+        return self.open(ring, entry)
 
     def new_entries(self, ring: KeyRing, aad_prefixes: Iterable[bytes]) -> tuple[EncryptedKey, ...]:
         """Return the entries that files written here need and metadata lacks, KEKs first.

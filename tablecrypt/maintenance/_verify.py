@@ -60,7 +60,7 @@ from tablecrypt.maintenance._tables import require_encrypted, table_io
 from tablecrypt.maintenance.progress import Progress, ProgressListener, no_progress
 from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
-from tablecrypt.parquet.uniform import UniformParquetFile
+from tablecrypt.parquet.verification import verify_footer
 from tablecrypt.printable import json_fields
 from tablecrypt.table.table import EncryptedTable
 
@@ -453,17 +453,12 @@ def verify_parquet(raw: InputStream, key_metadata: StandardKeyMetadata, location
     stored = raw.tell()
     raw.seek(0)
     try:
-        parts = _all_modules(raw, key_metadata, location) if full else _footer(raw, key_metadata, location)
+        parts = _all_modules(raw, key_metadata, location) if full else verify_footer(raw, key_metadata, location)
     except (TamperedFileError, PlaintextRefusedError) as refused:
         return FileLook(stored, 0, (Problem("modules" if full else "footer", refused.what),))
     except FormatError as refused:
         return FileLook(stored, 0, (Problem("format", str(refused)),))
     return FileLook(stored, parts)
-
-
-def _footer(raw: InputStream, key_metadata: StandardKeyMetadata, location: str) -> int:
-    UniformParquetFile(raw, key_metadata, location).footer()
-    return 1
 
 
 def _all_modules(raw: InputStream, key_metadata: StandardKeyMetadata, location: str) -> int:

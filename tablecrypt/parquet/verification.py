@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tablecrypt.arguments import checked_arguments
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KeyMismatchError, TamperedFileError
 from tablecrypt.parquet.chunk_modules import authenticate_pages, read_bloom_filter, read_index, read_pages
 from tablecrypt.parquet.footer import MAGIC_LENGTH
@@ -32,6 +33,7 @@ from tablecrypt.parquet.modules import ModuleCipher, ModuleType
 from tablecrypt.parquet.storage import open_source
 from tablecrypt.parquet.thrift import ColumnChunk
 from tablecrypt.parquet.twins import field_of_twin
+from tablecrypt.parquet.uniform import UniformParquetFile
 
 _SHOWN_FAULTS: Final = 10
 
@@ -104,6 +106,29 @@ def verify(source: Any, keys: FileKeys, *, location: str | None = None) -> Verif
         for chunk in layout.chunks():
             checks.check_chunk(chunk)
         return checks.result()
+
+
+def verify_footer(source: Any, key_metadata: StandardKeyMetadata, location: str) -> int:
+    """Check the ends of a table's file and which keys its columns are under; return how many modules that were.
+
+    Args:
+        source: a seekable binary file.
+        key_metadata: of the file.
+        location: names it in errors.
+
+    Raises:
+        TamperedFileError, PlaintextRefusedError: the file is not what was written.
+        FormatError: a column that is no twin of a protected one is under a key of its own.
+    """
+    try:
+        UniformParquetFile(source, key_metadata, location).footer()
+    except FormatError:
+        with open_source(source, location) as opened:
+            layout = encrypted_layout(opened, FileKeys.of_table_file(key_metadata))
+            for chunk in layout.chunks():
+                if not (chunk.has_own_key and field_of_twin(chunk.path[0]) is not None):
+                    _ = chunk.cipher
+    return 1
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,8 @@ class VisibleColumns:
                     f"holds the protected column {field_id} under the table's key, though it was written when the column was protected "
                     "already: by another engine, or by somebody who has the table's key. An audit lists such files",
                 )
-        return (self.masked - twins) | (self.nulled & masks)
+        # A column that is protected no more is in the clear where it has no twin.
+        return (self.masked & self.since.keys()) - twins | (self.nulled & masks)
 
     def check_compared(self, location: str, field_ids: set[int], schema: Schema) -> None:
         """Refuse equality deletes by protected columns, which hold values under the table's key.

@@ -1,0 +1,230 @@
+"""Attacks on protected columns: by whoever holds the table's key, by whoever writes storage or the catalog, and what careless users do.
+
+Reads are those of `analyst`, who may use the table's key alone, and `payroll`, who may use every key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
+
+from tablecrypt import maintenance as m
+from tablecrypt.errors import (
+    AuthenticationError,
+    ColumnKeyDeniedError,
+    ConfigurationError,
+    FormatError,
+    KeyIdChangedError,
+    KeyNotFoundError,
+    TablecryptError,
+)
+from tablecrypt.keys.key_ring import COLUMN_KEK, EncryptedKey
+from tablecrypt.maintenance import FindingKind
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.table import EncryptedTable
+from tests.support.protected_tables import SSN, TABLE_KEY, Clients, clients, metadata_of, protected_table
+
+ROWS = pa.table({"id": [1, 2, 3], "ssn": ["SSN-0001", "SSN-0002", "SSN-0003"], "note": ["a", "b", "c"]})
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Clients:
+    return clients(tmp_path)
+
+
+@pytest.fixture
+def people(both: Clients) -> EncryptedTable:
+    table = protected_table(both.payroll, **{"encryption.column-keys": "pii: ssn"})
+    table.append(ROWS)
+    return table
+
+
+def of_analyst(both: Clients, table: EncryptedTable) -> EncryptedTable:
+    return cast("EncryptedTable", both.analyst.load_table(table.name()))
+
+
+def edited(table: EncryptedTable, **changes: Any) -> EncryptedTable:
+    """The table as it would be loaded from metadata that somebody has edited, past every pin and check of a commit."""
+    metadata = EncryptedTableMetadata.model_validate_json(metadata_of(table).model_copy(update=changes).model_dump_json())
+    return EncryptedTable(table.name(), metadata, table.metadata_location, table.io, table.catalog)
+
+
+def ssn(table: EncryptedTable) -> list[str | None]:
+    return cast("list[str | None]", table.scan(selected_fields=("ssn",)).to_arrow()["ssn"].to_pylist())
+
+
+def masked_or_refused(table: EncryptedTable) -> list[str | None]:
+    try:
+        return ssn(table)
+    except TablecryptError:
+        return []
+
+
+def without_properties(table: EncryptedTable) -> dict[str, str]:
+    return {name: value for name, value in table.metadata.properties.items() if not name.startswith("encryption.column.")}
+
+
+def without_columns(key: EncryptedKey) -> bool:
+    return not key.is_column_key and not key.is_column_kek
+
+
+def test_the_honest_case(both: Clients, people: EncryptedTable) -> None:
+    assert ssn(people) == ["SSN-0001", "SSN-0002", "SSN-0003"]
+    assert ssn(of_analyst(both, people)) == [None, None, None]
+    with pytest.raises(ColumnKeyDeniedError):
+        of_analyst(both, people).append(ROWS)
+
+
+def _dropped_entries(table: EncryptedTable) -> EncryptedTable:
+    return edited(table, encryption_keys=[key for key in metadata_of(table).encryption_keys if without_columns(key)])
+
+
+def _dropped_properties(table: EncryptedTable) -> EncryptedTable:
+    return edited(table, properties=without_properties(table))
+
+
+def _dropped_both(table: EncryptedTable) -> EncryptedTable:
+    keys = [key for key in metadata_of(table).encryption_keys if without_columns(key)]
+    return edited(table, properties=without_properties(table), encryption_keys=keys)
+
+
+def _kek_under_the_tables_key(table: EncryptedTable) -> EncryptedTable:
+    keys = [
+        key.model_copy(update={"encrypted_by_id": TABLE_KEY}) if key.is_column_kek else key for key in metadata_of(table).encryption_keys
+    ]
+    return edited(table, encryption_keys=keys)
+
+
+def _kek_as_one_of_the_table(table: EncryptedTable) -> EncryptedTable:
+    keys = [
+        key.model_copy(update={"properties": {name: value for name, value in (key.properties or {}).items() if name != COLUMN_KEK}})
+        if key.is_column_kek
+        else key
+        for key in metadata_of(table).encryption_keys
+    ]
+    return edited(table, encryption_keys=keys)
+
+
+def _another_master_key(table: EncryptedTable) -> EncryptedTable:
+    return edited(table, properties={**table.metadata.properties, f"encryption.column.{SSN}.key-id": "fin"})
+
+
+def _the_tables_key_as_the_columns(table: EncryptedTable) -> EncryptedTable:
+    return edited(table, properties={**table.metadata.properties, f"encryption.column.{SSN}.key-id": TABLE_KEY})
+
+
+EDITS: dict[str, Callable[[EncryptedTable], EncryptedTable]] = {
+    "entries are dropped": _dropped_entries,
+    "properties are dropped": _dropped_properties,
+    "both are dropped": _dropped_both,
+    "the column KEK is said to be under the table's master key": _kek_under_the_tables_key,
+    "the column KEK is said to be one of the table": _kek_as_one_of_the_table,
+    "another master key is named": _another_master_key,
+    "the table's master key is named": _the_tables_key_as_the_columns,
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_no_value_is_read_as_something_else_from_edited_metadata(both: Clients, people: EncryptedTable, edit: str) -> None:
+    with pytest.raises((KeyNotFoundError, KeyIdChangedError, FormatError, ConfigurationError)):
+        ssn(EDITS[edit](people))
+    assert set(masked_or_refused(EDITS[edit](of_analyst(both, people)))) <= {None}
+
+
+# In the others nothing is left of the protection, or files get new column keys under the master key that is named.
+WRITE_REFUSED = ("properties are dropped", "the column KEK is said to be one of the table", "the table's master key is named")
+
+
+@pytest.mark.parametrize("edit", WRITE_REFUSED)
+def test_nothing_is_written_on_edited_metadata(people: EncryptedTable, edit: str) -> None:
+    with pytest.raises((KeyIdChangedError, ConfigurationError, FormatError, AuthenticationError)):
+        EDITS[edit](people).append(ROWS)
+
+
+def test_entries_of_another_table_open_nothing_here(both: Clients, people: EncryptedTable) -> None:
+    other = protected_table(both.payroll, "db.other", **{"encryption.column-keys": "pii: ssn"})
+    other.append(ROWS)
+    theirs = [key for key in metadata_of(other).encryption_keys if not without_columns(key)]
+    own = metadata_of(people).encryption_keys
+    with pytest.raises(KeyNotFoundError):
+        ssn(edited(people, encryption_keys=[*(key for key in own if without_columns(key)), *theirs]))
+    (mine,), (foreign,) = metadata_of(people).key_ring.column_keys, metadata_of(other).key_ring.column_keys
+    renamed = foreign.model_copy(update={"key_id": mine.key_id})
+    keks = [key for key in theirs if key.is_column_kek]
+    with pytest.raises(AuthenticationError):
+        ssn(edited(people, encryption_keys=[*(key for key in own if without_columns(key)), *keks, renamed]))
+
+
+def test_a_catalog_that_removes_the_protection_is_refused_when_it_is_committed(people: EncryptedTable) -> None:
+    names = [name for name in people.metadata.properties if name.startswith("encryption.column.")]
+    for update in (
+        RemovePropertiesUpdate(removals=names),
+        SetPropertiesUpdate(updates={f"encryption.column.{SSN}.key-id": TABLE_KEY}),
+    ):
+        transaction = people.transaction()
+        transaction.apply((cast("TableUpdate", update),))
+        with pytest.raises((KeyIdChangedError, ConfigurationError)):
+            transaction.commit_transaction()
+
+
+def test_a_copy_of_the_table_has_no_value_that_its_maker_could_not_read(both: Clients, people: EncryptedTable) -> None:
+    analyst = of_analyst(both, people)
+    copy = both.analyst.create_table("db.copy", people.schema(), properties={"encryption.key-id": TABLE_KEY})
+    copy.append(analyst.scan().to_arrow())
+    assert set(copy.scan().to_arrow()["ssn"].to_pylist()) == {None}
+
+
+def test_a_shredded_column_is_gone_from_every_snapshot_and_the_rest_is_there(both: Clients, people: EncryptedTable) -> None:
+    people.append(ROWS)
+    snapshots = [snapshot.snapshot_id for snapshot in people.snapshots()]
+    assert m.shred_column(people, "ssn").is_complete
+    fresh = cast("EncryptedTable", both.payroll.load_table(people.name()))
+    for snapshot_id in snapshots:
+        with pytest.raises(KeyNotFoundError, match="shredded"):
+            fresh.scan(snapshot_id=snapshot_id).to_arrow()
+        assert fresh.scan(selected_fields=("id", "note"), snapshot_id=snapshot_id).to_arrow().num_rows in (3, 6)
+    with fresh.update_schema() as change:
+        change.delete_column("ssn")
+    assert fresh.scan().to_arrow().num_rows == 6
+
+
+def test_a_rotation_of_column_keks_leaves_all_files_readable(both: Clients, people: EncryptedTable) -> None:
+    m.rotate_column_keks(people)
+    m.rotate_kek(people)
+    people.append(ROWS)
+    assert ssn(cast("EncryptedTable", both.payroll.load_table(people.name()))) == ["SSN-0001", "SSN-0002", "SSN-0003"] * 2
+
+
+def test_a_rewrite_brings_files_in_line_after_protection_was_added_and_removed(both: Clients) -> None:
+    table = cast("EncryptedTable", both.payroll.create_table("db.late", ROWS.schema, properties={"encryption.key-id": TABLE_KEY}))
+    table.append(ROWS)
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": "pii: ssn"})
+    assert {finding.kind for finding in m.audit(table).tables[0].findings} >= {FindingKind.COLUMN_EXPOSED}
+    m.compact(table, rewrite_all=True)
+    m.shred(table, [table.snapshots()[0].snapshot_id])
+    of_columns = {finding.kind for finding in m.audit(table).tables[0].findings if finding.kind.name.startswith("COLUMN_")}
+    assert of_columns == set()
+    assert sorted(map(str, ssn(table))) == ["SSN-0001", "SSN-0002", "SSN-0003"]
+    assert set(ssn(of_analyst(both, table))) == {None}
+    with table.transaction() as transaction:
+        transaction.remove_properties("encryption.column-keys")
+    m.compact(table, rewrite_all=True)
+    assert sorted(map(str, ssn(of_analyst(both, table)))) == ["SSN-0001", "SSN-0002", "SSN-0003"]
+
+
+def test_verification_needs_no_right_to_the_column(both: Clients, people: EncryptedTable) -> None:
+    for table in (people, of_analyst(both, people)):
+        for quick in (True, False):
+            assert not m.verify(table, quick=quick).bad
+
+
+def test_a_copy_elsewhere_reads_as_the_table_does(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
+    m.relocate(of_analyst(both, people), f"file://{tmp_path}/copy", register_as="db.moved")
+    assert ssn(cast("EncryptedTable", both.payroll.load_table("db.moved"))) == ["SSN-0001", "SSN-0002", "SSN-0003"]
+    assert ssn(cast("EncryptedTable", both.analyst.load_table("db.moved"))) == [None, None, None]
