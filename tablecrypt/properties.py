@@ -78,6 +78,7 @@ class Property:
 
 _of_keys: Final = partial(Property, scope="table", reader="tablecrypt.keys", from_table=True)
 _of_columns: Final = partial(Property, scope="table", reader="tablecrypt.table", from_table=True)
+_of_own_catalogs: Final = partial(Property, scope="catalog", reader="tablecrypt_catalog")
 _of_spark: Final = partial(Property, scope="catalog", reader="tablecrypt.spark")
 _of_kms: Final = partial(Property, scope="catalog", reader="tablecrypt.kms", to_executors=True)
 _of_aws: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.aws", to_executors=True)
@@ -123,24 +124,24 @@ MASKED_READS: Final = Property(
     default="mask",
     doc="What scans do about protected columns whose keys may not be used: `mask` gives their masks, `error` refuses to read them.",
 )
-PINS: Final = Property(
+PINS: Final = _of_own_catalogs(
     name="encryption.pins",
-    scope="catalog",
-    reader="tablecrypt_catalog",
     doc="Path of a JSON file where this client keeps what it has seen of each encrypted table: older, edited, plaintext ones are refused.",
 )
-REQUIRED: Final = Property(
+REQUIRED: Final = _of_own_catalogs(
     name="encryption.required",
-    scope="catalog",
-    reader="tablecrypt_catalog",
     default="false",
     doc="true: this catalog neither creates nor opens a table that is not encrypted; audit and migrate still read such tables.",
 )
-DEFAULT_KEY_ID: Final = Property(
+DEFAULT_KEY_ID: Final = _of_own_catalogs(
     name="encryption.default-key-id",
-    scope="catalog",
-    reader="tablecrypt_catalog",
     doc="The master key of every new table that names none in encryption.key-id. A namespace may have it too, for allowed keys.",
+)
+MANIFEST_CACHE_BYTES: Final = _of_own_catalogs(
+    name="io.manifest.cache.max-total-bytes",
+    reader="tablecrypt.manifests",
+    default=str(100 * 1024 * 1024),
+    doc="How many bytes of decoded manifests, with the keys in them, a process keeps in memory to plan the next scan. 0: none.",
 )
 SPARK_REQUIRE_ENCRYPTED_RPC: Final = _of_spark(
     name="tablecrypt.spark.require-encrypted-rpc",

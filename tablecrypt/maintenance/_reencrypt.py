@@ -31,7 +31,7 @@ from functools import partial
 from typing import Final
 
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table import ALWAYS_TRUE, Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
@@ -55,6 +55,9 @@ from tablecrypt.maintenance._tables import (
 )
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
+from tablecrypt.manifests.avro_columns import Mask
+from tablecrypt.manifests.entries import Entries
+from tablecrypt.manifests.entry_columns import Column
 from tablecrypt.manifests.records import EncryptedDataFile
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import reencrypt as reencrypt_modules
@@ -218,14 +221,15 @@ def _planned(table: EncryptedTable, where: BooleanExpression, older_than: dt.dat
     return _Plan({**data, **deletes}, len(data))
 
 
-def _age_filter(metadata: EncryptedTableMetadata, older_than: dt.datetime | None) -> Callable[[ManifestEntry], bool]:
+def _age_filter(metadata: EncryptedTableMetadata, older_than: dt.datetime | None) -> Callable[[Entries], Mask] | None:
     """A file's DEK is as old as the snapshot that added the file. Its sequence number tells, also when that snapshot is expired."""
     if older_than is None:
-        return lambda entry: True
+        return None
     limit_ms = older_than.timestamp() * 1000
     younger = [snapshot.sequence_number or 0 for snapshot in metadata.snapshots if snapshot.timestamp_ms >= limit_ms]
     first_young = min(younger, default=metadata.last_sequence_number + 1)
-    return lambda entry: (entry.file_sequence_number or 0) < first_young
+    # A file without sequence number, which lies below zero here, is as old as any.
+    return lambda entries: entries.numbers[Column.FILE_SEQUENCE_NUMBER] < first_young
 
 
 def _commit(table: EncryptedTable, swaps: Mapping[str, EncryptedDataFile], branch: str) -> tuple[set[str], int]:

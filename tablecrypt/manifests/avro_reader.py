@@ -204,7 +204,7 @@ class RecordTypes(Generic[R]):
 
 
 class AvroContainer(Generic[R]):
-    """An Avro file in memory: `metadata` is its header's map, iterating yields its records once through.
+    """An Avro file in memory: `metadata` is its header's map, iterating yields its records once through; so do its blocks.
 
     Raises:
         FormatError: the bytes are not an Avro container file, or its records do not fit the schema asked for.
@@ -212,7 +212,7 @@ class AvroContainer(Generic[R]):
 
     def __init__(self, data: bytes, location: str, types: RecordTypes[R]) -> None:
         self._frame = _Frame(data, f"{location}: the Avro file")
-        self._location = location
+        self.location = location
         if self._frame.take(len(MAGIC)) != MAGIC:
             raise FormatError(f"{location}: not an Avro file: it does not begin with {MAGIC!r}")
         self.metadata = self._frame.metadata_map()
@@ -222,20 +222,26 @@ class AvroContainer(Generic[R]):
         self._reader = self._resolve(types)
 
     def __iter__(self) -> Iterator[R]:
+        for count, block in self.blocks():
+            yield from self.records(block, count)
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Yield how many records each block says that it holds, and the decompressed block; once through."""
         while self._frame.left:
             count = self._frame.long()
             compressed = self._frame.sized()
             if self._frame.take(SYNC_SIZE) != self._sync:
-                raise FormatError(f"{self._location}: a sync marker in the Avro file differs from its header's")
+                raise FormatError(f"{self.location}: a sync marker in the Avro file differs from its header's")
             if self._codec != "null" and count > max(_FEW_RECORDS, len(compressed) // _MIN_RECORD):
-                raise FormatError(f"{self._location}: an Avro block of {len(compressed)} compressed bytes cannot hold {count} records")
+                raise FormatError(f"{self.location}: an Avro block of {len(compressed)} compressed bytes cannot hold {count} records")
             block = compressed if self._codec == "null" else self._decompress(compressed)
             self._left -= len(block)
-            yield from self._records(block, count)
+            yield count, block
 
-    def _records(self, block: bytes, count: int) -> Iterator[R]:
+    def records(self, block: bytes, count: int) -> Iterator[R]:
+        """Yield the records of a block, which has to hold exactly so many."""
         if not 0 <= count <= len(block):
-            raise FormatError(f"{self._location}: an Avro block of {len(block)} bytes cannot hold {count} records")
+            raise FormatError(f"{self.location}: an Avro block of {len(block)} bytes cannot hold {count} records")
         length, read = len(block), self._reader.read
         decoder = bounded_decoder(block)
         try:
@@ -245,37 +251,50 @@ class AvroContainer(Generic[R]):
                     raise FormatError("ends after its block")
                 yield record
         except FormatError as error:
-            raise FormatError(f"{self._location}: a record in the Avro file {error}") from None
+            raise FormatError(f"{self.location}: a record in the Avro file {error}") from None
         except _DECODING_ERRORS as error:
-            raise FormatError(f"{self._location}: a record in the Avro file cannot be decoded: {type(error).__name__}") from error
+            raise FormatError(f"{self.location}: a record in the Avro file cannot be decoded: {type(error).__name__}") from error
         if decoder.tell() != length:
-            raise FormatError(f"{self._location}: an Avro block holds {length - decoder.tell()} bytes after its last record")
+            raise FormatError(f"{self.location}: an Avro block holds {length - decoder.tell()} bytes after its last record")
 
     def _decompress(self, compressed: bytes) -> bytes:
         try:
             return decompress_block(self._codec, compressed, min(self._left, _LARGEST_BLOCK))
         except FormatError as error:
-            raise FormatError(f"{self._location}: {error}") from error
+            raise FormatError(f"{self.location}: {error}") from error
         except ImportError as error:
-            raise MissingExtraError(f"{self._location}: {error}") from error
+            raise MissingExtraError(f"{self.location}: {error}") from error
         except Exception as error:  # each codec's library has its own exception classes
-            raise FormatError(f"{self._location}: an Avro block cannot be decompressed: {error}") from error
+            raise FormatError(f"{self.location}: an Avro block cannot be decompressed: {error}") from error
 
     def _find_codec(self) -> str:
         name = self.metadata.get(AVRO_CODEC_KEY, "null")
         if name in [str(known) for known in KNOWN_CODECS]:
             return name
-        raise FormatError(f"{self._location}: unknown Avro codec {name!r}")
+        raise FormatError(f"{self.location}: unknown Avro codec {name!r}")
 
     def _resolve(self, types: RecordTypes[R]) -> Reader:
         if AVRO_SCHEMA_KEY not in self.metadata:
-            raise FormatError(f"{self._location}: the Avro header has no {AVRO_SCHEMA_KEY}")
+            raise FormatError(f"{self.location}: the Avro header has no {AVRO_SCHEMA_KEY}")
         try:
             return _reader_for(self.metadata[AVRO_SCHEMA_KEY], types)
         except FormatError as error:
-            raise FormatError(f"{self._location}: {error}") from error
+            raise FormatError(f"{self.location}: {error}") from error
         except _DECODING_ERRORS as error:
-            raise FormatError(f"{self._location}: the file's Avro schema does not fit: {error}") from error
+            raise FormatError(f"{self.location}: the file's Avro schema does not fit: {error}") from error
+
+
+def read_record(avro_schema: str, types: RecordTypes[R], stored: bytes) -> R:
+    """Decode one record, of which another reader has found where it begins and ends.
+
+    Raises:
+        FormatError: its bytes do not decode to what the schema says; a text that is not UTF-8, for one.
+    """
+    try:
+        record: R = _reader_for(avro_schema, types).read(bounded_decoder(stored))
+    except _DECODING_ERRORS as error:
+        raise FormatError(f"a record cannot be decoded: {type(error).__name__}") from error
+    return record
 
 
 @lru_cache(maxsize=64)

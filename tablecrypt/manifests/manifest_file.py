@@ -32,34 +32,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import (
-    UNASSIGNED_SEQ,
-    DataFileContent,
-    FileFormat,
-    ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-)
+from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.typedef import TableVersion
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.manifests.avro_reader import AvroContainer, RecordTypes
-from tablecrypt.manifests.records import (
-    DATA_FILE_FIELD_ID,
-    ENTRY_READ_SCHEMA,
-    FILE_CONTENT_FIELD_ID,
-    FILE_FORMAT_FIELD_ID,
-    FIRST_ROW_ID,
-    FORMAT_VERSION,
-    MANIFEST_FILE_POSITIONS,
-    ROOT_STRUCT,
-    STATUS_FIELD_ID,
-    EncryptedDataFile,
-    SensitiveRecord,
-)
+from tablecrypt.manifests.avro_reader import AvroContainer
+from tablecrypt.manifests.entry_columns import ENTRY_TYPES, ManifestContainer
+from tablecrypt.manifests.records import FIRST_ROW_ID, FORMAT_VERSION, MANIFEST_FILE_POSITIONS, SensitiveRecord
 from tablecrypt.manifests.stated_layout import StatedLayout
 
 _ADDED = ManifestEntryStatus.ADDED
@@ -67,11 +48,6 @@ _DELETED = ManifestEntryStatus.DELETED
 CONTENT_NAMES: Final = {ManifestContent.DATA: "data", ManifestContent.DELETES: "deletes"}
 _HEADER_LENGTH: Final = 1024 * 1024
 """Plaintext bytes of an AGS1 block, in which any header fits."""
-_ENTRY_TYPES: Final = RecordTypes[ManifestEntry](
-    schema=ENTRY_READ_SCHEMA,
-    structs={ROOT_STRUCT: ManifestEntry, DATA_FILE_FIELD_ID: EncryptedDataFile},
-    enums={STATUS_FIELD_ID: ManifestEntryStatus, FILE_FORMAT_FIELD_ID: FileFormat, FILE_CONTENT_FIELD_ID: DataFileContent},
-)
 KEY_METADATA = MANIFEST_FILE_POSITIONS["key_metadata"]
 MANIFEST_FIRST_ROW_ID = MANIFEST_FILE_POSITIONS["first_row_id"]
 _FIELDS = len(MANIFEST_FILE_POSITIONS)
@@ -110,6 +86,13 @@ def _inherit_sequence_numbers(entry: ManifestEntry, sequence_number: int) -> Non
         entry.file_sequence_number = sequence_number
 
 
+def encrypting(io: FileIO, location: str) -> EncryptingFileIO:
+    """Return `io`, through which an encrypted manifest can be read. ConfigurationError where it cannot."""
+    if not isinstance(io, EncryptingFileIO):
+        raise ConfigurationError(f"{location}: an encrypted manifest is read through an EncryptingFileIO, not {type(io).__name__}")
+    return io
+
+
 @dataclass(frozen=True)
 class DecryptedManifest:
     """A decrypted manifest: its Avro header's metadata, and its entries, deleted ones too, in the file's order."""
@@ -128,24 +111,37 @@ def read_manifest(io: EncryptingFileIO, location: str, key_metadata: StandardKey
 
     The whole plaintext is in memory while it is decoded: manifests are 8 MB by default (`commit.manifest.target-size-bytes`).
     """
+    return _parsed(open_manifest(io, location, key_metadata, content))
+
+
+def open_manifest(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata, content: ManifestContent) -> ManifestContainer:
+    """Decrypt the manifest at `location`, and decode none of its entries yet."""
     with io.decrypting_input(location, key_metadata).open() as stream:
         plaintext = stream.read()
-    return parse_manifest(plaintext, location, content)
+    return _container(plaintext, location, content)
 
 
 def read_manifest_header(io: EncryptingFileIO, location: str, key_metadata: StandardKeyMetadata) -> Mapping[str, str]:
     """Decrypt the first block of the manifest at `location`, and return its Avro header's metadata."""
     with io.decrypting_input(location, key_metadata).open() as stream:
-        return AvroContainer(stream.read(_HEADER_LENGTH), location, _ENTRY_TYPES).metadata
+        return AvroContainer(stream.read(_HEADER_LENGTH), location, ENTRY_TYPES).metadata
 
 
 def parse_manifest(plaintext: bytes, location: str, content: ManifestContent) -> DecryptedManifest:
     """Parse a manifest's plaintext."""
-    container = AvroContainer(plaintext, location, _ENTRY_TYPES)
+    return _parsed(_container(plaintext, location, content))
+
+
+def _parsed(container: ManifestContainer) -> DecryptedManifest:
+    return DecryptedManifest(container.metadata, list(container))
+
+
+def _container(plaintext: bytes, location: str, content: ManifestContent) -> ManifestContainer:
+    container = AvroContainer(plaintext, location, ENTRY_TYPES)
     written = container.metadata.get("content", CONTENT_NAMES[ManifestContent.DATA])
     if written != CONTENT_NAMES[content]:
         raise FormatError(f"{location}: the manifest says it holds {written!r}, the manifest list {CONTENT_NAMES[content]!r}")
-    return DecryptedManifest(container.metadata, list(container))
+    return container
 
 
 class EncryptedManifestFile(SensitiveRecord, ManifestFile):
@@ -213,9 +209,17 @@ class EncryptedManifestFile(SensitiveRecord, ManifestFile):
             TamperedFileError: its header contradicts the metadata of the table.
         """
         opened = read_manifest(io, self.manifest_path, self.open_key_metadata(), self.content)
-        if self._layout is not None:
-            self._layout.check(opened.metadata, self.partition_spec_id, self.manifest_path)
+        self.check_layout(opened.metadata)
         return opened
+
+    def check_layout(self, header: Mapping[str, str]) -> None:
+        """Hold the metadata of this manifest's Avro header against that of the table.
+
+        Raises:
+            TamperedFileError: they contradict each other.
+        """
+        if self._layout is not None:
+            self._layout.check(header, self.partition_spec_id, self.manifest_path)
 
     def check_header(self, io: FileIO) -> None:
         """Hold this manifest's header against the table's metadata without reading its entries; once for each manifest and metadata.
@@ -240,11 +244,7 @@ class EncryptedManifestFile(SensitiveRecord, ManifestFile):
             AuthenticationError: the manifest is not what was written (naming it).
             FormatError: the decrypted manifest is malformed.
         """
-        if not isinstance(io, EncryptingFileIO):
-            raise ConfigurationError(
-                f"{self.manifest_path}: an encrypted manifest is read through an EncryptingFileIO, not {type(io).__name__}"
-            )
-        entries = self.read(io).entries
+        entries = self.read(encrypting(io, self.manifest_path)).entries
         inherit(entries, self, self.first_row_id)
         if not discard_deleted:
             return entries

@@ -109,7 +109,7 @@ class EncryptedRewrite(EncryptedOverwrite):
         planned = {task.file.file_path: task for task in self._rewritten.replaced}
         head = self.table_metadata.snapshot_by_id(self.parent_snapshot_id) if self.parent_snapshot_id is not None else None
         manifests = head.manifests(self.io) if head is not None else []
-        live = ScanPlanner(self.table_metadata, self.io).plan_files(manifests, lambda entry: entry.data_file.file_path in planned)
+        live = [task for task in ScanPlanner(self.table_metadata, self.io).plan_files(manifests) if task.file.file_path in planned]
         gone = planned.keys() - {task.file.file_path for task in live}
         if gone:
             raise ValidationException(f"data files were removed while they were rewritten: {', '.join(sorted(gone))}")

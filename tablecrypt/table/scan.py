@@ -18,10 +18,11 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DataScan, FileScanTask, IncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_between_ids
@@ -29,6 +30,9 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.errors import ConfigurationError, MissingExtraError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests.avro_columns import Mask
+from tablecrypt.manifests.entries import Entries
+from tablecrypt.manifests.entry_columns import Column
 from tablecrypt.table._pyiceberg.scans import IncrementalAppendScanAdapter
 from tablecrypt.table.datasets.dataset import EncryptedDataset
 from tablecrypt.table.filters import with_nanoseconds
@@ -188,8 +192,9 @@ class EncryptedIncrementalAppendScan(_ReadByEngines, ScanForOthers, IncrementalA
         def added_here(manifest: ManifestFile) -> bool:
             return manifest.content == ManifestContent.DATA and manifest.added_snapshot_id in snapshots
 
-        def added_entry(entry: ManifestEntry) -> bool:
-            return entry.snapshot_id in snapshots and entry.status == ManifestEntryStatus.ADDED
+        def added_entry(entries: Entries) -> Mask:
+            added: Mask = entries.numbers[Column.STATUS] == ManifestEntryStatus.ADDED
+            return added & np.isin(entries.numbers[Column.SNAPSHOT_ID], list(snapshots))
 
         manifests = {manifest for snapshot in snapshots.values() for manifest in snapshot.manifests(self.io) if added_here(manifest)}
         return _planner(self).plan_files(manifests, added_entry)

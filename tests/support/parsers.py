@@ -39,6 +39,7 @@ from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.kms.client import unwrap_with_master_key, wrap_with_master_key
 from tablecrypt.kms.local_file import read_key_file
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.manifests.entry_columns import Column
 from tablecrypt.manifests.manifest_file import parse_manifest
 from tablecrypt.manifests.manifest_list import parse_manifest_list
 from tablecrypt.manifests.records import EncryptedDataFile
@@ -59,6 +60,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.metadata import EncryptedTableMetadata, MetadataFile, decompressed
 from tests.support.ags1_files import LOCATION, ags1_file, key_metadata
 from tests.support.golden import GOLDEN
+from tests.support.manifest_bytes import entries_of, manifest_row
 from tests.support.manifests import decrypt_file, entry, local_io, write_manifest, write_manifest_list
 from tests.support.modular_files import FOOTER_KEY, MODES, encrypted, every_module, plain_file, sample_table
 from tests.support.orc_files import CODECS, local_keys, repeatable_keys, sample_rows
@@ -144,6 +146,16 @@ def _manifests() -> tuple[bytes, bytes]:
         plain = decrypt_file(store, manifest, StandardKeyMetadata.decode(written.key_metadata or b""))
         list_key = write_manifest_list(store, Path(folder) / "list.avro", [written])
         return plain, decrypt_file(store, Path(folder) / "list.avro", list_key)
+
+
+def _manifest_columns(data: bytes) -> None:
+    entries = entries_of((manifest_row(), data))
+    for row in range(len(entries)):
+        assert entries.file(row).file_path == entries.decoded(row).file_path
+    entries.partitions()
+    statistics = entries.statistics(frozenset({1, 2}))
+    for column in (Column.VALUE_COUNTS, Column.LOWER_BOUNDS):
+        statistics.bounds(column, 1)
 
 
 def _avro_seeds() -> list[bytes]:
@@ -357,6 +369,7 @@ PARSERS: Final[Sequence[Parser]] = (
         lambda: [_gzip(json_file) for json_file in _golden_metadata()],
     ),
     Parser("manifest", lambda data: parse_manifest(data, LOCATION, ManifestContent.DATA), lambda: [_manifests()[0]]),
+    Parser("manifest by column", _manifest_columns, lambda: [_manifests()[0]]),
     Parser("manifest list", lambda data: parse_manifest_list(data, LOCATION), lambda: [_manifests()[1]]),
     Parser("Avro data", _avro, _avro_seeds),
     Parser("deletion vector", _deletion_vector, _deletion_vectors),

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.expressions import BooleanExpression, EqualTo, GreaterThan, IsNull
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
@@ -18,8 +18,11 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tablecrypt.errors import FormatError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS
 from tablecrypt.table.partitions import partition_values
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
+from tests.support.manifest_bytes import manifest_bytes
+from tests.support.manifests import SNAPSHOT_ID, encrypt_file
 from tests.support.plaintext import CANARY
 from tests.support.table_files import PATH_ID, TableFiles
 
@@ -190,17 +193,15 @@ def test_a_task_knows_its_files_sequence_number_and_first_row_id(files: TableFil
 
 
 def test_a_file_without_key_metadata_is_refused(files: TableFiles) -> None:
-    one = files.data(rows(range(10)))
-    manifests = files.manifests((1, one))
-
-    class Unkeyed(EncryptedManifestFile):
-        def fetch_manifest_entry(self, io: object, discard_deleted: bool = True) -> list:  # type: ignore[type-arg]
-            entries = super().fetch_manifest_entry(io, discard_deleted)  # type: ignore[arg-type]
-            entries[0].data_file[12] = None
-            return entries
-
-    with pytest.raises(PlaintextRefusedError, match="key metadata"):
-        plan(files, [Unkeyed.of(manifests[0])])
+    one, unkeyed = (files.data(rows(range(10))) for _ in range(2))
+    (listed,) = files.manifests((1, one))
+    unkeyed[DATA_FILE_POSITIONS["key_metadata"]] = None
+    added = [ManifestEntry(ManifestEntryStatus.ADDED, SNAPSHOT_ID, None, None, file) for file in (one, unkeyed)]
+    key = encrypt_file(files.io, f"{listed.manifest_path}.unkeyed", manifest_bytes(added, SCHEMA))
+    manifest = EncryptedManifestFile.of(listed).with_key_metadata(key)
+    manifest[0] = f"{listed.manifest_path}.unkeyed"
+    with pytest.raises(PlaintextRefusedError, match=rf"^{unkeyed.file_path}: .*no key metadata"):
+        plan(files, [manifest])
 
 
 def test_planning_reads_manifests_and_no_data_file(files: TableFiles, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, In, LessThan
 from pyiceberg.expressions.visitors import bind
-from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import expression_to_pyarrow
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
@@ -37,10 +36,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.manifests import EncryptedDataFile
+from tablecrypt.manifests.entries import Entries
 from tablecrypt.spark.sql.scans.filters import exact_filter, pruning_filter
-from tablecrypt.table.planning import ScanPlanner
+from tablecrypt.table.planning.file_filter import FileFilter
+from tests.support.manifest_bytes import entries_of_files
 
 SCHEMA: Final = Schema(
     NestedField(1, "n", LongType()),
@@ -167,6 +167,7 @@ def data_file(held: Sequence[Row], spec: PartitionSpec) -> EncryptedDataFile:
         file_format=FileFormat.PARQUET,
         partition=Record(*partition),
         record_count=len(held),
+        key_metadata=b"key",
         file_size_in_bytes=1,
         value_counts={each: len(found) for each, found in values.items()},
         null_value_counts={each: found.count(None) for each, found in values.items()},
@@ -178,13 +179,10 @@ def data_file(held: Sequence[Row], spec: PartitionSpec) -> EncryptedDataFile:
     return file
 
 
-def file_filters(wanted: Any) -> dict[PartitionSpec, Callable[[DataFile], bool]]:
-    row_filter = pruning_filter([wanted], SCHEMA, SCHEMA)
-    io = EncryptingFileIO(load_file_io())
-    return {
-        spec: ScanPlanner(metadata(spec), io, row_filter).file_filter([spec.spec_id])
-        for spec in (UNPARTITIONED_PARTITION_SPEC, PARTITIONED)
-    }
+def matching(row_filter: BooleanExpression, entries: Entries, spec: PartitionSpec) -> set[int]:
+    """The numbers of the files that may match."""
+    planned = FileFilter(SCHEMA, metadata(spec).specs(), row_filter, case_sensitive=True, include_empty_files=False)
+    return set(planned.matching(entries).tolist())
 
 
 def read_with(row_filter: BooleanExpression, held: Sequence[Row]) -> set[int]:
@@ -200,9 +198,7 @@ def read_with(row_filter: BooleanExpression, held: Sequence[Row]) -> set[int]:
 
 
 def may_match(predicates: Sequence[Any], file: EncryptedDataFile, spec: PartitionSpec) -> bool:
-    known = metadata(spec)
-    row_filter = pruning_filter(predicates, SCHEMA, SCHEMA)
-    return ScanPlanner(known, EncryptingFileIO(load_file_io()), row_filter).file_filter([spec.spec_id])(file)
+    return matching(pruning_filter(predicates, SCHEMA, SCHEMA), entries_of_files([file], SCHEMA, spec), spec) == {0}
 
 
 VALUES: Final[dict[str, list[Any]]] = {
@@ -230,13 +226,13 @@ def comparisons(name: str) -> Iterator[dict[str, Any]]:
 def test_no_single_row_is_lost_to_any_comparison_or_its_negation(name: str) -> None:
     empty = dict.fromkeys(COLUMNS)
     held = [empty | {name: value} for value in VALUES[name]]
-    files = [([row], spec) for row in held for spec in (UNPARTITIONED_PARTITION_SPEC, PARTITIONED)]
-    files += [([row, other], UNPARTITIONED_PARTITION_SPEC) for row in held for other in held]
+    alone, pairs = [[row] for row in held], [[row, other] for row in held for other in held]
+    files = {PARTITIONED: alone, UNPARTITIONED_PARTITION_SPEC: [*alone, *pairs]}
+    entries = {spec: entries_of_files([data_file(each, spec) for each in mine], SCHEMA, spec) for spec, mine in files.items()}
     for wanted in (each for bare in comparisons(name) for each in (bare, call("NOT", bare), call("NOT", call("NOT", bare)))):
-        may_hold = file_filters(wanted)
-        for rows_of_file, spec in files:
-            if any(spark(wanted, row) is True for row in rows_of_file):
-                assert may_hold[spec](data_file(rows_of_file, spec)), (wanted, rows_of_file)
+        for spec, mine in files.items():
+            hold = {number for number, rows_of_file in enumerate(mine) if any(spark(wanted, row) is True for row in rows_of_file)}
+            assert hold <= matching(pruning_filter([wanted], SCHEMA, SCHEMA), entries[spec], spec), wanted
         kept = {number for number, row in enumerate(held) if spark(wanted, row) is True}
         assert kept <= read_with(pruning_filter([wanted], SCHEMA, SCHEMA), held), wanted
 

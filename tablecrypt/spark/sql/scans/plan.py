@@ -87,8 +87,8 @@ class Plan:
             else:
                 kept = {number for number in kept if self.tasks[number].file.file_path in locations}
         row_filter = pruning_filter(by_values, self.loaded.schema, metadata.schema())
-        may_match = ScanPlanner(metadata, self.loaded.located.table.io, row_filter).file_filter(task.file.spec_id for task in self.tasks)
-        return {number for number in kept if may_match(self.tasks[number].file)}
+        may_match = ScanPlanner(metadata, self.loaded.located.table.io, row_filter).may_match(self.tasks)
+        return {number for number in kept if may_match[number]}
 
 
 def plan(planner: Planner, request: Request) -> Response:

@@ -1,0 +1,191 @@
+"""What planning a scan costs on a table of many files, against PyIceberg on the same table in plaintext.
+
+    python benchmarks/planning.py [--files 10000] [--manifests 100] [--rounds 7]
+
+Both tables name the same files in as many manifests, with sizes, counts and bounds of ten columns, on local disk; the files themselves are
+not written, since no plan reads them. A round plans both in turn. The figures are medians of the rounds' ratios of processor time, with the
+least and the greatest: all threads count, and other work on the machine does not. Wall time is printed beside them. A plan is
+`list(table.scan(...).plan_files())`, from reading the manifest list on:
+
+    cold       no manifest is kept from an earlier plan
+    warm       the manifests are those of the plan before
+    filtered   nothing is kept, and one file in a hundred may match by its statistics
+    narrow     nothing is kept, and one file may match
+
+Peak memory is what planning adds to a new process, with the table loaded and everything imported, on Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField
+
+from tablecrypt import load_catalog
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.manifests.manifest_cache import CACHE
+
+COLUMNS: Final = 10
+ROWS: Final = 1000
+SCHEMA: Final = Schema(*(NestedField(number, f"column_{number}", LongType()) for number in range(1, COLUMNS + 1)))
+AIMS: Final = {"cold": 0.2, "warm": 0.02, "filtered": 0.2, "narrow": 0.2}
+
+
+def tables(folder: Path) -> dict[str, Table]:
+    """The plaintext table and the encrypted one, made or loaded."""
+    keys = {"encryption.kms-type": "local", "kms.local.key-file": str(folder / "keys")}
+    plain = SqlCatalog("plain", uri=f"sqlite:///{folder}/plain.db", warehouse=f"file://{folder}/plain")
+    ours = load_catalog("ours", type="tablecrypt", uri=f"sqlite:///{folder}/ours.db", warehouse=f"file://{folder}/ours", **keys)
+    found = {}
+    for name, catalog, properties in (("plain", plain, {}), ("ours", ours, {"encryption.key-id": "bench"})):
+        catalog.create_namespace_if_not_exists("db")
+        found[name] = catalog.create_table_if_not_exists("db.files", SCHEMA, properties=properties)
+    return found
+
+
+def fill(table: Table, files: int, manifests: int) -> None:
+    """Commit files that are not there, an equal number in each manifest."""
+    for first in range(0, files, files // manifests):
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            for file in _files(table, first, files // manifests):
+                append.append_data_file(file)
+
+
+def _files(table: Table, first: int, count: int) -> Iterator[DataFile]:
+    ids = range(1, COLUMNS + 1)
+    for number in range(first, first + count):
+        file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=f"{table.location()}/data/00000-{number}-{secrets.token_hex(16)}-00001.parquet",
+            file_format=FileFormat.PARQUET,
+            partition=Record(),
+            record_count=ROWS,
+            file_size_in_bytes=65_536 + number,
+            column_sizes={column: 4000 + number % 1000 + column for column in ids},
+            value_counts=dict.fromkeys(ids, ROWS),
+            null_value_counts=dict.fromkeys(ids, 0),
+            nan_value_counts={},
+            lower_bounds={column: struct.pack("<q", number * ROWS + column) for column in ids},
+            upper_bounds={column: struct.pack("<q", number * ROWS + ROWS - 1 + column) for column in ids},
+            key_metadata=StandardKeyMetadata.generate(16, secrets.token_bytes).with_file_length(65_536 + number).encode(),
+            split_offsets=[4],
+        )
+        file.spec_id = 0
+        yield file
+
+
+def plan(table: Table, row_filter: str | BooleanExpression) -> int:
+    """Plan a scan; return how many files it reads."""
+    return len(list(table.scan(row_filter).plan_files()))
+
+
+def timed(action: Callable[[], Any]) -> tuple[float, float]:
+    """Processor and wall seconds of an action."""
+    processor, wall = time.process_time(), time.perf_counter()
+    action()
+    return time.process_time() - processor, time.perf_counter() - wall
+
+
+def rounds_of(
+    found: dict[str, Table], kind: str, row_filter: str | BooleanExpression, rounds: int
+) -> list[tuple[float, float, float, float]]:
+    """Processor and wall seconds of both tables' plans, in turn."""
+    taken = []
+    for _ in range(rounds):
+        if kind != "warm":
+            CACHE.clear()
+        plain, ours = (timed(lambda table=found[name]: plan(table, row_filter)) for name in ("plain", "ours"))  # type: ignore[misc]
+        taken.append((*plain, *ours))
+    return taken
+
+
+def report(kind: str, files: int, taken: list[tuple[float, float, float, float]]) -> bool:
+    """Print one kind of plan; return whether it is as fast as it should be."""
+    ratios = sorted(ours / plain for plain, _, ours, _ in taken)
+    plain, plain_wall, ours, ours_wall = (statistics.median(column) for column in zip(*taken, strict=True))
+    ratio = statistics.median(ratios)
+    print(
+        f"{kind:9} {files:6} files   {ratio:.3f} of PyIceberg's ({ratios[0]:.3f} to {ratios[-1]:.3f}), aim {AIMS[kind]}: "
+        f"{ours * 1000:.0f} ms to {plain * 1000:.0f} ms; wall {ours_wall * 1000:.0f} ms to {plain_wall * 1000:.0f} ms"
+    )
+    return ratio <= AIMS[kind]
+
+
+def peak_of(folder: Path, name: str) -> int:
+    """MiB that planning a whole table adds to the peak of a new process."""
+    done = subprocess.run([sys.executable, __file__, "--peak-of", name, str(folder)], check=True, capture_output=True, text=True)
+    return int(json.loads(done.stdout))
+
+
+def _print_peak(folder: Path, name: str) -> None:
+    table = tables(folder)[name]
+    plan(table, "column_1 = -1")
+    CACHE.clear()
+    # The kernel counts the peak from here on.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _kibibytes("VmRSS")
+    plan(table, AlwaysTrue())
+    print((_kibibytes("VmHWM") - before) // 1024)
+
+
+def _kibibytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--manifests", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--peak-of", nargs=2, metavar=("TABLE", "FOLDER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    if options.peak_of:
+        _print_peak(Path(options.peak_of[1]), options.peak_of[0])
+        return 0
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        subprocess.run(
+            [sys.executable, "-m", "tablecrypt.cli", "keygen", "--key-file", str(folder / "keys"), "--key-id", "bench"], check=True
+        )
+        found = tables(folder)
+        for table in found.values():
+            fill(table, options.files, options.manifests)
+        some = f"column_3 >= {5 * ROWS} and column_3 < {(5 + options.files // 100) * ROWS}"
+        filters: dict[str, str | BooleanExpression] = {
+            "cold": AlwaysTrue(),
+            "warm": AlwaysTrue(),
+            "filtered": some,
+            "narrow": f"column_1 = {42 * ROWS + 500}",
+        }
+        met = []
+        for kind, row_filter in filters.items():
+            counts = {plan(table, row_filter) for table in found.values()}
+            assert len(counts) == 1, f"{kind}: the tables plan {counts} files"
+            met.append(report(kind, counts.pop(), rounds_of(found, kind, row_filter, options.rounds)))
+        peaks = {name: peak_of(folder, name) for name in found}
+        print(f"peak memory of a plan: {peaks['ours']} MiB, PyIceberg {peaks['plain']} MiB")
+    return int(not all(met))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,275 @@
+"""The live entries of several manifests in columns, with all that they inherit, and their files as objects when somebody asks for one.
+
+What an entry inherits is what manifest_file.py says; here it is worked out for all entries at once. A file's object knows a few fields from
+the columns and becomes an ordinary EncryptedDataFile, decoded as a whole, when another one is asked for or one is set.
+
+Raises:
+    PlaintextRefusedError: a live file has no key metadata.
+    FormatError: an entry cannot be decoded, naming its manifest.
+
+Iceberg table spec, "Sequence Number Inheritance", "First Row ID Inheritance".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy, deepcopy
+from typing import Any, NoReturn
+
+import numpy as np
+from pyiceberg.manifest import UNASSIGNED_SEQ, DataFileContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.typedef import Record
+
+from tablecrypt.errors import FormatError, PlaintextRefusedError
+from tablecrypt.manifests.avro_columns import NULL, Bytes, Mask, Numbers
+from tablecrypt.manifests.entry_columns import POSITIONS, Column, ManifestColumns, Statistics, read_entry, read_partition
+from tablecrypt.manifests.manifest_file import EncryptedManifestFile
+from tablecrypt.manifests.records import FIRST_ROW_ID, EncryptedDataFile
+
+
+class Entries:
+    """Entries of manifests, in the manifests' order and in that of each file. Made by `of`."""
+
+    def __init__(
+        self, records: bytes, numbers: Numbers, source: Numbers, manifests: Sequence[EncryptedManifestFile], schemas: Sequence[str]
+    ) -> None:
+        self.records = records
+        self.numbers = numbers
+        self.manifests = manifests
+        self._source = source
+        self._schemas = schemas
+        self._read_partitions: dict[tuple[str, bytes], Record] = {}
+
+    @classmethod
+    def of(cls, manifests: Sequence[tuple[EncryptedManifestFile, ManifestColumns]]) -> Entries:
+        """Return the live entries of these manifests, which have inherited what is theirs."""
+        rows, columns = [row for row, _ in manifests], [each for _, each in manifests]
+        begins = np.cumsum([0, *(len(each.records) for each in columns)])
+        source = np.repeat(np.arange(len(columns)), [len(each) for each in columns])
+        numbers = np.concatenate([each.numbers for each in columns], axis=1)
+        # A position that is not there stays below zero.
+        numbers[POSITIONS] += begins[source]
+        entries = cls(b"".join(each.records for each in columns), numbers, source, rows, [each.avro_schema for each in columns])
+        entries._inherit()
+        return entries.only(np.flatnonzero(numbers[Column.STATUS] != ManifestEntryStatus.DELETED))
+
+    def __len__(self) -> int:
+        return int(self.numbers.shape[1])
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("the entries of manifests hold keys and are never pickled: wrap a file's key under a key of the other side instead")
+
+    def only(self, rows: Numbers) -> Entries:
+        """Return some of the entries, and no more of the records than half as much again where they are few."""
+        if len(rows) == len(self):
+            return self
+        numbers, records = self.numbers[:, rows], self.records
+        if 2 * len(rows) < len(self):
+            begins, ends = numbers[Column.BEGIN], numbers[Column.END]
+            records = b"".join([self.records[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)])
+            moved = np.cumsum(ends - begins) - ends
+            numbers[POSITIONS] = np.where(numbers[POSITIONS] < 0, NULL, numbers[POSITIONS] + moved)
+        return Entries(records, numbers, self._source[rows], self.manifests, self._schemas)
+
+    def number(self, column: Column, row: int) -> int | None:
+        """Return a number of an entry."""
+        value = int(self.numbers[column, row])
+        return None if value == NULL else value
+
+    def stored(self, column: Column, row: int) -> bytes | None:
+        """Return the bytes of an entry that begin at a column and end at the one after it."""
+        begin = int(self.numbers[column, row])
+        return None if begin < 0 else self.records[begin : int(self.numbers[column + 1, row])]
+
+    def text(self, column: Column, row: int) -> str | None:
+        """Return a text of an entry.
+
+        Raises:
+            FormatError: it is not UTF-8.
+        """
+        stored = self.stored(column, row)
+        try:
+            return None if stored is None else stored.decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{self.manifest_of(row).manifest_path}: the name of a file is not UTF-8") from error
+
+    def manifest_of(self, row: int) -> EncryptedManifestFile:
+        """Return the manifest that an entry is in."""
+        return self.manifests[int(self._source[row])]
+
+    def statistics(self, field_ids: frozenset[int]) -> Statistics:
+        """Return the statistics of some columns of the table."""
+        return Statistics(Bytes(self.records), self.numbers, field_ids)
+
+    def partitions(self) -> tuple[list[tuple[int, Record]], list[int]]:
+        """Return the spec and values of each partition that occurs, and which of these each entry is in."""
+        begins, ends = self.numbers[Column.PARTITION].tolist(), self.numbers[Column.PARTITION_END].tolist()
+        spec_ids = [manifest.partition_spec_id for manifest in self.manifests]
+        sources, records, schemas = self._source.tolist(), self.records, self._schemas
+        keys = [(spec_ids[source], schemas[source], records[begin:end]) for source, begin, end in zip(sources, begins, ends, strict=True)]
+        first: dict[tuple[int, str, bytes], int] = {}
+        for row, key in enumerate(keys):
+            first.setdefault(key, row)
+        places = {key: place for place, key in enumerate(first)}
+        return [(key[0], self.partition(row)) for key, row in first.items()], [places[key] for key in keys]
+
+    def partition(self, row: int) -> Record:
+        """Return an entry's partition; entries of the same share one Record."""
+        schema = self._schemas[int(self._source[row])]
+        stored = self.stored(Column.PARTITION, row) or b""
+        known = self._read_partitions.get((schema, stored))
+        if known is None:
+            try:
+                known = read_partition(schema, stored)
+            except FormatError as error:
+                raise FormatError(f"{self.manifest_of(row).manifest_path}: a partition: {error}") from error
+            self._read_partitions[schema, stored] = known
+        return known
+
+    def file(self, row: int) -> EncryptedDataFile:
+        """Return an entry's data or delete file, an object of its own each time."""
+        return _StoredFile(self, row)
+
+    def entry(self, row: int) -> ManifestEntry:
+        """Return an entry."""
+        status, snapshot_id = ManifestEntryStatus(int(self.numbers[Column.STATUS, row])), self.number(Column.SNAPSHOT_ID, row)
+        numbers = (self.number(column, row) for column in (Column.SEQUENCE_NUMBER, Column.FILE_SEQUENCE_NUMBER))
+        return ManifestEntry(status, snapshot_id, *numbers, self.file(row))
+
+    def decoded(self, row: int) -> EncryptedDataFile:
+        """Decode an entry's file as a whole."""
+        manifest = self.manifest_of(row)
+        try:
+            file = read_entry(self._schemas[int(self._source[row])], self.stored(Column.BEGIN, row) or b"").data_file
+        except FormatError as error:
+            raise FormatError(f"{manifest.manifest_path}: {error}") from error
+        file = EncryptedDataFile.of(file)
+        file[FIRST_ROW_ID] = self.number(Column.FIRST_ROW_ID, row)
+        return file
+
+    def _inherit(self) -> None:
+        numbers, source = self.numbers, self._source
+        manifest_numbers = _of_manifests([manifest.sequence_number for manifest in self.manifests])[source]
+        snapshot_ids = _of_manifests([manifest.added_snapshot_id for manifest in self.manifests])[source]
+        status = numbers[Column.STATUS]
+        _fill(numbers[Column.SNAPSHOT_ID], snapshot_ids, np.ones(len(self), np.bool_))
+        inherits = (status == ManifestEntryStatus.ADDED) | (manifest_numbers == 0)
+        _fill(numbers[Column.SEQUENCE_NUMBER], manifest_numbers, inherits)
+        _fill(numbers[Column.FILE_SEQUENCE_NUMBER], manifest_numbers, inherits)
+        live = status != ManifestEntryStatus.DELETED
+        self._refuse_plaintext(live)
+        self._inherit_row_ids(live, manifest_numbers)
+
+    def _refuse_plaintext(self, live: Mask) -> None:
+        begins, ends = self.numbers[Column.KEY_METADATA], self.numbers[Column.KEY_METADATA_END]
+        for row in np.flatnonzero(live & ((begins < 0) | (ends <= begins)))[:1].tolist():
+            path = self.text(Column.PATH, row) or ""
+            raise PlaintextRefusedError(path, f"the entry in {self.manifest_of(row).manifest_path} has no key metadata")
+
+    def _inherit_row_ids(self, live: Mask, manifest_numbers: Numbers) -> None:
+        own, counts = self.numbers[Column.FIRST_ROW_ID], self.numbers[Column.RECORD_COUNT]
+        first = _of_manifests([manifest.first_row_id for manifest in self.manifests])[self._source]
+        assigned = (first != NULL) & live & (own == NULL)
+        taken = np.cumsum(np.where(assigned, counts, 0))
+        before = taken - np.where(assigned, counts, 0)
+        # The first entry of each manifest begins its manifest's own count.
+        _, starts = np.unique(self._source, return_index=True)
+        base = np.zeros(len(self.manifests), np.int64)
+        base[self._source[starts]] = before[starts]
+        keeps = (first != NULL) | (manifest_numbers == UNASSIGNED_SEQ)
+        own[:] = np.where(assigned, first + before - base[self._source], np.where(keeps, own, NULL))
+
+
+def _of_manifests(values: Sequence[int | None]) -> Numbers:
+    return np.array([NULL if value is None else value for value in values], np.int64)
+
+
+def _fill(own: Numbers, inherited: Numbers, where: Mask) -> None:
+    lacks = (own == NULL) & where
+    own[lacks] = inherited[lacks]
+
+
+class _StoredFile(EncryptedDataFile):
+    """A file that its entry's bytes describe. It becomes an EncryptedDataFile when more is asked for than the columns say."""
+
+    def __init__(self, entries: Entries, row: int) -> None:
+        # Without PyIceberg's __init__ the fields are absent, which is how __getattr__ learns that one is asked for.
+        self._entries = entries
+        self._row = row
+        self.spec_id = entries.manifest_of(row).partition_spec_id
+
+    @property
+    def content(self) -> DataFileContent:
+        """Data, position deletes or equality deletes."""
+        entries = self._stored
+        return super().content if entries is None else DataFileContent(int(entries.numbers[Column.CONTENT, self._row]))
+
+    @property
+    def file_path(self) -> str:
+        """Where the file lies."""
+        entries = self._stored
+        return super().file_path if entries is None else entries.text(Column.PATH, self._row) or ""
+
+    @property
+    def partition(self) -> Record:
+        """The partition's values."""
+        entries = self._stored
+        return super().partition if entries is None else entries.partition(self._row)
+
+    @property
+    def record_count(self) -> int:
+        """How many rows the file has."""
+        entries = self._stored
+        return super().record_count if entries is None else entries.number(Column.RECORD_COUNT, self._row) or 0
+
+    @property
+    def file_size_in_bytes(self) -> int:
+        """How many bytes are stored."""
+        entries = self._stored
+        return super().file_size_in_bytes if entries is None else entries.number(Column.FILE_SIZE, self._row) or 0
+
+    @property
+    def key_metadata(self) -> bytes | None:
+        """The file's DEK, AAD prefix and length."""
+        entries = self._stored
+        return super().key_metadata if entries is None else entries.stored(Column.KEY_METADATA, self._row)
+
+    @property
+    def first_row_id(self) -> int | None:
+        """The _row_id of the file's first row."""
+        entries = self._stored
+        return super().first_row_id if entries is None else entries.number(Column.FIRST_ROW_ID, self._row)
+
+    @property
+    def referenced_data_file(self) -> str | None:
+        """The one data file that all of a delete file's deletes refer to."""
+        entries = self._stored
+        return super().referenced_data_file if entries is None else entries.text(Column.REFERENCED_DATA_FILE, self._row)
+
+    @property
+    def _stored(self) -> Entries | None:
+        # None where another thread has just decoded the file.
+        return vars(self).get("_entries")
+
+    def _decode(self) -> None:
+        entries = self._stored
+        if entries is not None:
+            super().__init__(*entries.decoded(self._row).values())
+            self.__class__ = EncryptedDataFile  # type: ignore[assignment]
+            for name in ("_entries", "_row"):
+                vars(self).pop(name, None)
+
+    def __getattr__(self, name: str) -> Any:
+        """Bring in the fields: called for what is absent, as they are at first."""
+        if self._stored is None or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._decode()
+        return getattr(self, name)
+
+    def __copy__(self) -> EncryptedDataFile:  # type: ignore[override]
+        self._decode()
+        return copy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EncryptedDataFile:  # type: ignore[override]
+        self._decode()
+        return deepcopy(self, memo)

@@ -1,0 +1,18 @@
+"""Scan planning: from a snapshot's manifests to one task per data file, with the delete files that apply to it."""
+
+from __future__ import annotations
+
+from tablecrypt.table.planning.delete_index import FILE_PATH_FIELD_ID, DeleteIndex, only_path, sequence_number_of
+from tablecrypt.table.planning.planner import ScanPlanner
+from tablecrypt.table.planning.tasks import EncryptedFileScanTask, FilePart, parts_of
+
+__all__ = [
+    "FILE_PATH_FIELD_ID",
+    "DeleteIndex",
+    "EncryptedFileScanTask",
+    "FilePart",
+    "ScanPlanner",
+    "only_path",
+    "parts_of",
+    "sequence_number_of",
+]

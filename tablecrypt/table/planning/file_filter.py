@@ -1,0 +1,327 @@
+"""Which data files may hold rows that a filter matches: by partition, and by the statistics of their columns.
+
+    partition     PyIceberg's evaluator says of each partition that occurs, once, whether the filter may match in it
+    statistics    the filter is evaluated over the columns of all entries at once, each comparison as PyIceberg makes it for one file
+
+A file whose bounds are NaN, or not what their type is stored as, is given to PyIceberg's evaluator by itself: it knows what such bounds
+say, and raises what it raises for those that nobody can read.
+
+Iceberg table spec, "Scan Planning", "Column Metrics", appendix D "Single-value serialization".
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, BoundTerm
+from pyiceberg.expressions.visitors import (
+    IN_PREDICATE_LIMIT,
+    BoundBooleanExpressionVisitor,
+    bind,
+    expression_evaluator,
+    extract_field_ids,
+    inclusive_projection,
+    rewrite_not,
+    visit,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import KeyDefaultDict, LiteralValue, Record
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
+
+from tablecrypt.manifests.avro_columns import NULL, Mask, Numbers
+from tablecrypt.manifests.entries import Entries
+from tablecrypt.manifests.entry_columns import Column, Statistics
+from tablecrypt.table._pyiceberg.arrow import InclusiveMetricsEvaluator
+
+_Values: TypeAlias = npt.NDArray[Any]
+_STORED: Final[dict[type[IcebergType], tuple[str, ...]]] = {
+    IntegerType: ("<i4",),
+    DateType: ("<i4",),
+    LongType: ("<i4", "<i8"),
+    TimeType: ("<i8",),
+    TimestampType: ("<i8",),
+    TimestamptzType: ("<i8",),
+    TimestampNanoType: ("<i8",),
+    TimestamptzNanoType: ("<i8",),
+    FloatType: ("<f4",),
+    DoubleType: ("<f4", "<f8"),
+}
+"""How bounds of numbers are stored: those of a column that was promoted may be of either type."""
+
+
+class FileFilter:
+    """A filter of one table's data files. Used by many threads.
+
+    Args:
+        schema: the table's current one, which the filter is bound to.
+        specs: the table's partition specs by id.
+        include_empty_files: whether a file without rows may match.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        specs: dict[int, PartitionSpec],
+        row_filter: BooleanExpression,
+        case_sensitive: bool,
+        include_empty_files: bool,
+    ) -> None:
+        self._schema = schema
+        self._specs = specs
+        self._row_filter = row_filter
+        self._case_sensitive = case_sensitive
+        self._include_empty_files = include_empty_files
+        self._bound = bind(schema, rewrite_not(row_filter), case_sensitive)
+        self._of_one_file = InclusiveMetricsEvaluator(schema, row_filter, case_sensitive, include_empty_files).eval
+        self._of_partition: dict[int, Callable[[Record], bool] | None] = KeyDefaultDict(self._partition_evaluator)
+        self.partition_filters: dict[int, BooleanExpression] = KeyDefaultDict(self._partition_filter)
+
+    def matching(self, entries: Entries) -> Numbers:
+        """Return which of the entries are of files that may match."""
+        rows = np.flatnonzero(self._not_ruled_out_by_size(entries))
+        if isinstance(self._row_filter, AlwaysTrue):
+            return rows
+        rows = rows[self._in_partition(entries.only(rows))]
+        return rows[self._by_statistics(entries.only(rows))]
+
+    def _not_ruled_out_by_size(self, entries: Entries) -> Mask:
+        if self._include_empty_files:
+            return np.ones(len(entries), np.bool_)
+        has_rows: Mask = entries.numbers[Column.RECORD_COUNT] != 0
+        return has_rows
+
+    def _in_partition(self, entries: Entries) -> Mask:
+        spec_ids = {manifest.partition_spec_id for manifest in entries.manifests}
+        if all(self._of_partition[spec_id] is None for spec_id in spec_ids):
+            return np.ones(len(entries), np.bool_)
+        partitions, places = entries.partitions()
+        return np.array([self._may_match(spec_id, partition) for spec_id, partition in partitions], np.bool_)[places]
+
+    def _may_match(self, spec_id: int, partition: Record) -> bool:
+        evaluate = self._of_partition[spec_id]
+        return evaluate is None or evaluate(partition)
+
+    def _by_statistics(self, entries: Entries) -> Mask:
+        visitor = _Statistics(entries.records, entries.statistics(frozenset(extract_field_ids(self._bound))), len(entries))
+        matches: Mask = visit(self._bound, visitor) | (entries.numbers[Column.RECORD_COUNT] < 0)
+        for odd in np.flatnonzero(visitor.odd).tolist():
+            matches[odd] = self._of_one_file(entries.file(odd))
+        return matches
+
+    def _partition_filter(self, spec_id: int) -> BooleanExpression:
+        return inclusive_projection(self._schema, self._specs[spec_id], self._case_sensitive)(self._row_filter)
+
+    def _partition_evaluator(self, spec_id: int) -> Callable[[Record], bool] | None:
+        partition_filter = self.partition_filters[spec_id]
+        if isinstance(partition_filter, AlwaysTrue):
+            return None
+        partition_schema = Schema(*self._specs[spec_id].partition_type(self._schema).fields)
+        return expression_evaluator(partition_schema, partition_filter, self._case_sensitive)
+
+
+class _Bounds:
+    """One bound of one column in each entry: whether it is there, and what it is where it is."""
+
+    def __init__(self, known: Mask, values: _Values) -> None:
+        self.known = known
+        self.values = values
+
+    def where(self, holds: Callable[[Any], Any]) -> Mask:
+        """Return where the bound is known and a comparison with it holds."""
+        result = np.zeros(len(self.known), np.bool_)
+        if self.values.dtype == object:
+            result[self.known] = [bool(holds(value)) for value in self.values[self.known].tolist()]
+        else:
+            result[self.known] = holds(self.values[self.known])
+        return result
+
+
+class _Statistics(BoundBooleanExpressionVisitor[Mask]):
+    """Evaluates a bound filter over the statistics of entries. `odd` are those whose bounds it cannot tell anything by."""
+
+    def __init__(self, records: bytes, statistics: Statistics, entries: int) -> None:
+        self._records = records
+        self._statistics = statistics
+        self._entries = entries
+        self._bounds: dict[tuple[Column, int], _Bounds] = {}
+        self.odd: Mask = np.zeros(entries, np.bool_)
+
+    def visit_true(self) -> Mask:
+        """Match every file."""
+        return np.ones(self._entries, np.bool_)
+
+    def visit_false(self) -> Mask:
+        """Match no file."""
+        return np.zeros(self._entries, np.bool_)
+
+    def visit_not(self, child_result: Mask) -> Mask:
+        """Never called: a filter has no negation when it comes here."""
+        raise ValueError("NOT is to be written out before statistics are looked at")
+
+    def visit_and(self, left_result: Mask, right_result: Mask) -> Mask:
+        """Match where both sides may."""
+        return left_result & right_result
+
+    def visit_or(self, left_result: Mask, right_result: Mask) -> Mask:
+        """Match where one of the sides may."""
+        return left_result | right_result
+
+    def visit_is_null(self, term: BoundTerm) -> Mask:
+        """Rule out files that count no null."""
+        matches: Mask = self._count(Column.NULL_VALUE_COUNTS, term) != 0
+        return matches
+
+    def visit_not_null(self, term: BoundTerm) -> Mask:
+        """Rule out files of nulls alone."""
+        return ~self._only(Column.NULL_VALUE_COUNTS, term)
+
+    def visit_is_nan(self, term: BoundTerm) -> Mask:
+        """Rule out files that count no NaN, or are of nulls alone."""
+        may_have_nan: Mask = self._count(Column.NAN_VALUE_COUNTS, term) != 0
+        return may_have_nan & ~self._only(Column.NULL_VALUE_COUNTS, term)
+
+    def visit_not_nan(self, term: BoundTerm) -> Mask:
+        """Rule out files of NaN alone."""
+        return ~self._only(Column.NAN_VALUE_COUNTS, term)
+
+    def visit_less_than(self, term: BoundTerm, literal: LiteralValue) -> Mask:
+        """Rule out files whose least value is not less."""
+        return self._has_values(term) & ~self._lower(term).where(lambda lower: lower >= literal.value)
+
+    def visit_less_than_or_equal(self, term: BoundTerm, literal: LiteralValue) -> Mask:
+        """Rule out files whose least value is greater."""
+        return self._has_values(term) & ~self._lower(term).where(lambda lower: lower > literal.value)
+
+    def visit_greater_than(self, term: BoundTerm, literal: LiteralValue) -> Mask:
+        """Rule out files whose greatest value is not greater."""
+        return self._has_values(term) & ~self._upper(term).where(lambda upper: upper <= literal.value)
+
+    def visit_greater_than_or_equal(self, term: BoundTerm, literal: LiteralValue) -> Mask:
+        """Rule out files whose greatest value is less."""
+        return self._has_values(term) & ~self._upper(term).where(lambda upper: upper < literal.value)
+
+    def visit_equal(self, term: BoundTerm, literal: LiteralValue) -> Mask:
+        """Rule out files between whose bounds the value is not."""
+        return self.visit_less_than_or_equal(term, literal) & self.visit_greater_than_or_equal(term, literal)
+
+    def visit_not_equal(self, term: BoundTerm, literal: LiteralValue) -> Mask:
+        """Rule out nothing: bounds may be no value of the file."""
+        return self.visit_true()
+
+    def visit_in(self, term: BoundTerm, literals: set[Any]) -> Mask:
+        """Rule out files between whose bounds none of the values is."""
+        has_values = self._has_values(term)
+        if len(literals) > IN_PREDICATE_LIMIT:
+            return has_values
+        lower, upper = self._lower(term), self._upper(term)
+        ordered = sorted(value for value in literals if not _is_nan(value))
+        # The least of the values that are not below the lower bound decides; behind the last of them there is none.
+        first = np.zeros(self._entries, np.int64)
+        if lower.known.any():
+            first[lower.known] = [bisect_left(ordered, value) for value in lower.values[lower.known].tolist()]
+        is_there = first < len(ordered)
+        for at in np.unique(first[is_there & upper.known]).tolist():
+            mine = upper.known & (first == at)
+            is_there[mine] = _Bounds(mine, upper.values).where(partial(operator.le, ordered[at]))[mine]
+        return has_values & (is_there | ~(lower.known | upper.known))
+
+    def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Mask:
+        """Rule out nothing: bounds may be no value of the file."""
+        return self.visit_true()
+
+    def visit_starts_with(self, term: BoundTerm, literal: LiteralValue) -> Mask:
+        """Rule out files whose bounds, cut to the length of the prefix, are both on one side of it."""
+        prefix = literal.value
+        above = self._lower(term).where(lambda lower: lower and lower[: len(prefix)] > prefix)
+        below = self._upper(term).where(lambda upper: upper[: len(prefix)] < prefix)
+        return ~(self._only(Column.NULL_VALUE_COUNTS, term) | above | below)
+
+    def visit_not_starts_with(self, term: BoundTerm, literal: LiteralValue) -> Mask:
+        """Rule out files that have no null, and whose bounds both begin with the prefix."""
+        prefix = literal.value
+        begin = (bound.where(lambda value: value[: len(prefix)] == prefix) for bound in (self._lower(term), self._upper(term)))
+        matches: Mask = (self._count(Column.NULL_VALUE_COUNTS, term) != NULL) | ~np.logical_and(*begin)
+        return matches
+
+    def _count(self, column: Column, term: BoundTerm) -> Numbers:
+        return self._statistics.counts(column, term.ref().field.field_id)
+
+    def _only(self, column: Column, term: BoundTerm) -> Mask:
+        """Where all values are null, or NaN."""
+        values, counted = self._count(Column.VALUE_COUNTS, term), self._count(column, term)
+        only: Mask = (values == counted) & (values != NULL) & (values != 0)
+        return only
+
+    def _has_values(self, term: BoundTerm) -> Mask:
+        return ~(self._only(Column.NULL_VALUE_COUNTS, term) | self._only(Column.NAN_VALUE_COUNTS, term))
+
+    def _lower(self, term: BoundTerm) -> _Bounds:
+        return self._bound(Column.LOWER_BOUNDS, term)
+
+    def _upper(self, term: BoundTerm) -> _Bounds:
+        return self._bound(Column.UPPER_BOUNDS, term)
+
+    def _bound(self, column: Column, term: BoundTerm) -> _Bounds:
+        field = term.ref().field
+        key = column, field.field_id
+        if key not in self._bounds:
+            begins, ends = self._statistics.bounds(column, field.field_id)
+            self._bounds[key] = self._decoded(field.field_type, begins, ends)
+        return self._bounds[key]
+
+    def _decoded(self, kind: IcebergType, begins: Numbers, ends: Numbers) -> _Bounds:
+        if not isinstance(kind, PrimitiveType):
+            raise ValueError(f"Expected PrimitiveType: {kind}")
+        stored = begins >= 0
+        formats = _STORED.get(type(kind))
+        known, values = self._objects(kind, stored, begins, ends) if formats is None else self._numbers(formats, stored, begins, ends)
+        self.odd |= stored & ~known
+        return _Bounds(known, values)
+
+    def _numbers(self, formats: Iterable[str], stored: Mask, begins: Numbers, ends: Numbers) -> tuple[Mask, _Values]:
+        types = [np.dtype(each) for each in formats]
+        values = np.zeros(len(begins), np.float64 if types[0].kind == "f" else np.int64)
+        known = np.zeros(len(begins), np.bool_)
+        array = np.frombuffer(self._records, np.uint8)
+        for each in types:
+            here = np.flatnonzero(stored & (ends - begins == each.itemsize))
+            if len(here):
+                values[here] = array[begins[here, None] + np.arange(each.itemsize)].view(each)[:, 0]
+                known[here] = True
+        # NaN says that nothing is known of the values: how, PyIceberg's evaluator says.
+        return known & ~np.isnan(values), values
+
+    def _objects(self, kind: PrimitiveType, stored: Mask, begins: Numbers, ends: Numbers) -> tuple[Mask, _Values]:
+        values = np.full(len(begins), None, object)
+        for row in np.flatnonzero(stored).tolist():
+            try:
+                values[row] = from_bytes(kind, self._records[begins[row] : ends[row]])
+            except (ValueError, TypeError, ArithmeticError, LookupError):
+                continue
+        return np.array([value is not None for value in values], np.bool_), values
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)

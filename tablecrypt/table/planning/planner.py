@@ -1,0 +1,216 @@
+"""Scan planning: from a snapshot's manifests to one task per data file, with the delete files that apply to it.
+
+    manifests ──partition summaries──▶ entries ──partition, statistics──▶ data files ──delete index──▶ tasks
+
+Data manifests and their entries are pruned by the filter: manifests one by one with PyIceberg's evaluator, entries in columns
+(file_filter.py), some MiB of manifests at a time. Of delete manifests only those are left out whose partition summaries cannot match or
+which are older than all data: a delete file's own statistics say nothing about the rows that it deletes, and its data file is looked up in
+an index (delete_index.py), not through the partition alone. Planning is always done here, never by a catalog server, whose answer would
+hold no key metadata.
+
+Iceberg table spec, "Scan Planning".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import manifest_evaluator, residual_evaluator_of
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import INITIAL_SEQUENCE_NUMBER, ManifestContent, ManifestFile
+from pyiceberg.table import ALWAYS_TRUE
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import EMPTY_DICT, KeyDefaultDict, Properties, Record
+from pyiceberg.utils.properties import property_as_bool
+
+from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.manifests import EncryptedManifestFile
+from tablecrypt.manifests.avro_columns import Mask
+from tablecrypt.manifests.entries import Entries
+from tablecrypt.manifests.manifest_cache import read_in_columns
+from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.planning.delete_index import DeleteIndex
+from tablecrypt.table.planning.file_filter import FileFilter
+from tablecrypt.table.planning.tasks import EncryptedFileScanTask
+from tablecrypt.table.restrictions.read_restrictions import plannable
+
+
+class ScanPlanner:
+    """Plans scans of one table with one filter.
+
+    Args:
+        table_metadata: the schema and partition specs to evaluate the filter with.
+        io: the table's EncryptingFileIO; manifests open with the keys that their manifest list gave them.
+        row_filter: rows to look for. Where the catalog's server has a column masked that it looks at, it rules out no file.
+        options: PyIceberg's scan options; `include_empty_files` is known.
+    """
+
+    def __init__(
+        self,
+        table_metadata: TableMetadata,
+        io: FileIO,
+        row_filter: BooleanExpression = ALWAYS_TRUE,
+        case_sensitive: bool = True,
+        options: Properties = EMPTY_DICT,
+    ) -> None:
+        self.table_metadata = table_metadata
+        self.io = io
+        self.row_filter = plannable(io, row_filter, table_metadata.schema(), case_sensitive)
+        self.case_sensitive = case_sensitive
+        self._schema = table_metadata.schema()
+        self._specs = table_metadata.specs()
+        self._include_empty_files = property_as_bool(options, "include_empty_files", False)
+
+    @cached_property
+    def _file_filter(self) -> FileFilter:
+        return FileFilter(self._schema, self._specs, self.row_filter, self.case_sensitive, self._include_empty_files)
+
+    def plan_files(
+        self, manifests: Iterable[ManifestFile], entry_filter: Callable[[Entries], Mask] | None = None
+    ) -> list[EncryptedFileScanTask]:
+        """Return the tasks of all data files that may hold matching rows.
+
+        Args:
+            manifests: data and delete manifests of one snapshot.
+            entry_filter: a further condition on data files; says of each entry whether it holds.
+
+        Raises:
+            PlaintextRefusedError: a file that is to be read has no key metadata.
+            FormatError: delete files that contradict each other.
+            TablecryptError: whatever reading a manifest raises.
+            ValueError, TypeError: the filter does not fit the schema.
+        """
+        listed = list(manifests)
+        try:
+            return self._planned(listed, entry_filter)
+        except (ValueError, TypeError):
+            # Maybe the filter is wrong, and maybe somebody edited the schema that it is to fit.
+            self._check_newest_headers(listed, set())
+            raise
+
+    def may_match(self, tasks: Sequence[EncryptedFileScanTask]) -> list[bool]:
+        """Say of each task that was planned, with whatever filter, whether its file may hold matching rows."""
+        rows: dict[int, tuple[Entries, list[tuple[int, int]]]] = {}
+        for number, task in enumerate(tasks):
+            entries, row = task.planned_entry
+            rows.setdefault(id(entries), (entries, []))[1].append((number, row))
+        matches = [False] * len(tasks)
+        for entries, placed in rows.values():
+            matching = np.zeros(len(entries), np.bool_)
+            matching[self._file_filter.matching(entries)] = True
+            for number, row in placed:
+                matches[number] = bool(matching[row])
+        return matches
+
+    def _planned(self, manifests: list[ManifestFile], entry_filter: Callable[[Entries], Mask] | None) -> list[EncryptedFileScanTask]:
+        file_filter = self._file_filter
+        matching = self._matching_manifests(manifests)
+        data = [manifest for manifest in matching if manifest.content == ManifestContent.DATA]
+        index = self._delete_index(_not_older_than(data, matching))
+        residuals = _Residuals(self.row_filter, self._residual)
+        tasks: list[EncryptedFileScanTask] = []
+        for entries in read_in_columns(self.io, data):
+            rows = file_filter.matching(entries)
+            if entry_filter is not None:
+                rows = rows[entry_filter(entries)[rows]]
+            tasks += _tasks(entries.only(rows), index, residuals)
+        return tasks
+
+    def _matching_manifests(self, listed: list[ManifestFile]) -> list[EncryptedManifestFile]:
+        evaluators: Mapping[int, Callable[[ManifestFile], bool]] = KeyDefaultDict(self._manifest_evaluator)
+        self._check_specs_exist(listed)
+        matching = [manifest for manifest in listed if self._may_match(manifest, evaluators)]
+        if len(matching) < len(listed):
+            self._check_newest_headers(listed, {manifest.manifest_path for manifest in matching})
+        return [
+            EncryptedManifestFile.of(manifest) if not isinstance(manifest, EncryptedManifestFile) else manifest for manifest in matching
+        ]
+
+    def _may_match(self, manifest: ManifestFile, evaluators: Mapping[int, Callable[[ManifestFile], bool]]) -> bool:
+        may_match = evaluators[manifest.partition_spec_id]
+        try:
+            return may_match(manifest)
+        except (struct.error, ValueError, TypeError, LookupError, OverflowError) as error:
+            # A spec that is not the one of the manifest gives its bounds other types. Its authenticated header says which one is.
+            if isinstance(manifest, EncryptedManifestFile):
+                manifest.check_header(self.io)
+            what = f"its bounds of partition values cannot be read by partition spec {manifest.partition_spec_id}: {error}"
+            raise FormatError(f"{manifest.manifest_path}: {what}") from error
+
+    def _check_specs_exist(self, manifests: list[ManifestFile]) -> None:
+        for manifest in manifests:
+            if manifest.partition_spec_id not in self._specs:
+                what = f"was written with partition spec {manifest.partition_spec_id}, which the table metadata does not have"
+                raise TamperedFileError(manifest.manifest_path, what)
+
+    def _check_newest_headers(self, manifests: list[ManifestFile], read_anyway: set[str]) -> None:
+        """Compare the newest manifest of each spec with the metadata, by which others have just been left out without being read."""
+        newest: dict[int, ManifestFile] = {}
+        for manifest in manifests:
+            known = newest.get(manifest.partition_spec_id)
+            if known is None or (manifest.sequence_number or 0) > (known.sequence_number or 0):
+                newest[manifest.partition_spec_id] = manifest
+        for manifest in newest.values():
+            if isinstance(manifest, EncryptedManifestFile) and manifest.manifest_path not in read_anyway:
+                manifest.check_header(self.io)
+
+    def _delete_index(self, manifests: list[EncryptedManifestFile]) -> DeleteIndex:
+        index = DeleteIndex(spec_id for spec_id, spec in self._specs.items() if spec.is_unpartitioned())
+        for entries in read_in_columns(self.io, manifests):
+            for row in range(len(entries)):
+                index.add(entries.entry(row))
+        return index
+
+    def _manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        return manifest_evaluator(self._specs[spec_id], self._schema, self._file_filter.partition_filters[spec_id], self.case_sensitive)
+
+    def _residual(self, spec_id: int, partition: Record) -> BooleanExpression:
+        evaluator = residual_evaluator_of(
+            spec=self._specs[spec_id], expr=self.row_filter, case_sensitive=self.case_sensitive, schema=self._schema
+        )
+        try:
+            return evaluator.residual_for(partition)
+        except TypeError:
+            # PyIceberg compares a partition's null by < and >, which Python cannot: so all of the filter is left to look at.
+            if None in partition_values(partition):
+                return self.row_filter
+            raise
+
+
+class _Residuals:
+    """What is left of the filter in each partition, worked out once per partition."""
+
+    def __init__(self, row_filter: BooleanExpression, residual: Callable[[int, Record], BooleanExpression]) -> None:
+        self._matches_all = isinstance(row_filter, AlwaysTrue)
+        self._residual = residual
+
+    def of(self, entries: Entries) -> list[BooleanExpression]:
+        """Return what is left of it for each entry."""
+        if self._matches_all:
+            return [ALWAYS_TRUE] * len(entries)
+        partitions, places = entries.partitions()
+        residuals = [self._residual(spec_id, partition) for spec_id, partition in partitions]
+        return [residuals[place] for place in places]
+
+
+def _tasks(entries: Entries, index: DeleteIndex, residuals: _Residuals) -> list[EncryptedFileScanTask]:
+    planned = EncryptedFileScanTask.planned
+    tasks = [planned((entries, row), residual) for row, residual in enumerate(residuals.of(entries))]
+    if index:
+        for task in tasks:
+            task.delete_files = index.deletes_of(task.file, task.data_sequence_number or INITIAL_SEQUENCE_NUMBER)
+    return tasks
+
+
+def _not_older_than(data: list[EncryptedManifestFile], manifests: list[EncryptedManifestFile]) -> list[EncryptedManifestFile]:
+    """Return the delete manifests that are not older than all of the data."""
+    oldest = min((manifest.min_sequence_number or INITIAL_SEQUENCE_NUMBER for manifest in data), default=INITIAL_SEQUENCE_NUMBER)
+    return [
+        manifest
+        for manifest in manifests
+        if manifest.content == ManifestContent.DELETES and (manifest.sequence_number or INITIAL_SEQUENCE_NUMBER) >= oldest
+    ]
