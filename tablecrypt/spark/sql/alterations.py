@@ -2,7 +2,7 @@
 
     {"operation": "alter_table", "catalog": …, "namespace": ["db"], "name": "orders", "changes": [
         {"change": "AddColumn", "column": ["shipped"], "type": Spark's JSON, "nullable": true, "comment": null,
-         "has_default": false, "after": "id"},
+         "default": null, "after": "id"},
         {"change": "SetProperty", "property": "write.delete.mode", "value": "merge-on-read"}, …]}
 
 The names of changes are those of Spark's classes.
@@ -25,6 +25,7 @@ from tablecrypt.spark.sql.loading import load_table
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.spark_types import iceberg_type
+from tablecrypt.spark.sql.writes.defaults import default_value
 from tablecrypt.spark.tables import load_encrypted_table
 
 Change = Mapping[str, Any]
@@ -91,10 +92,10 @@ def check_properties(metadata: TableMetadata, updates: Mapping[str, str]) -> Non
 
 
 def _add(update: UpdateSchema, path: Path, change: Change) -> None:
-    if change["has_default"]:
-        raise ConfigurationError(f"ADD COLUMN {'.'.join(path)} … DEFAULT: give a column its default with PyIceberg's update_schema()")
     kind = iceberg_type(json.loads(change["type"]), path)
-    update.add_column(path, kind, doc=change["comment"], required=not change["nullable"])
+    given = change["default"]
+    default = None if given is None else default_value(given, kind, ".".join(path))
+    update.add_column(path, kind, doc=change["comment"], required=not change["nullable"], default_value=default)
     _move(update, path, change)
 
 

@@ -12,15 +12,16 @@ before anything is written. What Spark stores beside a table's own properties (`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import CreateTableTransaction, Table, Transaction
 from pyiceberg.typedef import Identifier
 
 from tablecrypt import properties as names
@@ -31,6 +32,7 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.partition_fields import SparkTransform, partition_spec
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
 from tablecrypt.spark.sql.spark_types import iceberg_schema
+from tablecrypt.spark.sql.writes.defaults import default_value
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 
 _PROVIDERS: Final = ("iceberg", "parquet", "tablecrypt")
@@ -50,6 +52,7 @@ class Definition:
     spec: PartitionSpec
     location: str | None
     properties: dict[str, str]
+    defaults: dict[str, Any]
 
     @classmethod
     def of(cls, request: Request) -> Definition:
@@ -62,7 +65,16 @@ class Definition:
         given = request.mapping("properties")
         schema = iceberg_schema(json.loads(request.text("schema")))
         transforms = [SparkTransform.of(each) for each in request.items("partitions")]
-        return cls(request.identifier, schema, partition_spec(schema, transforms), given.get("location"), table_properties(given))
+        defaults = {name: default_value(value, schema.find_type(name), name) for name, value in request.mapping("defaults").items()}
+        spec = partition_spec(schema, transforms)
+        return cls(request.identifier, schema, spec, given.get("location"), table_properties(given), defaults)
+
+    def stage_defaults(self, transaction: Transaction) -> None:
+        """Stage the write-defaults of columns: PyIceberg leaves those of a new table's schema out."""
+        if self.defaults:
+            with transaction.update_schema() as update:
+                for name, value in self.defaults.items():
+                    update.set_default_value((name,), value)
 
     def check_key(self, catalog: Catalog) -> None:
         """Raise ConfigurationError unless the table will be encrypted."""
@@ -113,13 +125,19 @@ def create_table(planner: Planner, request: Request) -> Response:
     catalog = catalog_of(planner, request).catalog
     definition = Definition.of(request)
     definition.check_key(catalog)
-    catalog.create_table(
+    create: Callable[..., Table | CreateTableTransaction] = (
+        catalog.create_table_transaction if definition.defaults else catalog.create_table
+    )
+    made = create(
         definition.identifier,
         definition.schema,
         location=definition.location,
         partition_spec=definition.spec,
         properties=definition.properties,
     )
+    if isinstance(made, CreateTableTransaction):
+        definition.stage_defaults(made)
+        made.commit_transaction()
     return load_table(planner, request)
 
 

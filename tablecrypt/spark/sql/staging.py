@@ -140,6 +140,7 @@ def _created(planner: Planner, opened: OpenCatalog, request: Request) -> Respons
     )
     if not isinstance(transaction, EncryptedTransaction):
         raise ConfigurationError(f"catalog {opened.name} does not create encrypted tables: use one of tablecrypt_catalog")
+    definition.stage_defaults(transaction)
     name = ".".join(definition.identifier)
     located = LocatedTable(opened.catalog, name, cast("EncryptedTable", transaction.table))
     return _staged(planner, opened, request, located, StagedTable(transaction, replaces=False))
@@ -157,6 +158,7 @@ def _replaced(planner: Planner, opened: OpenCatalog, request: Request) -> Respon
     refuse_restricted(located.table.io, "REPLACE TABLE")
     transaction = located.table.transaction()
     stage_replacement(transaction, definition.schema, definition.spec, properties)
+    definition.stage_defaults(transaction)
     staged = copy(located.table)
     staged.metadata = transaction.table_metadata
     replaced = LocatedTable(opened.catalog, located.name, staged)

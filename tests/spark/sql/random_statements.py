@@ -89,7 +89,7 @@ class RandomStatements:
         return self.random.choice(
             [
                 *([f"INSERT INTO {self.name} ({identifier}) VALUES (NULL)"] if self.model.columns[0].required else []),
-                f"ALTER TABLE {self.name} ADD COLUMN later int DEFAULT 5",
+                f"ALTER TABLE {self.name} ADD COLUMN later int DEFAULT year(current_date())",
                 f"UPDATE {self.name} SET {item} = CAST(raise_error('stop') AS STRING) WHERE {identifier} = {some}",
                 f"INSERT INTO {self.name} ({identifier}, {item}) SELECT id, IF(id = 7, raise_error('stop'), 'x') FROM range(0, 9, 1, 3)",
                 f"MERGE INTO {self.name} t USING {twice} ON t.{identifier} = s.id WHEN MATCHED THEN UPDATE SET {item} = s.item",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -157,11 +159,45 @@ class TestTables:
         assert "cannot become 2" in refusal(spark, f"ALTER TABLE {name} SET TBLPROPERTIES ('format-version' = '2')")[1]
         assert "ClusterBy" in refusal(spark, f"ALTER TABLE {name} CLUSTER BY (id)")[1]
         assert refusal(spark, f"ALTER TABLE {name} DROP COLUMN absent")[0] == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
-        assert "update_schema()" in refusal(spark, f"ALTER TABLE {name} ADD COLUMN late INT DEFAULT 5")[1]
+        assert "write a literal" in refusal(spark, f"ALTER TABLE {name} ADD COLUMN late INT DEFAULT year(current_date())")[1]
         assert "default" in refusal(spark, f"ALTER TABLE {name} ALTER COLUMN id SET DEFAULT 5")[1].lower()
-        assert "default" in refusal(spark, f"CREATE TABLE prod.db.defaulted (id INT DEFAULT 5) {KEY}")[1].lower()
+        assert "write a literal" in refusal(spark, f"CREATE TABLE prod.db.defaulted (at DATE DEFAULT current_date()) {KEY}")[1]
+        assert "cannot have the default" in refusal(spark, f"ALTER TABLE {name} ADD COLUMN late DOUBLE DEFAULT CAST('NaN' AS DOUBLE)")[1]
+        assert not prod.catalog.table_exists("db.defaulted")
         assert "required column" in refusal(spark, f"ALTER TABLE {name} ADD COLUMN must INT NOT NULL")[1]
         assert prod.catalog.load_table(new_name).metadata_location == before
+
+    def test_defaults_are_one_value_for_new_rows_and_for_rows_that_are_there(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
+        name = f"prod.{new_name}"
+        defaults = {
+            "n": ("INT", "-5", -5),
+            "big": ("BIGINT", "CAST(5 AS BIGINT)", 5),
+            "price": ("DECIMAL(9, 2)", "1.50", Decimal("1.50")),
+            "ratio": ("DOUBLE", "0.25D", 0.25),
+            "flag": ("BOOLEAN", "true", True),
+            "day": ("DATE", "DATE '1582-10-04'", date(1582, 10, 4)),
+            "local": ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ '2024-02-29 12:30:00.000001'", datetime(2024, 2, 29, 12, 30, 0, 1)),
+            "instant": ("TIMESTAMP", "TIMESTAMP '2024-02-29 12:30:00 UTC'", datetime(2024, 2, 29, 12, 30, tzinfo=UTC)),
+            "note": ("STRING", "'it\\'s \\\\ ünï'", "it's \\ ünï"),
+            "raw": ("BINARY", "X'00ff'", b"\x00\xff"),
+            "none": ("STRING", "NULL", None),
+        }
+        columns = ", ".join(f"{column} {kind} DEFAULT {sql}" for column, (kind, sql, _) in defaults.items())
+        expected = {column: value for column, (_, _, value) in defaults.items()}
+
+        spark.sql(f"CREATE TABLE {name} (id INT NOT NULL, {columns}) {KEY}")
+        spark.sql(f"INSERT INTO {name} (id) VALUES (1)")
+        added = ", ".join(f"later_{column} {kind} DEFAULT {sql}" for column, (kind, sql, _) in defaults.items())
+        spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({added})")
+        spark.sql(f"INSERT INTO {name} (id, n) VALUES (2, DEFAULT)")
+
+        row = expected | {f"later_{column}": value for column, value in expected.items()}
+        table = prod.catalog.load_table(new_name)
+        assert table.scan().to_arrow().sort_by("id").to_pylist() == [{"id": 1} | row, {"id": 2} | row]
+        assert spark.table(name).count() == spark.table(name).where("later_n = -5 AND later_none IS NULL AND price = 1.5").count() == 2
+        spark.sql(f"CREATE OR REPLACE TABLE {name} (id INT, n INT DEFAULT 6)")
+        spark.sql(f"INSERT INTO {name} (id) VALUES (3)")
+        assert [tuple(each) for each in spark.table(name).collect()] == [(3, 6)]
 
     def test_a_plain_table_is_refused_and_stays(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
         prod.catalog.create_table(new_name, Schema(NestedField(1, "id", LongType())))

@@ -2,9 +2,11 @@ package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.RuntimeConfig;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
@@ -22,6 +24,7 @@ import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
@@ -163,6 +166,10 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
 
   // Tables
 
+  public Set capabilities() {
+    return Collections.singleton(TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE);
+  }
+
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
     JsonNode found = askAbout(request("list_tables", namespace), namespace).required("tables");
     Identifier[] tables = new Identifier[found.size()];
@@ -203,12 +210,17 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
 
   public Table createTable(Identifier table, Column[] columns, Transform[] partitions, Map properties)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    return createTable(table, SqlDefinition.schema(columns), partitions, properties);
+    return create(SqlDefinition.putDefaults(request("create_table", table), columns), table, SqlDefinition.schema(columns), partitions, properties);
   }
 
   public Table createTable(Identifier table, StructType schema, Transform[] partitions, Map properties)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    ObjectNode request = SqlDefinition.put(request("create_table", table), schema, partitions, properties);
+    return create(SqlDefinition.putDefaults(request("create_table", table), new Column[0]), table, schema, partitions, properties);
+  }
+
+  private Table create(ObjectNode request, Identifier table, StructType schema, Transform[] partitions, Map properties)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    SqlDefinition.put(request, schema, partitions, properties);
     try {
       return new SqlTable(this, planner(), planner().ask(request).json);
     } catch (PlannerError error) {
@@ -261,7 +273,8 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
   }
 
   private StagedTable stage(String operation, Identifier table, Column[] columns, Transform[] partitions, Map properties) {
-    ObjectNode request = SqlDefinition.put(request(operation, table), SqlDefinition.schema(columns), partitions, properties);
+    ObjectNode request = SqlDefinition.putDefaults(request(operation, table), columns);
+    SqlDefinition.put(request, SqlDefinition.schema(columns), partitions, properties);
     return new SqlStagedTable(this, planner(), planner().ask(request).json);
   }
 

@@ -47,7 +47,7 @@ class SqlChange {
     if (change instanceof TableChange.AddColumn) {
       TableChange.AddColumn add = (TableChange.AddColumn) change;
       node.put("type", add.dataType().json()).put("nullable", add.isNullable()).put("comment", add.comment());
-      node.put("has_default", add.defaultValue() != null);
+      node.set("default", SqlDefault.json(add.defaultValue()));
       return at(node, add.position());
     }
     if (change instanceof TableChange.RenameColumn) {

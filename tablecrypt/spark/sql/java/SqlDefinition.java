@@ -1,5 +1,6 @@
 package tablecrypt.jvm;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Map;
@@ -19,6 +20,18 @@ class SqlDefinition {
     ArrayNode transforms = request.putArray("partitions");
     for (int index = 0; index < partitions.length; index++) {
       put(transforms.addObject(), partitions[index]);
+    }
+    return request;
+  }
+
+  /** The defaults of columns, by name. */
+  static ObjectNode putDefaults(ObjectNode request, Column[] columns) {
+    ObjectNode defaults = request.putObject("defaults");
+    for (int index = 0; index < columns.length; index++) {
+      JsonNode value = SqlDefault.json(columns[index].defaultValue());
+      if (!value.isNull()) {
+        defaults.set(columns[index].name(), value);
+      }
     }
     return request;
   }

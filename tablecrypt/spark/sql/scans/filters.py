@@ -148,7 +148,7 @@ class _Translation:
             raise UntranslatedError(f"{operator} on {name}, which may be NaN")
         if isinstance(field_type, UUIDType) and operator not in ("=", "<=>"):
             raise UntranslatedError(f"{operator} on {name}, which Spark compares as text")
-        return _COMPARISONS[operator](name, _value(right, field_type))
+        return _COMPARISONS[operator](name, literal_of(right, field_type))
 
     def _in(self, column: Predicate, values: Sequence[Predicate], negated: bool) -> BooleanExpression:
         name, field_type = self._field(column)
@@ -157,7 +157,7 @@ class _Translation:
         if negated and any(_is_null(each) for each in values):
             raise UntranslatedError("NOT IN with a null")
         make: Make = ice.In
-        return make(name, {_value(each, field_type) for each in values if not _is_null(each)})
+        return make(name, {literal_of(each, field_type) for each in values if not _is_null(each)})
 
     def _starts_with(self, column: Predicate, prefix: Predicate) -> BooleanExpression:
         name, field_type = self._field(column)
@@ -198,7 +198,7 @@ def _is_null(argument: Predicate) -> bool:
     return "value" in argument and argument["value"] is None
 
 
-def _value(argument: Predicate, field_type: IcebergType) -> Literal[Any]:
+def literal_of(argument: Predicate, field_type: IcebergType) -> Literal[Any]:
     """Return a value as a literal of the column's type. Spark gives true and false as predicates that hold always and never."""
     value = _TRUTHS.get(argument["op"]) if "op" in argument else argument.get("value")
     if value is None or not isinstance(field_type, PrimitiveType):

@@ -3,12 +3,15 @@
 Spark has the text of an expression: of the write-default in CURRENT_DEFAULT, and of the initial default in EXISTS_DEFAULT, which it shows.
 Rows of files that lack the column are none of its business: their initial default comes from the reader.
 
+A DEFAULT of a statement is one value. CREATE TABLE and ALTER COLUMN make it the write-default, and ADD COLUMN the initial default too.
+
 Iceberg table spec, "Default values".
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pyiceberg.conversions import to_json
@@ -19,6 +22,7 @@ from pyiceberg.types import (
     DecimalType,
     DoubleType,
     FloatType,
+    IcebergType,
     IntegerType,
     LongType,
     NestedField,
@@ -27,6 +31,9 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.scans.filters import UntranslatedError, literal_of
 
 _NO_DEFAULT: Final = "NULL"
 
@@ -39,6 +46,20 @@ def default_metadata(field: NestedField) -> dict[str, str]:
     current = None if field.write_default is None else _expression(field, field.write_default)
     initial = None if field.initial_default is None else _expression(field, field.initial_default)
     return {} if current is None else {"CURRENT_DEFAULT": current, "EXISTS_DEFAULT": initial or _NO_DEFAULT}
+
+
+def default_value(given: Mapping[str, Any], kind: IcebergType, column: str) -> Any:
+    """Return the value of a statement's DEFAULT, for PyIceberg. ConfigurationError where the column cannot hold it.
+
+    Args:
+        given: {"value": …, "type": …}, as in scans/filters.py.
+        kind: the column's type.
+        column: its name, for the error.
+    """
+    try:
+        return literal_of(given, kind).value
+    except UntranslatedError as error:
+        raise ConfigurationError(f"column {column} of {kind} cannot have the default {given.get('value')!r}") from error
 
 
 def _expression(field: NestedField, value: Any) -> str | None:
