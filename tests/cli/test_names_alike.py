@@ -17,6 +17,7 @@ WITHOUT_FUNCTION: Final = {"cat": "table.scan is its function"}
 OF_COMMANDS: Final = {
     *("as_json", "yes", "progress", "quiet"),  # what a terminal is told
     *("html_file", "since_file", "fail_on"),  # what becomes of an audit
+    *("column", "columns"),  # whose functions are rotate_column_keks, rewrap_column_keks and shred_column
     *("location", "key_file", "key_id"),  # inspect: of a file, for which there is parquet.inspect
 }
 OF_FUNCTIONS: Final = {"target", "catalog", "progress", "now", "listed"}

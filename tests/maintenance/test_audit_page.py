@@ -166,8 +166,10 @@ def test_the_verdict_says_the_gravest() -> None:
 
     assert verdict() == "No plaintext was found."
     assert verdict(FindingKind.UNUSED_KEY) == "No plaintext was found."
-    assert verdict(FindingKind.PINS_MISSING) == "No plaintext was found. 1 of 2 tables needs care."
-    assert verdict(FindingKind.MISSING_FILE) == "No plaintext was found, but 1 of 2 tables has errors."
+    assert verdict(FindingKind.PINS_MISSING) == "No plaintext was found, but there are warnings in 1 of 2 tables."
+    assert verdict(FindingKind.MISSING_FILE) == "No plaintext was found, but there are errors in 1 of 2 tables."
+    assert verdict(FindingKind.REUSED_KEY) == "No plaintext was found, but there are critical findings in 1 of 2 tables."
+    assert verdict(FindingKind.REUSED_KEY, FindingKind.PLAINTEXT_FILE) == "Plaintext was found in 1 of 2 tables."
     assert verdict(FindingKind.MISSING_FILE, FindingKind.PLAINTEXT_FILE) == "Plaintext was found in 1 of 2 tables."
 
 
@@ -281,3 +283,11 @@ def test_changes_are_told_table_by_table(text: str) -> None:
 def test_without_an_earlier_audit_the_page_says_how_to_have_one() -> None:
     assert "--since" in Page(html_page(audited_catalog())).shown
     assert "Changes since" not in Page(html_page(audited_catalog())).shown
+
+
+def test_a_protected_column_under_the_tables_key_is_an_exposure_and_no_plaintext() -> None:
+    twice = (Finding(FindingKind.COLUMN_EXPOSED, "ssn", "in files"), Finding(FindingKind.COLUMN_EXPOSED, "ssn", "in manifests"))
+    shown = Page(html_page(audit_of(table_audit(findings=twice)))).shown
+
+    assert "No plaintext was found, but there are critical findings." in shown
+    assert "Protected columns under the table’s key 1 column" in shown

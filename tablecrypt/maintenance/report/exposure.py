@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tablecrypt.maintenance._audit.file_signatures import Signature
@@ -16,6 +17,10 @@ from tablecrypt.printable import bytes_shown, counted
 SHOWN_TABLES: Final = 8
 UNSEEN: Final = frozenset({FindingKind.REFUSED_TABLE, FindingKind.KEY_REFUSED, FindingKind.KEY_NOT_ALLOWED})
 """Kinds of findings of tables that nothing more is known of."""
+NOT_PLAINTEXT: Final = frozenset(
+    {FindingKind.REUSED_KEY, FindingKind.COLUMN_EXPOSED, FindingKind.COLUMN_POLICY_CHANGED, FindingKind.COLUMN_KEY_DIFFERS}
+)
+"""Critical findings of what is encrypted, but not as it should be."""
 
 
 @dataclass(frozen=True)
@@ -50,78 +55,53 @@ def has_open_key(file: AuditedFile) -> bool:
     return file.signature.is_ciphertext and file.key_length is not None and not file.keks
 
 
+_BY_FINDING: Final = (
+    ("Snapshots without a key", "rows as they were then", "critical", "snapshot", FindingKind.PLAINTEXT_SNAPSHOT),
+    ("Plaintext statistics", "numbers of distinct values, and sketches of them", "critical", "file", FindingKind.PLAINTEXT_STATISTICS),
+    (
+        "Plaintext files that no table knows",
+        "what was left there: exports, failed writes",
+        "critical",
+        "file",
+        FindingKind.PLAINTEXT_ORPHAN,
+    ),
+    ("Files in no known format", "perhaps rows", "critical", "file", FindingKind.UNKNOWN_CONTENT),
+    (
+        "Protected columns under the table’s key",
+        "their values, to everyone who may read the table’s other columns",
+        "critical",
+        "column",
+        FindingKind.COLUMN_EXPOSED,
+    ),
+    (
+        "Metadata from before encryption",
+        "the old snapshots, and where their files were",
+        "warning",
+        "file",
+        FindingKind.STALE_PLAINTEXT_METADATA,
+    ),
+    (
+        "Partition values in snapshot summaries",
+        "values of partition columns, with row counts",
+        "warning",
+        "table",
+        FindingKind.PARTITION_VALUES,
+    ),
+)
+"""Ways that one kind of finding counts: title, what they tell, style, what is counted."""
+
+
 def exposures(tables: Sequence[TableAudit]) -> tuple[Exposure, ...]:
     """Return every way, the gravest first."""
-    plain = FindingKind.PLAIN_TABLE
+    clear, plain = "Plaintext files of encrypted tables", FindingKind.PLAIN_TABLE
+    by_finding = (_way(tables, title, what, style, partial(_of, kind), noun) for title, what, style, noun, kind in _BY_FINDING)
+    unseen = "not known: the audit could not open or list these"
     return (
-        _way(tables, "Tables without encryption", "all rows", "critical", lambda each: _of(each, plain), "table", _all_bytes),
-        _way(
-            tables,
-            "Plaintext files of encrypted tables",
-            "their rows, or names and bounds of other files",
-            "critical",
-            _plain_files,
-            "file",
-            _readable_bytes,
-        ),
-        _way(
-            tables,
-            "Data keys in the clear",
-            "the rows of files whose key a plaintext manifest names",
-            "critical",
-            _open_keys,
-            "file",
-            _open_bytes,
-        ),
-        _way(
-            tables,
-            "Snapshots without a key",
-            "rows as they were then",
-            "critical",
-            lambda each: _of(each, FindingKind.PLAINTEXT_SNAPSHOT),
-            "snapshot",
-        ),
-        _way(
-            tables,
-            "Plaintext statistics",
-            "numbers of distinct values, and sketches of them",
-            "critical",
-            lambda each: _of(each, FindingKind.PLAINTEXT_STATISTICS),
-            "file",
-        ),
-        _way(
-            tables,
-            "Plaintext files that no table knows",
-            "whatever was left there: exports, failed writes",
-            "critical",
-            lambda each: _of(each, FindingKind.PLAINTEXT_ORPHAN),
-            "file",
-        ),
-        _way(
-            tables,
-            "Files of no known format",
-            "perhaps rows",
-            "critical",
-            lambda each: _of(each, FindingKind.UNKNOWN_CONTENT),
-            "file",
-        ),
-        _way(
-            tables,
-            "Metadata from before encryption",
-            "the old snapshots, and where their files were",
-            "warning",
-            lambda each: _of(each, FindingKind.STALE_PLAINTEXT_METADATA),
-            "file",
-        ),
-        _way(
-            tables,
-            "Partition values in snapshot summaries",
-            "values of partition columns, with row counts",
-            "warning",
-            lambda each: _of(each, FindingKind.PARTITION_VALUES),
-            "table",
-        ),
-        _way(tables, "Tables not looked into", "not known: the audit could not open or list these", "error", _unseen, "table"),
+        _way(tables, "Tables without encryption", "all rows", "critical", partial(_of, plain), "table", _all_bytes),
+        _way(tables, clear, "their rows, or names and bounds of other files", "critical", _plain_files, "file", _readable_bytes),
+        _way(tables, "Data keys in the clear", "rows whose key a plaintext manifest names", "critical", _open_keys, "file", _open_bytes),
+        *by_finding,
+        _way(tables, "Tables not looked into", unseen, "error", _unseen, "table"),
     )
 
 
@@ -155,12 +135,12 @@ def _way(
     return Exposure(title, what, style if total else "good", amount, shown, len(having) - len(shown))
 
 
-def _of(table: TableAudit, kind: FindingKind) -> int:
-    return sum(finding.kind == kind for finding in table.findings)
+def _of(kind: FindingKind, table: TableAudit) -> int:
+    return len({finding.where for finding in table.findings if finding.kind == kind})
 
 
 def _plain_files(table: TableAudit) -> int:
-    return _of(table, FindingKind.PLAINTEXT_FILE)
+    return _of(FindingKind.PLAINTEXT_FILE, table)
 
 
 def _open_keys(table: TableAudit) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 
 from tablecrypt.maintenance._audit.changes import AuditChanges, TableChanges, TableState
 from tablecrypt.maintenance._audit.findings import Audit, Finding, FindingKind, Severity, TableAudit, by_severity
-from tablecrypt.maintenance.report.exposure import UNSEEN, is_readable
+from tablecrypt.maintenance.report.exposure import NOT_PLAINTEXT, UNSEEN, is_readable
 from tablecrypt.maintenance.report.keys import KeyAge, ages_of, day, end_of
 from tablecrypt.printable import bytes_shown, counted
 
@@ -44,16 +44,21 @@ def verdict(audit: Audit) -> Verdict:
     if worst is None or worst == Severity.INFO:
         text = "Everything that was looked at is encrypted, and the keys are in order."
         return Verdict("good", "No plaintext was found.", text if audit.tables else "There are no tables.")
+    critical = {finding.kind for finding in audit.findings if finding.severity == Severity.CRITICAL}
     concerned = sum(any(finding.severity == worst for finding in table.findings) for table in audit.tables)
-    whose = f"{concerned:,} of {counted(len(audit.tables), 'table', 'tables')}"
-    title = {
-        Severity.CRITICAL: "Plaintext was found." if len(audit.tables) == 1 else f"Plaintext was found in {whose}.",
-        Severity.ERROR: f"No plaintext was found, but {whose} {'has' if concerned == 1 else 'have'} errors.",
-        Severity.WARNING: f"No plaintext was found. {whose[0].upper()}{whose[1:]} {'needs' if concerned == 1 else 'need'} care.",
-    }[worst]
+    where = "" if len(audit.tables) == 1 else f" in {concerned:,} of {len(audit.tables):,} tables"
+    if not critical <= NOT_PLAINTEXT:
+        title = f"Plaintext was found{where}."
+    else:
+        what = {Severity.CRITICAL: "critical findings", Severity.ERROR: "errors", Severity.WARNING: "warnings"}[worst]
+        title = f"No plaintext was found, but there are {what}{where}."
+    return Verdict(worst.label, title, _first(audit))
+
+
+def _first(audit: Audit) -> str:
     gravest = by_risk(audit)[0]
     first = by_severity(gravest.findings)[0].kind
-    return Verdict(worst.label, title, f"Start with {gravest.table}. {first.title}: {first.advice[0].lower()}{first.advice[1:]}")
+    return f"Start with {gravest.table}. {first.title}: {first.advice[0].lower()}{first.advice[1:]}"
 
 
 @dataclass(frozen=True)
