@@ -175,7 +175,7 @@ KMS_CACHE_MAX_KEYS: Final = _of_kms(
 KMS_RETRY_BUDGET_MS: Final = _of_kms(
     name="encryption.kms.retry-budget-ms",
     default=str(30 * 1000),
-    doc="How long a call goes on while the KMS is unavailable or throttles; 0 asks once.",
+    doc="How long a call is retried while the KMS is unavailable or throttles; 0 means one attempt.",
 )
 KMS_ENDPOINT: Final = _of_aws(name="kms.endpoint", doc="URL of the KMS, instead of the region's own. Kept under an assumed role.")
 KMS_ALGORITHM_SPEC: Final = _of_aws(

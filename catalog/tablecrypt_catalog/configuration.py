@@ -40,8 +40,8 @@ def load_catalog(name: str | None = None, **properties: str | None) -> Catalog:
     """Load an encrypting catalog.
 
     Args:
-        name: the catalog's name in the configuration; by default that of default-catalog.
-        properties: used before those of the environment, and these before those of the file.
+        name: the catalog's name in the configuration; by default the one that `default-catalog` names.
+        properties: take precedence over the environment, which takes precedence over the configuration file.
 
     Raises:
         ConfigurationError: the catalog's type is not tablecrypt, nothing says which catalog it is, or its class cannot be used.

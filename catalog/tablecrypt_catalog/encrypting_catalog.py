@@ -303,7 +303,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
     """What an encrypting catalog does differently from the PyIceberg catalog that follows it in the method resolution order."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """Load a table; an EncryptedTable where it has encryption.key-id.
+        """Load a table. If it has encryption.key-id, it is an EncryptedTable.
 
         Raises:
             KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone.
@@ -423,7 +423,7 @@ class EncryptionMixin(EncryptingCatalog, MetastoreCatalogAdapter):
 def encrypted(catalog_class: type[MetastoreCatalog]) -> type[MetastoreCatalog]:
     """Return the encrypting version of a PyIceberg catalog class that commits through MetastoreCatalog's own staging.
 
-    Its catalogs pickle if those of `catalog_class` do. The same class is returned for the same class.
+    Its instances can be pickled if those of `catalog_class` can. Two calls with one class return the same result.
 
     Raises:
         ConfigurationError: the class does not commit that way.

@@ -80,7 +80,7 @@ class EncryptedRestCatalog(EncryptingCatalog, RestCatalogAdapter):
     METADATA_GONE = NoSuchTableError
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """Load a table; an EncryptedTable where it has encryption.key-id.
+        """Load a table. If it has encryption.key-id, it is an EncryptedTable.
 
         Raises:
             KeyIdChangedError: the metadata holds keys, but encryption.key-id is gone; or it is not the one in this client's pins.

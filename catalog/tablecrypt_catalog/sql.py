@@ -78,7 +78,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         drop_pins_table(self.engine)
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """Load a table; an EncryptedTable where it has encryption.key-id.
+        """Load a table. If it has encryption.key-id, it is an EncryptedTable.
 
         Raises:
             NoSuchTableError: there is none of that name.

@@ -139,7 +139,7 @@ class Ags1InputStream:
         return count
 
     def close(self) -> None:
-        """Close `raw` and forget the decrypted block. Closing twice is fine."""
+        """Close `raw` and forget the decrypted block. It may be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -290,7 +290,7 @@ class NewFileStream(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Make the file whole and close `raw`. Closing twice is fine."""
+        """Make the file whole and close `raw`. It may be called twice."""
 
     @abstractmethod
     def abandon(self) -> None:
@@ -382,7 +382,7 @@ class Ags1OutputStream(NewFileStream):
         return written
 
     def close(self) -> None:
-        """Write the last block and close `raw`. Closing twice is fine. OSError when an earlier write failed: the file is not whole."""
+        """Write the last block and close `raw`. It may be called twice. OSError when an earlier write failed: the file is not whole."""
         if self._closed:
             return
         if self._broken:

@@ -108,7 +108,7 @@ class RawOutputStream(NewFileStream):
         return len(view)
 
     def close(self) -> None:
-        """Close the file. Closing twice is fine. PlaintextRefusedError, with no file left, where it is not what it was to be."""
+        """Close the file. It may be called twice. PlaintextRefusedError, with no file left, where it is not what it was to be."""
         if self._closed:
             return
         problem = self._problem()

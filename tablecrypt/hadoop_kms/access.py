@@ -7,7 +7,7 @@
 
     [users.analyst]
     keys = ["cards"]
-    masks = ["pii"]                     denied, and a read goes on with ORC's masks instead of failing
+    masks = ["pii"]                     denied, and a read continues with ORC's masks instead of failing
     token-sha256 = ["60303ae22b99..."]
 
 What is not listed is denied. A user without a proof is known only by the name that the client gives, and only where the server was told to

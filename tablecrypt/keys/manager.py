@@ -129,7 +129,7 @@ class EncryptionManager:
     def encrypt_manifest_list_key_metadata(
         self, key_metadata: StandardKeyMetadata, ring: KeyRing, parent_key_id: str | None = None
     ) -> NewManifestListKey:
-        """Wrap a manifest list's key metadata under the KEK of the snapshot that it follows, or under a new one where that may not.
+        """Wrap a manifest list's key metadata under the KEK of the previous snapshot, or under a new KEK if that one may not wrap any more.
 
         Args:
             key_metadata: DEK, AAD prefix and file length of the manifest list that was written.
@@ -154,7 +154,7 @@ class EncryptionManager:
         return self._encrypt(chain.manifest_list_key.key_id, self.decrypt_manifest_list_key_metadata(chain), kek)
 
     def new_kek(self) -> EncryptedKey:
-        """Make a KEK and have the KMS wrap it, whatever KEKs there are: one call to wrap it, and one to see that it unwraps again.
+        """Make a KEK and have the KMS wrap it, regardless of existing KEKs: one call wraps it, another checks that it unwraps.
 
         Raises:
             KmsError: the KMS refused to wrap or unwrap it, or answered wrongly.
@@ -187,7 +187,7 @@ class EncryptionManager:
         return chain.kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
 
     def check_usable(self, ring: KeyRing, parent_key_id: str | None = None) -> None:
-        """Ask the KMS now for what a commit will need, so that a refusal comes before any file is written.
+        """Ask the KMS now for what a commit needs, so that it refuses before any file is written.
 
         Raises:
             AuthenticationError, FormatError, KeyNotFoundError, KmsError: as `encrypt_manifest_list_key_metadata`.
@@ -195,7 +195,7 @@ class EncryptionManager:
         self._unwrap(self._current_kek(ring, parent_key_id))
 
     def fingerprint(self, kek: EncryptedKey) -> str:
-        """Return 32 hex digits that tell one KEK from another, whatever id, date or wrapping its entry has, and nothing about its bytes.
+        """Return 32 hex digits that identify a KEK whatever the id, date or wrapping of its entry, and reveal nothing about its bytes.
 
         HMAC-SHA-256 under the KEK, of a fixed text, cut to 16 bytes. For remembering KEKs that were retired.
 

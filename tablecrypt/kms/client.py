@@ -81,7 +81,7 @@ class KeyManagementClient(Protocol):
         ...
 
     def close(self) -> None:
-        """Let connections and cached keys go. Calling twice is harmless; a later call of another method opens what it needs again."""
+        """Release connections and cached keys. It may be called twice; a later call of another method opens what it needs again."""
         ...
 
 

@@ -51,7 +51,7 @@ _JAVA_CLASSES: Final[Mapping[str, str]] = {
 
 @checked_arguments()
 def load_kms(properties: Mapping[str, str]) -> ResilientKeyManagementClient:
-    """A new client, with its own cache and counters, for the service that the properties name. No request is sent yet."""
+    """Return a new client for the key service that the properties name, with its own cache and counters. It sends no request yet."""
     return ResilientKeyManagementClient.from_properties(_constructor(properties)(properties), properties)
 
 

@@ -2,7 +2,7 @@
 
     wrapped key = transit's ciphertext as ASCII: "vault:v<key version>:<base64>"; no associated data
 
-Iceberg Java has no client for Vault. The blob names the key version, so a key rotated in Vault goes on unwrapping what it wrapped.
+Iceberg Java has no client for Vault. The blob names the key version, so a key that Vault rotated still unwraps what it wrapped.
 """
 
 from __future__ import annotations

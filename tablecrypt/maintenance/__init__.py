@@ -1,7 +1,7 @@
-"""Operations on whole encrypted tables that keep them in order.
+"""Operations on whole encrypted tables: keys, audits, compaction, copies.
 
-Their functions and results are here. Modules whose names begin with an underscore belong to this package alone; the others are what
-tablecrypt.spark and the command line build on.
+This module exports the functions and their results. Modules whose names begin with an underscore are private to this package; the others
+are what tablecrypt.spark and the command line build on.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ _JAVA_SECONDS: Final = 20
 
 @checked_arguments()
 def doctor(catalog: Catalog, table: str | None = None, *, key_ids: Sequence[str] = (), read_only: bool = False) -> CheckUp:
-    """Try whether a catalog, its key service and its stores let this client work.
+    """Test whether a catalog, its key service and its stores let this client work.
 
     Args:
         catalog: an encrypting catalog.
@@ -79,7 +79,7 @@ def doctor(catalog: Catalog, table: str | None = None, *, key_ids: Sequence[str]
         read_only: whether to wrap nothing and write nothing.
 
     Raises:
-        ConfigurationError: an argument has a wrong type. Whatever is wrong beside that is a check that fails.
+        ConfigurationError: an argument has a wrong type. Everything else that is wrong becomes a failed check.
     """
     asked = names_of("key_ids", key_ids)
     return CheckUp(catalog.name, table, read_only, tuple(_checks(catalog, table, asked, read_only)))
@@ -87,7 +87,7 @@ def doctor(catalog: Catalog, table: str | None = None, *, key_ids: Sequence[str]
 
 @checked_arguments()
 def doctor_without_catalog(name: str, error: Exception) -> CheckUp:
-    """Return what can be said where the catalog cannot even be loaded."""
+    """Run the checks that are possible if the catalog cannot be loaded."""
     advice = "correct .pyiceberg.yaml, the environment or --property; docs/how-to/configure.md has one that works"
     return CheckUp(name, None, True, (failed(_CONFIGURATION, "load the catalog", error, advice), *version_checks()))
 
@@ -216,7 +216,7 @@ def _writable(path: Path) -> str:
 
 
 class CheckState(Enum):
-    """What came of a check."""
+    """The outcome of a check."""
 
     WORKS = "works"
     NOTED = "noted"
@@ -231,7 +231,7 @@ class Check:
     Attributes:
         area: configuration, keys, table, storage, pins or versions.
         name: what was tried.
-        state: what came of it.
+        state: the outcome.
         found: what was seen, or what the service, the store or the catalog said. Never a key.
         advice: what to do about it; empty where nothing needs doing.
     """
@@ -245,7 +245,7 @@ class Check:
 
 @dataclass(frozen=True)
 class CheckUp:
-    """All that was tried.
+    """The results of all checks.
 
     Attributes:
         catalog: the catalog's name.

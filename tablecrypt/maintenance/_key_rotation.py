@@ -123,7 +123,7 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
     that it lists (`reencrypt` changes those). It does NOT take the old KEK out of older metadata files, where it still opens what it
     wrapped (`shred` does), and it does NOT touch the master key (rotate that in the KMS, then `rewrap`).
 
-    Commits of others go on meanwhile: a snapshot that comes in is part of the rotation. Killed at any moment, either all of it is done or
+    Others may commit in the meantime: a snapshot that they add is part of the rotation. Killed at any moment, either all of it is done or
     nothing. Calling it again rotates again.
 
     Args:
@@ -136,7 +136,7 @@ def rotate_kek(table: Table, dry_run: bool = False, progress: ProgressListener =
         KeyNotFoundError: a snapshot's key is missing: `rescue` may find it.
         PlaintextRefusedError: a snapshot has no key-id.
         AuthenticationError, KmsError: a key cannot be opened, or the KMS refused; nothing has changed.
-        CommitFailedException: others committed too often meanwhile; nothing has changed.
+        CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     if dry_run:
         metadata = encrypted_metadata_of(reload(table))
@@ -205,7 +205,7 @@ def rewrap(table: Table, from_key_id: str | None = None, dry_run: bool = False, 
             table's: a branch or tag that the current snapshot does not descend from needs it.
         TamperedFileError: a manifest list, which is read with `from_key_id`, is not what was written.
         AuthenticationError, KeyNotFoundError, KmsError: the KMS cannot or may not open or wrap a KEK; nothing has changed.
-        CommitFailedException: others committed too often meanwhile; nothing has changed.
+        CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     if dry_run:
         loaded = reload(table)
@@ -340,20 +340,20 @@ class _PrunePlan:
 def prune_keys(table: Table, dry_run: bool = False, progress: ProgressListener = no_progress) -> PrunedKeys:
     """Remove the entries of an encrypted table's encryption-keys that no snapshot needs.
 
-    For tables that Iceberg Java expires snapshots of; expiry through this package prunes by itself. It does NOT make what the keys opened
-    unreadable: older metadata files still hold them (`shred` takes them out there too). The KMS is not asked.
+    For tables whose snapshots Iceberg Java expires; expiry through this package prunes by itself. It does NOT make what the keys opened
+    unreadable: older metadata files still hold them (`shred` takes them out there too). The KMS gets no request.
 
-    Commits of others go on meanwhile, and none loses its key: keys are removed only from the very state that was looked at, and a commit
-    that is still under way wraps its own key again. Killed at any moment, either all went or none. Calling it again finds nothing more.
+    Others may commit in the meantime, and no commit loses its key: keys are removed only from the state that was inspected, and a commit
+    that is still under way wraps its own key again. If the process is killed, either all keys are removed or none.
 
     Args:
         table: an encrypted table. Its state in memory is brought up to date.
-        dry_run: only say what would go.
-        progress: hears of all the entries that went at once, since one commit takes them.
+        dry_run: only report what would be removed.
+        progress: called once with all removed entries, since one commit removes them.
 
     Raises:
         ConfigurationError: the table is not encrypted.
-        CommitFailedException: others committed too often meanwhile; nothing has changed.
+        CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     plan = _prune_plan(reload(table)) if dry_run else commit_keys(table, _prune_plan).plan
     gone = len(plan.keks) + len(plan.manifest_list_keys)

@@ -66,7 +66,7 @@ class EncryptingCatalog(Protocol):
 
 @dataclass(frozen=True)
 class Migrated(OperationResult):
-    """What `migrate` did. The table is the plain one, also where a new one was made of it.
+    """What `migrate` did. The table is the plain one, even if a new one was made from it.
 
     Attributes:
         files: how many data and delete files.
@@ -76,7 +76,7 @@ class Migrated(OperationResult):
         deleted: how many plaintext files were deleted; for a dry run, how many would be.
         refused: files that the plain table names and that stay, because they lie outside its folders, such as those that `add_files` took
             in, or are not named as its files are; with the reason. `delete_below` names further folders.
-        left: plaintext that may still exist, as far as it can be known from here. For a migration into a new table, all of the plain one
+        left: plaintext that may still exist, as far as this client can tell. For a migration into a new table, all of the plain one
             is there besides.
     """
 
@@ -118,7 +118,7 @@ def migrate(
         delete_below: in place, folders in which files of the plain table are deleted too, and encrypted beside themselves: folders outside
             its location, or the location itself where neither pins nor the place of its metadata file say that it is the table's.
         dry_run: whether to say only what would be done.
-        progress: hears the plaintext bytes that are done.
+        progress: called with the plaintext bytes that are done.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many files at once, without `runner`.
 
@@ -129,7 +129,7 @@ def migrate(
         FormatError: a data file is not what its manifest says, or holds equality deletes in ORC; or a manifest or manifest list of the
             plain table cannot be read, so that no plaintext was deleted.
         KmsError: the KMS refused the key; nothing was written.
-        CommitFailedException: other writers were faster, again and again; the next run continues.
+        CommitFailedException: other writers committed first, several times in a row; the next run continues.
     """
     catalog = table.catalog
     if not isinstance(catalog, EncryptingCatalog):

@@ -19,7 +19,7 @@ Each file is encrypted under a DEK of its own, without decoding a value:
 Raises FormatError, naming the file, for one that is not of the format that its manifest says; nothing is left of the new file then.
 
 ORC data files are rewritten as encrypted Parquet files: encrypted tables hold no ORC.
-Every row stays at its position, those that position deletes name too, so that deletes and row ids go on being about the same rows. The
+Every row stays at its position, those that position deletes name too, so that deletes and row ids still refer to the same rows. The
 columns are those of the table's current schema.
 
 Raises FormatError, naming the file, for one that does not hold as many rows as its manifest says.

@@ -80,7 +80,7 @@ def remove_orphan_files(
         table: an encrypted table; its current state is loaded again.
         older_than: only files last written before this moment, which has a time zone; by default three days ago. It must be longer ago
             than the longest write takes.
-        dry_run: whether to find only.
+        dry_run: whether only to find them.
         delete_below: folders of the table in which files may be deleted, where no pin says where it lies, or where other tables' files are
             beside its own.
         folder: only files below this folder, which is the table's location or lies below it.

@@ -7,7 +7,7 @@
 A run that was killed is continued by calling again: what its journal holds is not done again. Sequence numbers, row ids, statistics and the
 order of rows stay; deletion vectors are written again, about the new files.
 
-What it does not do: older snapshots go on naming the old files under the old DEKs until they are expired; KEKs and master keys are for
+What it does not do: older snapshots still name the old files under the old DEKs until they are expired; KEKs and master keys are for
 `rotate_kek` and `rewrap`.
 
 Of each file:
@@ -83,9 +83,10 @@ class Reencrypted(OperationResult):
         delete_files: how many equality and position delete files. Deletion vectors are not counted.
         size: stored bytes of all of them.
         resumed: how many of them an earlier run had done.
-        gone: how many of them others removed from the branch meanwhile.
+        gone: how many of them others removed from the branch in the meantime.
         snapshot_id: the new snapshot; None where nothing had to be done, and for a dry run.
-        unused: new files that came to nothing. They are left for `remove_orphan_files`, since another run may be about to commit them.
+        unused: new files that are not part of the table. `remove_orphan_files` deletes them; they stay until then, since another run may
+            be about to commit them.
     """
 
     data_files: int
@@ -118,15 +119,15 @@ def reencrypt(
         data_key_length: bytes of the new DEKs, 16, 24 or 32; by default what the table's properties say.
         branch: whose files.
         dry_run: whether to say only what would be done.
-        progress: hears the stored bytes that are done.
+        progress: called with the stored bytes that are done.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many files at once, without `runner`.
 
     Raises:
         ConfigurationError: an argument that does not fit, or a table that is not encrypted.
-        TamperedFileError: a file is not what was written. What is done so far is kept for the next run; the table is as it was.
+        TamperedFileError: a file differs from what was written. The next run keeps what is done so far; the table is unchanged.
         KmsError: the KMS refused the table's key.
-        CommitFailedException: other writers were faster, again and again; the next run continues.
+        CommitFailedException: other writers committed first, several times in a row; the next run continues.
     """
     table = require_encrypted(table, "`migrate` makes it one")
     runner = runner_or_threads(runner, workers)

@@ -109,9 +109,9 @@ def relocate(
         key_id: the copy's master key; by default the table's.
         register_as: the copy's name in the table's catalog, "namespace.name"; by default it is not registered.
         current_only: whether the current snapshot alone is copied, or all snapshots, branches and tags.
-        trust_lengths: whether the length of a file that an earlier run copied is enough; else it is read and compared.
-        dry_run: only find what would be copied.
-        progress: hears of bytes that are copied.
+        trust_lengths: whether the length of a file that an earlier run copied is enough; otherwise it is read and compared.
+        dry_run: only report what would be copied.
+        progress: called as bytes are copied.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many files at once, without `runner`.
 

@@ -8,7 +8,7 @@ Manifests and manifest lists hold the same entries and rows as the table's, with
     row     manifest_path, manifest_length, key_metadata    the new manifest's; all else as it was
     list    header and rows                                 as they were
 
-What an entry inherits (sequence number, row id) it goes on inheriting: nothing is filled in.
+What an entry inherits (sequence number, row id) it still inherits: nothing is filled in.
 
 In metadata.json:
 

@@ -104,7 +104,7 @@ def rescue(
         ConfigurationError: the table is not encrypted, or a given file is not metadata of this table.
         KeyNotFoundError: the key of a snapshot is nowhere, and `expire_lost` is not set or a branch or tag needs it; nothing has changed.
         KmsError: the KMS was not reached, or refused a key without which a snapshot does not open; nothing has changed.
-        CommitFailedException: others committed too often meanwhile; nothing has changed.
+        CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     given, counted = list(metadata or ()), Counted("rescue", "snapshots", progress)
 

@@ -144,7 +144,7 @@ def shred(
             confirmed, or neither a pin nor `delete_below` says where the table lies.
         KeyNotFoundError, AuthenticationError: a live snapshot cannot be read: nothing has changed; `rescue` may help.
         KmsError: the KMS refused; nothing has changed.
-        CommitFailedException: others committed too often meanwhile; nothing has changed.
+        CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     name = name_of(require_encrypted(table))
     if snapshots is not None and not snapshots:

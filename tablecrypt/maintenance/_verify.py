@@ -9,7 +9,7 @@ at the first block that does not authenticate. Here the bytes are thrown away, s
 blocks are bad says what happened to the file. Memory: a few encrypted blocks and one of plaintext. A file that is missing or cannot be what
 it should be is a finding, as a bad block is. Any other error of the store stops the run: it says nothing about the file.
 
-The report goes on after a bad file, and says everything that is wrong. Below a manifest list or manifest that does not open nothing can be
+A bad file does not end the report: it says everything that is wrong. Below a manifest list or manifest that does not open, nothing can be
 found, so its report is not the whole truth until that file is restored: it says so by naming the file.
 
 What verifying cannot see: metadata.json, which nothing authenticates (pins compare it), and whether the rows make sense.
@@ -73,7 +73,7 @@ FETCHED_BLOCKS: Final = 4
 
 @dataclass(frozen=True)
 class BadFile:
-    """A file that is not what its writer left, with every part of it that failed."""
+    """A file that differs from what its writer left, with every part that failed."""
 
     location: str
     kind: FileKind
@@ -91,7 +91,7 @@ class Verification:
         files: how many files they lead to.
         resumed: how many of these the interrupted run had verified.
         bytes: length of all files that were looked at now.
-        parts: blocks and modules that authenticated, those of the interrupted run included.
+        parts: blocks and modules that authenticated, including those of the interrupted run.
         bad: every file that failed.
     """
 
@@ -137,13 +137,13 @@ def verify(
         progress: told how many bytes are done.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many files at once, without `runner`; by default one for each core. Memory grows with it.
-        resume_from: a file in which good files are noted; where it is there already, an interrupted run goes on. It is removed at the end.
-            Only files below the table's location can be passed over by a run that goes on.
+        resume_from: a file in which good files are noted; if it exists, the run continues from it. It is removed at the end.
+            A continued run skips only files below the table's location.
 
     Raises:
         ConfigurationError: the table is not encrypted, `resume_from` is not a state file of this table, or the key service cannot be asked.
         KmsError, KeyNotFoundError: the key service refused every KEK, or failed.
-        OSError: the store failed. With `resume_from`, the next run goes on from there.
+        OSError: the store failed. With `resume_from`, the next run continues from there.
     """
     table = require_encrypted(table, "there is nothing to authenticate")
     found = reachable_files(table.metadata, table.io)

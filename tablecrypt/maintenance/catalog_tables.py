@@ -65,7 +65,7 @@ class TableOutcome(Generic[R]):
 
 @dataclass(frozen=True)
 class CatalogResult(Generic[R]):
-    """What came of each table, in the order of their names."""
+    """The result for each table, in the order of their names."""
 
     outcomes: tuple[TableOutcome[R], ...]
 
@@ -94,11 +94,11 @@ class CatalogResult(Generic[R]):
 def on_tables(
     catalog: Catalog, operation: Callable[[Table], R], *, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> CatalogResult[R]:
-    """Do something with every encrypted table of a catalog, one after the other: `on_tables(catalog, rotate_kek, include=["eu.*"])`.
+    """Run an operation on every encrypted table of a catalog, one after the other: `on_tables(catalog, rotate_kek, include=["eu.*"])`.
 
     Args:
         catalog: where the tables are.
-        operation: is given each table as it is loaded. What it raises is kept in the result, and the next table follows.
+        operation: called with each loaded table. An error that it raises is kept in the result, and the next table follows.
         include: globs of names; none: all tables.
         exclude: globs of names to leave out.
 

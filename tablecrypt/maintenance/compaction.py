@@ -126,7 +126,7 @@ def compact(
             group in its memory; a `SortingRunner` orders the rows of each partition over all of its new files.
         partial_progress: commit after every so many groups; by default once, at the end. Not with `sort_by` on a `SortingRunner`.
         branch: the branch whose files are rewritten.
-        progress: hears of the data files that are done.
+        progress: called as data files are done.
         dry_run: whether to plan only.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many groups at once, without `runner`; by default one for each core.
@@ -135,7 +135,7 @@ def compact(
         ConfigurationError: the table is not encrypted, or an argument cannot be used.
         ValidationException: others removed files, or rows from them, while they were rewritten. Nothing was committed, and nothing is left.
             With `partial_progress` it is in the result instead, and other groups are committed.
-        CommitFailedException: other writers were faster, again and again. Likewise.
+        CommitFailedException: other writers committed first, several times in a row. Likewise.
         TamperedFileError, KeyNotFoundError, KmsError: a file does not open. What was not committed before is deleted.
     """
     runner = runner_or_threads(runner, workers)

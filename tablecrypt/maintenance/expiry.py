@@ -110,13 +110,13 @@ def expire_snapshots(
         older_than: only snapshots from before this moment, which has a time zone; by default as the table's properties say.
         retain_last: how many of a branch's newest snapshots stay in any case; by default as the branch or the table's properties say.
         snapshots: ids of snapshots that expire in any case.
-        dry_run: whether to find only.
+        dry_run: whether only to find them.
         delete_below: folders of the table in which files may be deleted, where no pin says where it lies.
 
     Raises:
         ConfigurationError: the table is not encrypted or has gc.enabled=false; an argument cannot be used, among them the id of a snapshot
             that a branch or tag points to; or neither a pin nor `delete_below` says where the table lies. Nothing was changed.
-        CommitFailedException: other writers were faster, again and again. Nothing was changed.
+        CommitFailedException: other writers committed first, several times in a row. Nothing was changed.
         FormatError, KmsError: snapshots were expired, but what the others need cannot be read, so that no file was deleted:
             `remove_orphan_files` finds the files when it can.
     """

@@ -33,7 +33,7 @@ Unit = Literal["files", "bytes", "keys", "snapshots"]
 
 @dataclass(frozen=True)
 class Progress:
-    """A step of an operation that is done.
+    """How far an operation has come.
 
     Attributes:
         operation: name of the operation and, where it has several, of its phase: "verify", "migrate: files".

@@ -65,7 +65,7 @@ class EncryptionConfiguration:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> EncryptionConfiguration:
-        """Read the properties, all of them parquet.encryption.…; others are passed over.
+        """Read the properties, all of them parquet.encryption.…; others are ignored.
 
             footer.key          master key for the footer
             column.keys         "master key: column, column; master key: column"
@@ -100,11 +100,11 @@ class EncryptionConfiguration:
 
 
 class PropertiesDrivenCryptoFactory:
-    """Makes and finds the keys of Parquet files.
+    """Makes the keys of Parquet files, and finds them again.
 
     Args:
         kms: holds the master keys: `tablecrypt.load_kms(properties)`.
-        lifetime_s: for how long a KEK is used again.
+        lifetime_s: for how many seconds a KEK is reused.
         random: gives keys and nonces.
         allowed_key_ids: globs of the master keys that files and configurations may name, besides what `encryption.allowed-key-ids` says to
             `load_kms`. Any other is refused with MasterKeyRefusedError before the KMS is asked. None allows every key.

@@ -80,7 +80,7 @@ class RowGroupInspection:
 
 @dataclass(frozen=True, slots=True)
 class FileInspection:
-    """A Parquet file. `str` of it is the tree, a line a module.
+    """The structure of a Parquet file. `str()` shows it as a tree, one line for each module.
 
     Attributes:
         length: bytes.
@@ -120,7 +120,7 @@ def inspect(source: Any, keys: FileKeys | None = None, *, location: str | None =
 
     Args:
         source: a path, URI, buffer or seekable binary file.
-        keys: what is there; None to see what anyone sees. Columns whose keys are missing are listed as locked.
+        keys: the keys that you have; None shows what anyone can see. Columns without a key are listed as locked.
         location: names the file in errors.
 
     Raises: as the module says; with keys, TamperedFileError when the footer or a column's metadata does not authenticate.

@@ -229,7 +229,7 @@ class KeyWrapper:
     Args:
         kms: holds the master keys.
         random: gives keys, ids and nonces.
-        lifetime_s: for how long a KEK is used again.
+        lifetime_s: for how many seconds a KEK is reused.
         clock: seconds, from any moment.
         allowed: the master keys that may be named; all of them unless given.
     """

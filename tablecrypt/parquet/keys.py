@@ -49,7 +49,7 @@ class ColumnKey:
 
 
 class FileKeys:
-    """See the module.
+    """The keys of one Parquet file: for the footer, for columns, and what a reader accepts.
 
     Args:
         footer_key: 16, 24 or 32 bytes; for the footer, and for the columns without a key of their own. None: the retriever's.

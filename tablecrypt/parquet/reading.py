@@ -83,14 +83,14 @@ def read_table(
 
     Args:
         source: a path, URI, buffer or seekable binary file.
-        keys: of the footer, and of the columns to read; see FileKeys.
+        keys: for the footer, and for the columns to read; see FileKeys.
         columns: names of columns; `s.a` for the field `a` of a struct `s`, all of which is read for it. None: all.
         filters: an Arrow expression, or tuples (column, operator, value) as pyarrow.parquet takes them: which rows to keep.
-        row_groups: indexes of those to read, whose rows come in the order of the file; None: all.
+        row_groups: indexes of the row groups to read, in the order of the file; None reads all.
         use_threads: let pyarrow decode columns in parallel.
         location: names the file in errors.
 
-    Raises: as the module says.
+    Raises: the errors that the module lists.
     """
     expression = _expression(filters)
     with open_source(source, location) as opened:
@@ -111,10 +111,10 @@ def read_table(
 
 @checked_arguments(but=("keys",))
 def dataset(sources: Any, keys: FileKeys) -> ds.Dataset:
-    """Open an encrypted file, or a list of files under the same keys, as an Arrow dataset, which reads what a scan asks for.
+    """Open an encrypted file, or several files under the same keys, as an Arrow dataset, which reads only what a scan needs.
 
-    A file that is given as a path stays open as long as the dataset lives. Columns whose keys are not there can be left out of scans, and
-    fail them otherwise. The schema is that of the first file. Errors are `read_table`'s.
+    A file that is given as a path stays open as long as the dataset exists. A scan may leave out columns whose keys are missing; with them
+    it fails. The schema is that of the first file. Errors are `read_table`'s.
     """
     files = sources if isinstance(sources, list) else [sources]
     if not files:

@@ -63,10 +63,10 @@ def coverage_gaps(spans: Iterable[OwnedSpan], length: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Verification:
-    """What authenticated, and what by its nature did not.
+    """What was authenticated, and what the algorithm leaves unauthenticated.
 
     Attributes:
-        length: bytes of the file, all of which belong to something.
+        length: bytes of the file, each of which belongs to a known part.
         algorithm: AES_GCM_V1 or AES_GCM_CTR_V1.
         modules: how many of each type authenticated.
         unauthenticated_pages: pages whose bodies AES_GCM_CTR_V1 encrypts and does not authenticate.
@@ -91,14 +91,14 @@ class Verification:
 
 @checked_arguments(but=("keys",))
 def verify(source: Any, keys: FileKeys, *, location: str | None = None) -> Verification:
-    """Check an encrypted Parquet file whole. All its keys are needed.
+    """Authenticate a whole encrypted Parquet file. It needs all keys of the file.
 
     Args:
         source: a path, URI, buffer or seekable binary file.
         keys: of the footer and every column; FileKeys.of_table_file(key_metadata) for a data file of an Iceberg table.
         location: names the file in errors.
 
-    Raises: as the module says. The message names each module that failed, and bytes that belong to nothing or twice.
+    Raises: the errors that the module lists. The message names each module that failed, and bytes that belong to nothing or twice.
     """
     with open_source(source, location) as opened:
         layout = encrypted_layout(opened, keys)

@@ -49,18 +49,18 @@ _EXCLUDED: Final = {
 
 @checked_arguments(but=("keys",))
 def encrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = None, random: Random = secrets.token_bytes) -> int:
-    """Write a plaintext Parquet file encrypted. Returns how many bytes the encrypted file has.
+    """Encrypt a plaintext Parquet file. Returns the length of the encrypted file in bytes.
 
     Args:
         source: a path, URI, buffer or seekable binary file with plaintext Parquet.
         sink: a path, URI or binary file that is open for writing.
-        keys: what to encrypt with; give each file keys or an AAD prefix of its own.
+        keys: the keys to encrypt with; give each file its own keys or its own AAD prefix.
         location: names the source in errors.
         random: gives nonces and the random part of the AAD.
 
     Raises:
         ConfigurationError: there are no keys or they name columns that the file lacks, it is encrypted already, or has too many pages.
-        FormatError: it is no Parquet file that can be encrypted.
+        FormatError: it is not a Parquet file that can be encrypted.
     """
     checked_keys = required_keys(keys)
     with open_source(source, location) as opened, open_sink(sink) as out:
@@ -69,10 +69,10 @@ def encrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = No
 
 @checked_arguments(but=("keys",))
 def decrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = None) -> int:
-    """Write an encrypted Parquet file in the clear. Returns how many bytes the plaintext file has. All its keys are needed.
+    """Decrypt a Parquet file. Returns the length of the plaintext file in bytes. It needs all keys of the file.
 
-    Every module is authenticated before it is written, but for pages' bodies in AES_GCM_CTR_V1 and columns in the clear. Arguments and
-    errors as for `reencrypt`.
+    Every module is authenticated before it is written, except page bodies in AES_GCM_CTR_V1 and columns in the clear. Arguments and
+    errors are those of `reencrypt`.
     """
     with open_source(source, location) as opened, open_sink(sink) as out:
         return rewrite(encrypted_layout(opened, keys), out, None, secrets.token_bytes)
@@ -82,12 +82,12 @@ def decrypt(source: Any, sink: Any, keys: FileKeys, *, location: str | None = No
 def reencrypt(
     source: Any, sink: Any, old: FileKeys, new: FileKeys, *, location: str | None = None, random: Random = secrets.token_bytes
 ) -> int:
-    """Write an encrypted Parquet file under other keys, another algorithm or AAD prefix. Returns how many bytes the new file has.
+    """Encrypt a Parquet file again, under other keys, another algorithm or AAD prefix. Returns the length of the new file in bytes.
 
     Args:
         source: a path, URI, buffer or seekable binary file.
         sink: a path, URI or binary file that is open for writing.
-        old: keys of the source: those of all its columns.
+        old: the keys of the source, for all of its columns.
         new: keys of the new file.
         location: names the source in errors.
         random: gives nonces and the random part of the AAD.
@@ -118,12 +118,12 @@ def write_table(table: pa.Table, sink: Any, keys: FileKeys, *, row_group_size: i
 
     Args:
         table: the rows.
-        sink: a path, URI or binary file that is open for writing. A path is written only when all went well.
-        keys: what to encrypt with; give each file keys or an AAD prefix of its own.
+        sink: a path, URI or binary file that is open for writing. A file appears at a path only if all went well.
+        keys: the keys to encrypt with; give each file its own keys or its own AAD prefix.
         row_group_size: rows in a row group, at most.
-        options: of pyarrow.parquet.ParquetWriter: compression, use_dictionary, write_page_index, bloom_filter_options, …
+        options: passed to pyarrow.parquet.ParquetWriter: compression, use_dictionary, write_page_index, bloom_filter_options, …
 
-    Raises: as the module says.
+    Raises: the errors that the module lists.
     """
     with EncryptedParquetWriter(sink, table.schema, keys, **options) as writer:
         writer.write_table(table, row_group_size)
@@ -131,16 +131,16 @@ def write_table(table: pa.Table, sink: Any, keys: FileKeys, *, row_group_size: i
 
 
 class EncryptedParquetWriter:
-    """Writes tables of one schema into one encrypted Parquet file. A context manager: an exception inside leaves no file at a path.
+    """Writes tables of one schema into one encrypted Parquet file. A context manager: if the block fails, no file appears at the path.
 
     Args:
         sink: a path, URI or binary file that is open for writing, which the caller closes.
         schema: the Arrow schema of every table written.
         keys: what to encrypt with.
         random: gives nonces and the random part of the AAD.
-        options: of pyarrow.parquet.ParquetWriter.
+        options: passed to pyarrow.parquet.ParquetWriter.
 
-    Raises: as the module says.
+    Raises: the errors that the module lists.
     """
 
     @checked_arguments(but=("keys",))
@@ -187,7 +187,7 @@ class EncryptedParquetWriter:
         self.write_table(pa.Table.from_batches([batch]))
 
     def close(self) -> None:
-        """Write the footer. Closing twice is fine."""
+        """Write the footer. It may be called twice."""
         if self._closed:
             return
         try:

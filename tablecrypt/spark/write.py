@@ -146,7 +146,7 @@ def write_table(
         ConfigurationError: before any data is written, where the schema, a table property, an option, the catalog or the Spark version
             does not fit; and where the table's schema or partitioning changed while the rows were written.
         AuthenticationError: an executor's result was changed on its way. Nothing is committed.
-        CommitFailedException: other writers were faster, again and again. Nothing is committed.
+        CommitFailedException: other writers committed first, several times in a row. Nothing is committed.
         ValidationException: others changed rows meanwhile that an overwrite or merge replaces. Nothing is committed.
         KmsError: the KMS refused the table's key to the driver.
 

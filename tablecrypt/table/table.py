@@ -64,7 +64,7 @@ _MAINTENANCE: Final = "tablecrypt.maintenance.table_maintenance"
 
 
 class EncryptedTable(TableAdapter):
-    """PyIceberg's Table, for a table with encryption.key-id. Made by the catalogs of `tablecrypt_catalog`."""
+    """PyIceberg's Table for an encrypted table. The catalogs of `tablecrypt_catalog` return it."""
 
     @property
     def metadata(self) -> TableMetadata:
@@ -81,7 +81,7 @@ class EncryptedTable(TableAdapter):
         return dict(self.metadata.properties)
 
     def location_provider(self) -> LocationProvider:
-        """Return what names the places of new files."""
+        """Return the location provider, which names new files."""
         return location_provider(self.metadata)
 
     @classmethod
@@ -98,7 +98,7 @@ class EncryptedTable(TableAdapter):
         return f"{super().__repr__()},\nencrypted: {names.KEY_ID.name} {self.metadata.properties[names.KEY_ID.name]}"
 
     def transaction(self) -> EncryptedTransaction:
-        """Return a transaction that stages changes and lands them in one commit."""
+        """Return a transaction that stages changes and commits them together."""
         return EncryptedTransaction(self)
 
     def scan(
@@ -172,12 +172,12 @@ class EncryptedTable(TableAdapter):
 
     @property
     def inspect(self) -> InspectTable:
-        """Metadata as Arrow tables, key metadata redacted."""
+        """Return metadata as Arrow tables, without key metadata."""
         return RedactedInspectTable(self)
 
     @property
     def maintenance(self) -> TableMaintenance:
-        """PyIceberg's maintenance operations, and beside them the functions of `tablecrypt.maintenance` bound to this table."""
+        """PyIceberg's maintenance operations, and the functions of `tablecrypt.maintenance` bound to this table."""
         return cast("TableMaintenance", import_module(_MAINTENANCE).TableMaintenance(self))
 
     def manage_snapshots(self) -> ManageSnapshots:
@@ -240,7 +240,7 @@ class EncryptedMaintenance(MaintenanceTable):
 
 
 def is_encrypted(table: Table) -> bool:
-    """Whether everything that is written through this table object is encrypted."""
+    """Return whether everything written through this table object is encrypted."""
     return isinstance(table, EncryptedTable)
 
 

@@ -118,7 +118,7 @@ def test_without_click_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
     done = run("--help")
 
-    assert (done.code, "tablecrypt[cli]" in done.stderr) == (2, True)
+    assert (done.code, "…[cli]" in done.stderr) == (2, True)
 
 
 def test_a_property_without_a_value_is_refused() -> None:

@@ -51,13 +51,13 @@ class ChangedFinding:
 
 @dataclass(frozen=True)
 class TableChanges:
-    """What changed of one table.
+    """What changed in one table.
 
     Attributes:
         table: its name.
         state: whether it is new, gone or changed.
         new, gone, changed: findings.
-        keys: what became of its master key and KEKs, a sentence for each.
+        keys: what happened to its master key and KEKs, one sentence each.
         encrypted_before, encrypted_now: share of the bytes of its data that are encrypted, 0 to 1; None without a table.
     """
 
@@ -83,7 +83,7 @@ class AuditChanges:
 
     Attributes:
         since: the moment of the earlier audit.
-        tables: those of which something changed, by name.
+        tables: those in which something changed, by name.
     """
 
     since: dt.datetime

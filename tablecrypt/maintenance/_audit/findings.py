@@ -1,4 +1,4 @@
-"""What an audit finds, how grave each kind of finding is and what to do about it; and what an audit came to: files, keys, partitions and
+"""What an audit finds, how severe each kind of finding is and what to do about it; and what an audit came to: files, keys, partitions and
 findings, as plain values without a key in them.
 """
 
@@ -15,7 +15,7 @@ from tablecrypt.printable import json_form
 
 
 class Severity(IntEnum):
-    """How grave a finding is; greater is graver."""
+    """How severe a finding is; a greater value is more severe."""
 
     INFO = 1
     """Good to know."""
@@ -40,7 +40,7 @@ class _Meaning(NamedTuple):
 
 
 class FindingKind(Enum):
-    """A kind of finding: its name for programs, which is stable; how grave it is; what it is, in a few words; what to do about it."""
+    """A kind of finding: its name for programs, which is stable; how severe it is; what it is, in a few words; what to do about it."""
 
     PLAIN_TABLE = _Meaning("plain-table", Severity.CRITICAL, "Table is not encrypted", "Migrate it into an encrypted table.")
     PLAINTEXT_FILE = _Meaning(
@@ -236,7 +236,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How grave it is."""
+        """How severe it is."""
         return self.kind.severity
 
     def to_json(self) -> dict[str, Any]:
@@ -332,7 +332,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class TableAudit:
-    """One table's audit. What is not known of a table that could not be loaded is empty.
+    """One table's audit. What is unknown about a table that could not be loaded is empty.
 
     Attributes:
         table: its name.
@@ -380,7 +380,7 @@ class Audit:
     Attributes:
         catalog: its name.
         is_whole: whether all tables of the catalog were to be audited.
-        moment: when; ages are told at it.
+        moment: the time of the audit, from which ages are counted.
         tables: in the order of the catalog.
     """
 

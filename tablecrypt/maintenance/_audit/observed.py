@@ -51,6 +51,7 @@ from tablecrypt.maintenance._audit.findings import Finding, FindingKind
 from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
 from tablecrypt.maintenance.progress import Counted
 from tablecrypt.maintenance.reachable import Reachable, ReachableFile, reachable_files
+from tablecrypt.printable import counted
 from tablecrypt.table.metadata import EncryptedTableMetadata, read_named_metadata_file
 from tablecrypt.table.table_files import TableFileIO, folders_of
 
@@ -384,7 +385,8 @@ class _Older:
         key_id = self._dict("properties").get(names.KEY_ID.name)
         if key_id is None and current is not None:
             version = self._content.get("format-version")
-            message = f"format version {version} without {names.KEY_ID.name}, with {len(self._list('snapshots'))} snapshots"
+            snapshots = counted(len(self._list("snapshots")), "snapshot", "snapshots")
+            message = f"format version {version} without {names.KEY_ID.name}, with {snapshots}"
             yield Finding(FindingKind.STALE_PLAINTEXT_METADATA, self._location, message)
         elif key_id != current:
             yield Finding(FindingKind.KEY_ID_DIFFERS, self._location, f"{names.KEY_ID.name} is {key_id}, but the table's is {current}")

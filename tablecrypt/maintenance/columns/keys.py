@@ -147,7 +147,7 @@ def rotate_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
         ConfigurationError: the table is not encrypted.
         ColumnKeyDeniedError, KmsError: the KMS refused a column's master key, or failed; nothing has changed.
         AuthenticationError, KeyIdChangedError: an entry was changed; nothing has changed here.
-        CommitFailedException: others committed too often meanwhile; nothing has changed.
+        CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     if dry_run:
         ring = encrypted_metadata_of(reload(table)).key_ring
@@ -195,7 +195,7 @@ def rewrap_column_keks(table: Table, dry_run: bool = False, progress: ProgressLi
     Raises:
         ConfigurationError: the table is not encrypted.
         AuthenticationError, KmsError: a KEK cannot be opened or wrapped; nothing has changed.
-        CommitFailedException: others committed too often meanwhile; nothing has changed.
+        CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     done: Iterable[EncryptedKey]
     if dry_run:
@@ -238,7 +238,7 @@ def shred_column(
         ConfigurationError: the table is not encrypted, the column was never protected, or neither a pin nor `delete_below` says where the
             table lies.
         ColumnKeyDeniedError, KmsError: another column shares the master key, whose keys cannot be wrapped again; nothing has changed.
-        CommitFailedException: others committed too often meanwhile; nothing has changed.
+        CommitFailedException: others committed too often in the meantime; nothing has changed.
     """
     fresh = reload(table)
     metadata = encrypted_metadata_of(fresh)

@@ -21,7 +21,7 @@ SHOWN_FILES: Final = 5000
 """Files on the whole page; each table shows its part of them, and at least LEAST_FILES."""
 LEAST_FILES: Final = 20
 _OPEN: Final = 3
-"""So many tables on a page are unfolded; of more, those with grave findings."""
+"""Up to this many tables are unfolded on a page; if there are more, only those with severe findings."""
 
 
 @dataclass(frozen=True)

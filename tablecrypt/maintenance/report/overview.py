@@ -20,7 +20,7 @@ _PLURALS: Final = {"critical": "critical", "error": "errors", "warning": "warnin
 
 
 def by_risk(audit: Audit) -> tuple[TableAudit, ...]:
-    """Return the tables, the one with the gravest findings first, and of two alike the one with more of them."""
+    """Return the tables, the one with the most severe findings first; if two are equal, the one with more of them."""
 
     def risk(table: TableAudit) -> tuple[tuple[int, ...], str]:
         numbers = Counter(finding.severity for finding in table.findings)
@@ -182,7 +182,7 @@ def _change_shown(change: TableChanges | None) -> str:
 
 
 def counts(findings: Iterable[Finding]) -> tuple[tuple[str, str], ...]:
-    """Return each severity that there are findings of, the gravest first, and how many in words."""
+    """Return each severity that has findings, the most severe first, with their number in words."""
     numbers = Counter(finding.severity.label for finding in findings)
     return tuple((label, counted(numbers[label], label, _PLURALS[label])) for label in SEVERITIES if numbers[label])
 
