@@ -13,6 +13,14 @@ def parent_of(process: int) -> int | None:
         return None
 
 
+def command_line(process: int) -> bytes:
+    """Its command and arguments, a NUL after each; empty for one that is gone: Spark's workers come and go."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def every_process() -> list[int]:
     """All there are."""
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]

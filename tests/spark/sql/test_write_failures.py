@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from tests.spark.conftest import Lake
 from tests.spark.sql.test_write import SIMPLE, create, files, ids, stored
 from tests.spark.test_failing_tasks import failing
 from tests.support.plaintext import CANARY
+from tests.support.processes import command_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 # Small enough for several files per task, so that a task fails with files written and one open.
 SMALL_FILES: Final = {"write.target-file-size-bytes": "20000"}
 ROWS: Final = 20_000
+ENDLESS: Final = "an endless write"
 
 
 @pytest.fixture
@@ -99,31 +101,45 @@ def test_a_task_that_always_fails_leaves_the_table_and_the_folder_as_they_were(s
     assert ids(table) == [-1]
 
 
-def test_a_write_that_is_cancelled_leaves_nothing(spark: SparkSession, table: Table) -> None:
+@contextmanager
+def endless_write(spark: SparkSession, table: Table) -> Iterator[Callable[[], str]]:
+    """Write rows until the block ends it, or its end does. Gives a function that waits for the write's end and returns its error."""
+
     def write() -> None:
-        spark.sparkContext.setJobGroup("to be cancelled", "an endless write", interruptOnCancel=False)
+        spark.sparkContext.setJobGroup(ENDLESS, "an endless write", interruptOnCancel=False)
         source(spark, 2**40).writeTo(name_of(table)).append()
 
     thread, raised = in_background(write)
-    wait_until(lambda: len(stored(table)) > 2)
-    spark.sparkContext.cancelJobGroup("to be cancelled")
-    thread.join(300)
 
-    assert not thread.is_alive()
-    assert "cancelled" in str(raised[0])
+    def error_at_its_end() -> str:
+        thread.join(300)
+        assert not thread.is_alive()
+        return str(raised[0])
+
+    try:
+        wait_until(lambda: len(stored(table)) > 2)
+        yield error_at_its_end
+    finally:
+        # A test that fails here must not leave a write behind, which would fill the disk.
+        spark.sparkContext.cancelJobGroup(ENDLESS)
+        thread.join(300)
+
+
+def test_a_write_that_is_cancelled_leaves_nothing(spark: SparkSession, table: Table) -> None:
+    with endless_write(spark, table) as error_at_its_end:
+        spark.sparkContext.cancelJobGroup(ENDLESS)
+        assert "cancelled" in error_at_its_end()
+
     assert table.refresh().current_snapshot() is None
     wait_until(lambda: not stored(table))
 
 
 def test_a_planner_that_is_killed_in_a_write_leaves_nothing_and_the_session_goes_on(spark: SparkSession, table: Table) -> None:
-    thread, raised = in_background(lambda: source(spark, 2**40).writeTo(name_of(table)).append())
-    wait_until(lambda: len(stored(table)) > 2)
-    [planner] = planners(spark)
-    os.kill(planner, signal.SIGKILL)
-    thread.join(300)
+    with endless_write(spark, table) as error_at_its_end:
+        [planner] = planners(spark)
+        os.kill(planner, signal.SIGKILL)
+        assert "the catalog's Python process does not respond" in error_at_its_end()
 
-    assert not thread.is_alive()
-    assert "the catalog's Python process does not respond" in str(raised[0])
     assert table.refresh().current_snapshot() is None
     wait_until(lambda: not stored(table))
 
@@ -136,7 +152,7 @@ def planners(spark: SparkSession) -> list[int]:
     """The process ids of the driver's planners."""
     jvm: Any = spark.sparkContext._jvm
     children = jvm.java.lang.ProcessHandle.current().children().toArray()
-    return [int(child.pid()) for child in children if b"tablecrypt.spark.sql" in Path(f"/proc/{child.pid()}/cmdline").read_bytes()]
+    return [child.pid() for child in children if b"tablecrypt.spark.sql" in command_line(child.pid())]
 
 
 def test_a_table_whose_schema_changes_under_the_write_is_left_as_it_is(spark: SparkSession, prod: Lake, table: Table) -> None:
