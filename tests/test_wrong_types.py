@@ -50,6 +50,8 @@ GIVEN: Final[Mapping[str, Any]] = {
     "new": FILE_KEYS,
     "schema": ROWS.schema,
     "key_id": "orders",
+    "column": "ssn",
+    "earlier": "{}",
     "location": "file:///nowhere",
     "operation": maintenance.verify,
     "kms": MemoryKeyManagementClient(KMS),
@@ -89,7 +91,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 def given(function: str, table: Table) -> dict[str, Any]:
     """Arguments that fit, as far as they have to be given."""
-    right = {**GIVEN, "table": table, "target": table, "catalog": table.catalog}
+    right = {**GIVEN, "table": table, "target": table, "catalog": table.catalog, "found": maintenance.audit(table)}
     right |= {"table": ROWS} if function.startswith("parquet.") else OF_ORC if function.startswith("orc.") else {}
     if function == "orc.LocalKeys":
         right["keys"] = {"pii": [b"k" * 16]}

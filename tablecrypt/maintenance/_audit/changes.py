@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from tablecrypt.arguments import checked_arguments
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance._audit.findings import Audit, FindingKind, TableAudit
 from tablecrypt.printable import counted, json_fields
@@ -140,6 +141,7 @@ class _KeptAudit(_Kept):
     tables: tuple[_KeptTable, ...]
 
 
+@checked_arguments()
 def changes_since(found: Audit, earlier: str) -> AuditChanges:
     """Compare an audit with an earlier one.
 
