@@ -66,7 +66,9 @@ _MOST_STEPS: Final = 50_000
 """How many columns a map of statistics may have."""
 _NUMBERS: Final = (IntegerType, LongType, DateType, TimeType, TimestampType, TimestamptzType)
 _TEXTS: Final = (StringType, BinaryType)
-_WORDS: Final = tuple(bytes([2 * len(word)]) + each.encode() for word in ("PARQUET", "PUFFIN", "AVRO", "ORC") for each in (word, word.lower()))
+_WORDS: Final = tuple(
+    bytes([2 * len(word)]) + each.encode() for word in ("PARQUET", "PUFFIN", "AVRO", "ORC") for each in (word, word.lower())
+)
 
 
 class Irregular(Exception):
