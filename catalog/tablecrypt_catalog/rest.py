@@ -32,11 +32,11 @@ from tablecrypt.files.encrypting_file_io import ReadRestrictions
 from tablecrypt.table.metadata import EncryptedTableMetadata, ParsedJson, check_keys, encrypted_metadata, is_encrypted_tables
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.updates import AddEncryptionKeyUpdate, EncryptTableUpdate, check_commit, check_migration
-from tablecrypt_catalog._pyiceberg.rest import RestCatalogAdapter
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog, NewTable
 from tablecrypt_catalog.pins.client import PinCheck
 from tablecrypt_catalog.pins.record import TableVersion, moves_of, table_version
 from tablecrypt_catalog.rest_answers import applicable_restrictions, check_answer
+from tablecrypt_catalog.rest_views import RestViews
 from tablecrypt_catalog.table_encryption import check_metadata, check_updates, encrypted_table, is_encrypted, refuse_plain_table
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class CommitRequest(IcebergBaseModel):
     updates: tuple[SerializeAsAny[IcebergBaseModel], ...]
 
 
-class EncryptedRestCatalog(EncryptingCatalog, RestCatalogAdapter):
+class EncryptedRestCatalog(EncryptingCatalog, RestViews):
     """PyIceberg's RestCatalog with encrypted tables.
 
     The KMS is reached with the properties given to this client, and with none that the server sends: the keys of a table are to be out of

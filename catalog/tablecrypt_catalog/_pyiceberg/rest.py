@@ -1,6 +1,6 @@
 """The client of REST catalogs: requests, headers, authentication, vended credentials and error codes stay PyIceberg's own.
 
-RestCatalog: _session, _create_session, _check_endpoint, _split_identifier_for_path, _create_table
+RestCatalog: _session, _create_session, _check_endpoint, _supported_endpoints, _split_identifier_for_path, _create_table
 RestCatalog: _fetch_config, _response_to_table, _response_to_staged_table, _resolve_storage_credentials, _auth_manager
                              where a server's configuration comes in: what it may say is decided by tablecrypt/properties.py
 _RETRY_ARGS                  the same second attempt after a token has expired
@@ -21,12 +21,19 @@ from pyiceberg.catalog.rest import (
     SNAPSHOT_LOADING_MODE,
     Capability,
     Endpoints,
+    IdentifierKind,
     RestCatalog,
     TableResponse,
 )
 from pyiceberg.catalog.rest.auth import AUTH_MANAGER
 from pyiceberg.catalog.rest.response import _handle_non_200_response as raise_for_answer
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    NoSuchViewError,
+    ViewAlreadyExistsError,
+)
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -106,6 +113,34 @@ class RestCatalogAdapter(RestCatalog):
                 f"{'.'.join(table.name())}: no answer came from the catalog, so the commit may have landed: {error}"
             ) from error
         return _text(response, COMMIT_ERRORS)
+
+    @property
+    def has_views(self) -> bool:
+        """Whether the server says that it keeps views."""
+        return Capability.V1_LOAD_VIEW in self._supported_endpoints
+
+    @twice_if_unauthorized
+    def request_view_commit(self, identifier: str | Identifier, request: str) -> str:
+        """Send changes of a view, which PyIceberg cannot; return the answer's JSON.
+
+        Raises:
+            NoSuchViewError: there is none of that name.
+            CommitFailedException: the server refused the changes and made none of them.
+            CommitStateUnknownException: the server failed: the changes may have landed.
+        """
+        path = self._split_identifier_for_path(identifier, IdentifierKind.VIEW)
+        response = self._session.post(self.url(Endpoints.load_view, prefixed=True, **path), data=request.encode(UTF8))
+        return _text(response, {**COMMIT_ERRORS, 404: NoSuchViewError})
+
+    @twice_if_unauthorized
+    def request_view_rename(self, request: str) -> None:
+        """Send the renaming of a view, which PyIceberg cannot.
+
+        Raises:
+            NoSuchViewError, ViewAlreadyExistsError: there is none of that name, or one of the new name.
+        """
+        response = self._session.post(self.url("views/rename"), data=request.encode(UTF8))
+        _text(response, {404: NoSuchViewError, 409: ViewAlreadyExistsError})
 
     @twice_if_unauthorized
     def request_staged_table(

@@ -124,13 +124,13 @@ class PinCheck:
         if self._file is not None:
             self._file.accept_rollback(self._place, seen)
 
-    def refuse_plaintext(self) -> None:
-        """Refuse to create a plaintext table where an encrypted one is pinned.
+    def refuse_plaintext(self, found: str = "a plaintext table") -> None:
+        """Refuse what is no encrypted table where one is pinned: a plaintext table, or a view.
 
         Raises:
             KeyIdChangedError: the identifier has a pin.
         """
-        TrustedTable(".".join(self._place[1]), self._before).refuse_plaintext()
+        TrustedTable(".".join(self._place[1]), self._before).refuse_plaintext(found)
 
     def verify_base(self, seen: TableVersion) -> TableVersion | None:
         """Do as `verify` for the base of a commit, which the catalog gave before this check began.

@@ -289,15 +289,15 @@ class TrustedTable:
         self._check_data_key_length(pin, seen)
         return pin
 
-    def refuse_plaintext(self) -> None:
-        """Rule 2 on a plaintext table.
+    def refuse_plaintext(self, found: str = "a plaintext table") -> None:
+        """Rule 2 on a plaintext table, or on a view, whose rows are what the catalog says.
 
         Raises:
             KeyIdChangedError: the identifier is pinned.
         """
         if self.pin is not None:
             raise KeyIdChangedError(
-                f"{self.name} was encrypted with {properties.KEY_ID.name} {self.pin.table_key_id}, and is a plaintext table now: refused. "
+                f"{self.name} was encrypted with {properties.KEY_ID.name} {self.pin.table_key_id}, and is {found} now: refused. "
                 "If it was dropped and created again on purpose, forget its pin: catalog.forget_pin(identifier)"
             )
 

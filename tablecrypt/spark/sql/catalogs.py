@@ -104,7 +104,7 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
         "name": f"{loaded.catalog_name}.{loaded.located.name}{'' if loaded.changes is None else '.changes'}",
         "uuid": str(metadata.table_uuid),
         "snapshot": str(loaded.snapshot_id if loaded.changes is None else [snapshot.snapshot_id for _, snapshot in loaded.changes]),
-        "schema": _spark_json(loaded.schema),
+        "schema": spark_json(loaded.schema),
         "partition_type": schema_json(PartitionStruct(metadata).fields),
         "runtime_filters": _columns_that_prune(loaded),
         "partitioning": described_partitioning(metadata.spec(), metadata.schema()) if loaded.changes is None else [],
@@ -146,7 +146,7 @@ def _described_properties(loaded: LoadedTable) -> Mapping[str, str]:
     }
 
 
-def _spark_json(schema: Schema) -> str:
+def spark_json(schema: Schema) -> str:
     """Return Spark's JSON of a schema: comments and defaults of columns, and no field ids, which are not Spark's business."""
     told = json.loads(schema_json(schema.fields))
     _remove_metadata(told)

@@ -32,6 +32,7 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.partition_fields import SparkTransform, partition_spec
 from tablecrypt.spark.sql.planner import OpenCatalog, Planner
 from tablecrypt.spark.sql.spark_types import iceberg_schema
+from tablecrypt.spark.sql.views import find_view
 from tablecrypt.spark.sql.writes.defaults import default_value
 from tablecrypt_catalog.encrypting_catalog import EncryptingCatalog
 
@@ -145,7 +146,7 @@ def drop_table(planner: Planner, request: Request) -> Response:
     """Drop a table; with `purge` its files go too, else they stay where they are.
 
     Raises:
-        ConfigurationError: the name is that of a branch, a tag or a metadata table.
+        ConfigurationError: the name is that of a branch, a tag, a metadata table or a view.
         PurgeIncompleteError: files could not be deleted; purging again continues.
     """
     opened = catalog_of(planner, request)
@@ -155,12 +156,14 @@ def drop_table(planner: Planner, request: Request) -> Response:
         else:
             opened.catalog.drop_table(request.identifier)
     except NoSuchTableError:
-        _refuse_part(opened, request.identifier)
+        _refuse_other(opened, request.identifier)
         return Response({"dropped": False})
     return Response({"dropped": True})
 
 
-def _refuse_part(opened: OpenCatalog, identifier: Identifier) -> None:
+def _refuse_other(opened: OpenCatalog, identifier: Identifier) -> None:
+    if find_view(opened.catalog, identifier) is not None:
+        raise ConfigurationError(f"{'.'.join(identifier)} is a view, not a table: DROP VIEW drops it")
     with suppress(NoSuchTableError):
         located, part = find_table(opened, identifier)
         if part is not None:

@@ -21,6 +21,7 @@ from typing import Final
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.typedef import Identifier
+from pyiceberg.view import View
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.sql.catalogs import catalog_of, described
@@ -29,6 +30,7 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.metadata_tables import NAMES, metadata_table
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tablecrypt.spark.sql.scans.changes import RANGE_OPTIONS, snapshot_range
+from tablecrypt.spark.sql.views import described_view, find_view
 from tablecrypt.spark.sql.writes.write_audit_publish import AuditFirst
 from tablecrypt.spark.tables import LocatedTable, load_encrypted_table
 from tablecrypt.table.table import EncryptedTable
@@ -56,14 +58,21 @@ class Version:
 
 
 def load_table(planner: Planner, request: Request) -> Response:
-    """Load a table, or the rows of a metadata table.
+    """Load a table, the rows of a metadata table, or a view.
 
     Raises:
         NoSuchTableError: there is none, or it has no such branch, tag or metadata table.
         ConfigurationError: it is not encrypted, or has no such snapshot.
+        KeyIdChangedError, FormatError: it is a view that may not be read, or cannot be.
     """
     opened = catalog_of(planner, request)
-    located, selector = find_table(opened, request.identifier)
+    try:
+        located, selector = find_table(opened, request.identifier)
+    except NoSuchTableError:
+        view = find_view(opened.catalog, request.identifier)
+        if view is None:
+            raise
+        return _loaded_view(opened, view, request)
     table, wanted = located.table, _as_of(located.table, request)
     audit_first = AuditFirst.of(request, table.metadata)
     if selector is None:
@@ -76,6 +85,12 @@ def load_table(planner: Planner, request: Request) -> Response:
     if wanted is not None:
         raise ConfigurationError(f"{'.'.join(request.identifier)} names a version already: leave out VERSION or TIMESTAMP AS OF")
     return loaded_table(planner, opened, located, _selected(table, selector), audit_first)
+
+
+def _loaded_view(opened: OpenCatalog, view: View, request: Request) -> Response:
+    if request.optional_text("version") is not None or "timestamp" in request.fields:
+        raise ConfigurationError(f"{'.'.join(request.identifier)} is a view, which has no versions: leave out VERSION or TIMESTAMP AS OF")
+    return Response({"view": described_view(opened, view)})
 
 
 def load_version(planner: Planner, request: Request) -> Response:

@@ -21,6 +21,7 @@ from tablecrypt.spark.sql.catalogs import catalog_of
 from tablecrypt.spark.sql.definitions import check_names
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.views import list_views
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,9 @@ def _drop(catalog: Catalog, namespace: Identifier, *, cascade: bool) -> None:
         for table in catalog.list_tables(namespace):
             logger.info("DROP NAMESPACE … CASCADE drops %s", ".".join(table))
             catalog.drop_table(table)
+        for view in list_views(catalog, namespace):
+            logger.info("DROP NAMESPACE … CASCADE drops the view %s", ".".join(view))
+            catalog.drop_view(view)
     catalog.drop_namespace(namespace)
 
 

@@ -20,7 +20,7 @@ from threading import Lock
 from typing import BinaryIO, Final, TypeAlias
 
 from tablecrypt.errors import FormatError
-from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, procedures, staging
+from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, procedures, staging, view_definitions, views
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.scans import aggregates, plan, portable
@@ -33,6 +33,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **loading.OPERATIONS,
     **namespaces.OPERATIONS,
     **definitions.OPERATIONS,
+    **views.OPERATIONS,
+    **view_definitions.OPERATIONS,
     **alterations.OPERATIONS,
     **staging.OPERATIONS,
     **procedures.OPERATIONS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -19,6 +20,7 @@ import tablecrypt.spark as tcs
 from tests.support.aws import AwsServer
 from tests.support.iceberg_sql.page import PAGE, SECTIONS, as_table, in_table
 from tests.support.iceberg_sql.statements import Section, Statement
+from tests.support.rest_server import RestServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,12 +32,12 @@ INTERNAL: Final = ("NullPointerException", "ClassCastException", "NoSuchMethodEr
 
 @dataclass(frozen=True)
 class Pages:
-    """A catalog whose tables get a default master key, in SQL and in Python."""
+    """A catalog whose tables get a default master key, in SQL and in Python, and one for plain tables where a section needs some."""
 
     spark: SparkSession
     catalog: Catalog
-    plain: Catalog
     warehouse: Path
+    plain: Catalog | None = None
 
     def clear(self) -> None:
         """Drop every table and view, and take back what statements set."""
@@ -43,7 +45,9 @@ class Pages:
             self.spark.conf.unset(setting)
         self.spark.sql("DROP TABLE IF EXISTS spark_catalog.default.plain")
         self.spark.sql("DROP VIEW IF EXISTS files_view")
-        for namespace in self.catalog.list_namespaces():
+        for namespace in NAMESPACES:
+            for view in self.spark.sql(f"SHOW VIEWS IN {self.catalog.name}.{namespace}").collect():
+                self.catalog.drop_view((namespace, view["viewName"]))
             for table in self.catalog.list_tables(namespace):
                 self.catalog.drop_table(table)
 
@@ -52,6 +56,7 @@ class Pages:
         if sql == "$wait":
             time.sleep(2.1)
         elif sql == "$plain":
+            assert self.plain is not None
             rows = pa.table({"id": [1]})
             for name in ("db.plain", "db.plain2"):
                 self.plain.create_table(name, rows.schema).append(rows)
@@ -64,7 +69,7 @@ class Pages:
 
     def filled(self, sql: str, table: str) -> str:
         """The statement for this catalog, with what stands for snapshots, moments and locations."""
-        here = sql.replace("prod.", f"{NAME}.")
+        here = sql.replace("prod.", f"{self.catalog.name}.")
         if "$" not in sql:
             return here
         names = {"warehouse": self.warehouse.as_uri(), "plain": f"{self.spark.conf.get('spark.sql.warehouse.dir')}/plain"}
@@ -105,13 +110,33 @@ def pages(spark: SparkSession, aws: AwsServer, tmp_path_factory: pytest.TempPath
     for namespace in NAMESPACES:
         catalog.create_namespace(namespace)
     tcs.catalog(spark, NAME, properties)
-    return Pages(spark, catalog, load_catalog(NAME, **{**store, "type": "sql"}), warehouse)
+    return Pages(spark, catalog, warehouse, load_catalog(NAME, **{**store, "type": "sql"}))
+
+
+@pytest.fixture(scope="module")
+def pages_with_views(
+    spark: SparkSession, aws: AwsServer, rest_server: RestServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pages]:
+    """A catalog of the kind that keeps views."""
+    warehouse = tmp_path_factory.mktemp("views")
+    encrypted = {"py-catalog-impl": "tablecrypt_catalog.EncryptedRestCatalog", "encryption.default-key-id": "alias/orders"}
+    properties = {**encrypted, "uri": rest_server.uri, **aws.kms_properties}
+    catalog = load_catalog(f"{NAME}_with_views", **properties)
+    for namespace in NAMESPACES:
+        catalog.create_namespace(namespace)
+    tcs.catalog(spark, catalog.name, properties)
+    pages = Pages(spark, catalog, warehouse)
+    yield pages
+    pages.clear()
+    for namespace in NAMESPACES:
+        catalog.drop_namespace(namespace)
 
 
 @pytest.mark.slow
 @pytest.mark.java
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: re.sub(r"\W+", "-", section.title).lower())
-def test_each_statement_does_what_the_table_says(pages: Pages, section: Section) -> None:
+def test_each_statement_does_what_the_table_says(request: pytest.FixtureRequest, section: Section) -> None:
+    pages: Pages = request.getfixturevalue("pages_with_views" if section.title == "Views" else "pages")
     pages.clear()
     for sql in section.setup:
         pages.run(sql, section.statements[0].table)

@@ -274,33 +274,47 @@ _EXTENSIONS: Final = (
     ),
 )
 
-_NO_VIEWS: Final = "the catalog keeps tables alone; CREATE TEMPORARY VIEW works"
+_NO_VIEW: Final = ("DROP VIEW IF EXISTS prod.db.v",)
 _VIEWS: Final = (
     Section(
         "DDL",
         "Views",
-        tuple(
-            Statement(sql, refused=_NO_VIEWS)
-            for sql in (
-                "CREATE VIEW prod.db.v AS SELECT * FROM prod.db.sample",
-                "CREATE VIEW IF NOT EXISTS prod.db.v AS SELECT * FROM prod.db.sample",
+        (
+            Statement("CREATE VIEW prod.db.v AS SELECT * FROM prod.db.sample", check=count(3, "prod.db.v")),
+            Statement("CREATE VIEW IF NOT EXISTS prod.db.v AS SELECT * FROM prod.db.sample", check=count(3, "prod.db.v")),
+            Statement(
                 "CREATE VIEW prod.db.v (ID COMMENT 'Unique ID', ZIP COMMENT 'Zipcode') COMMENT 'View Comment' "
                 "AS SELECT id, data FROM prod.db.sample",
+                _NO_VIEW,
+                check="SELECT count(ZIP) = 3 FROM prod.db.v",
+            ),
+            Statement(
                 "CREATE VIEW prod.db.v TBLPROPERTIES ('key1' = 'val1', 'key2' = 'val2') AS SELECT * FROM prod.db.sample",
-                "SHOW TBLPROPERTIES prod.db.v",
+                _NO_VIEW,
+                check=count(3, "prod.db.v"),
+            ),
+            Statement("SHOW TBLPROPERTIES prod.db.v"),
+            Statement(
                 "CREATE VIEW prod.db.v TBLPROPERTIES ('location' = '$warehouse/views/v') AS SELECT * FROM prod.db.sample",
-                "DROP VIEW prod.db.v",
-                "DROP VIEW IF EXISTS prod.db.v",
+                _NO_VIEW,
+                check=count(3, "prod.db.v"),
+            ),
+            Statement("DROP VIEW prod.db.v"),
+            Statement("DROP VIEW IF EXISTS prod.db.v"),
+            Statement(
                 "CREATE OR REPLACE VIEW prod.db.v (updated_id COMMENT 'updated ID') TBLPROPERTIES ('key1' = 'new_val1') "
                 "AS SELECT id FROM prod.db.sample",
-                "ALTER VIEW prod.db.v SET TBLPROPERTIES ('key1' = 'val1', 'key2' = 'val2')",
-                "ALTER VIEW prod.db.v UNSET TBLPROPERTIES ('key1', 'key2')",
-                "SHOW VIEWS IN prod.db",
-                "SHOW CREATE TABLE prod.db.v",
-                "DESCRIBE EXTENDED prod.db.v",
-            )
+                ("CREATE VIEW prod.db.v AS SELECT * FROM prod.db.sample",),
+                check="SELECT sum(updated_id) = 6 FROM prod.db.v",
+            ),
+            Statement("ALTER VIEW prod.db.v SET TBLPROPERTIES ('key1' = 'val1', 'key2' = 'val2')"),
+            Statement("ALTER VIEW prod.db.v UNSET TBLPROPERTIES ('key1', 'key2')"),
+            Statement("SHOW VIEWS IN prod.db"),
+            Statement("SHOW CREATE TABLE prod.db.v"),
+            Statement("DESCRIBE EXTENDED prod.db.v"),
         ),
         (_SAMPLE, *_ROWS),
+        also="test_views.py",
     ),
 )
 

@@ -183,6 +183,15 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
     return load(table, request("load_table", table));
   }
 
+  /** INSERT, UPDATE, DELETE and MERGE: what is loaded is written to. */
+  public Table loadTable(Identifier name, Set privileges) throws NoSuchTableException {
+    Table table = loadTable(name);
+    if (table instanceof SqlView) {
+      throw new IllegalArgumentException(table.name() + " is a view, which holds no rows: write to the tables that it reads");
+    }
+    return table;
+  }
+
   /** VERSION AS OF: the id of a snapshot, or the name of a branch or tag. */
   public Table loadTable(Identifier table, String version) throws NoSuchTableException {
     return load(table, request("load_table", table).put("version", version));
@@ -196,6 +205,9 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
   private Table load(Identifier table, ObjectNode request) throws NoSuchTableException {
     try {
       PlannerResponse response = planner().ask(request);
+      if (response.json.has("view")) {
+        return SqlView.of(this, table, response.json.required("view"));
+      }
       if (response.json.has("rows")) {
         return new LocalTable(response.json.required("rows").asText(), response.bytes);
       }
@@ -315,6 +327,11 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
       }
       throw error;
     }
+  }
+
+  /** Whether a name is that of a view. */
+  boolean isView(Identifier name) {
+    return planner().ask(request("find_view", name)).json.required("found").asBoolean();
   }
 
   // Procedures

@@ -16,7 +16,8 @@ import scala.runtime.AbstractFunction2;
  * fields, branches and tags. One more is a change of a column's type together with its comment, of which Spark takes one at a time.
  *
  * It stands before a session's parser and hands such a statement on a table of one of our catalogs to it as the call that does the same:
- * ALTER TABLE prod.db.t WRITE UNORDERED is CALL prod.system.alter_table(table => 'db.t', change => 'WRITE UNORDERED'). All else passes.
+ * ALTER TABLE prod.db.t WRITE UNORDERED is CALL prod.system.alter_table(table => 'db.t', change => 'WRITE UNORDERED'). All else passes, but for
+ * statements about views of our catalogs, which Spark's parser knows and its analyzer refuses: ViewStatements has calls for these.
  */
 public class TableStatements implements InvocationHandler {
   private static final String PART = "(?:`(?:[^`]|``)+`|[\\p{L}\\p{N}_]+)";
@@ -63,9 +64,15 @@ public class TableStatements implements InvocationHandler {
   }
 
   public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
-    if (method.getName().startsWith("parsePlan")) {
+    boolean isStatement = method.getName().startsWith("parsePlan");
+    if (isStatement) {
       arguments[0] = understood((String) arguments[0]);
     }
+    Object plan = parsed(method, arguments);
+    return isStatement ? new ViewStatements(session).instead(plan) : plan;
+  }
+
+  private Object parsed(Method method, Object[] arguments) throws Throwable {
     try {
       return method.invoke(parser, arguments);
     } catch (InvocationTargetException refused) {
@@ -80,18 +87,14 @@ public class TableStatements implements InvocationHandler {
     }
     String first = found.group(1);
     String rest = found.group(2).trim();
-    boolean namesCatalog = rest.length() > 0 && isOurs(bare(first));
-    String catalog = namesCatalog ? first : session.sessionState().catalogManager().currentCatalog().name();
-    if (!namesCatalog && !isOurs(catalog)) {
+    boolean namesCatalog = rest.length() > 0 && SqlName.isOurs(session, bare(first));
+    String catalog = namesCatalog ? first : session.catalog().currentCatalog();
+    if (!namesCatalog && !SqlName.isOurs(session, catalog)) {
       return statement;
     }
     String table = namesCatalog ? rest.substring(1).trim() : first + rest;
     String call = (namesCatalog ? catalog : QuotedName.of(catalog)) + ".system.alter_table";
     return "CALL " + call + "(table => " + literal(table) + ", change => " + literal(found.group(3)) + ")";
-  }
-
-  private boolean isOurs(String catalog) {
-    return SqlCatalog.class.getName().equals(session.sessionState().conf().getConfString("spark.sql.catalog." + catalog, ""));
   }
 
   private static String bare(String name) {

@@ -1,0 +1,120 @@
+"""CREATE, ALTER, DROP and RENAME of views.
+
+{"operation": "create_view", …, "sql", "schema", "query_columns", "default_catalog", "default_namespace", "properties", "comment",
+ "mode": "if-not-exists", "or-replace" or null}
+{"operation": "alter_view", …, "updates": {…}, "removals": […], "if_exists": false}
+{"operation": "drop_view", …, "if_exists": false}
+{"operation": "rename_view", …, "to": ["db", "w"]}
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchViewError, ViewAlreadyExistsError
+from pyiceberg.view.metadata import SQLViewRepresentation, ViewRepresentation, ViewVersion
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.definitions import check_names, without_catalog
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.planner import Planner
+from tablecrypt.spark.sql.spark_types import iceberg_schema
+from tablecrypt.spark.sql.views import COMMENT, DIALECT, QUERY_COLUMNS, find_view, shown, views_of
+
+_LOCATION: Final = "location"
+_OF_SPARK: Final = ("owner", "provider")
+_IF_NOT_EXISTS: Final = "if-not-exists"
+_OR_REPLACE: Final = "or-replace"
+
+
+def create_view(planner: Planner, request: Request) -> Response:
+    """Create a view, or give it another query.
+
+    Raises:
+        ConfigurationError: the catalog keeps no views, or one could not be kept as it is asked for.
+        ViewAlreadyExistsError: there is a view or table of that name.
+        NoSuchNamespaceError: as PyIceberg's.
+    """
+    opened, catalog = views_of(planner, request)
+    check_names(request.identifier)
+    properties, location = _properties(request)
+    schema = iceberg_schema(json.loads(request.text("schema")))
+    version = _version(request)
+    existing = find_view(catalog, request.identifier)
+    mode = request.optional_text("mode")
+    if existing is None:
+        # Some servers would make a view in a namespace that is not there.
+        if not catalog.namespace_exists(request.identifier[:-1]):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(request.identifier[:-1])}")
+        catalog.create_view(request.identifier, schema, version, location, properties)
+    elif mode == _OR_REPLACE:
+        catalog.replace_view(existing, schema, version, properties)
+    elif mode != _IF_NOT_EXISTS:
+        raise ViewAlreadyExistsError(f"{shown(opened, existing)} exists")
+    return Response({})
+
+
+def _properties(request: Request) -> tuple[dict[str, str], str | None]:
+    """Return the properties that a new view gets, and its location."""
+    given = {name: str(value) for name, value in request.mapping("properties").items() if name not in _OF_SPARK}
+    for name in given:
+        if name.lower().startswith(("encryption.", "tablecrypt.")):
+            raise ConfigurationError(f"{name} is no property of a view: a view holds no rows, and its SQL is not encrypted")
+    columns = request.texts("query_columns")
+    if any("," in name for name in columns):
+        raise ConfigurationError("a column of the query has a comma in its name: give it another one with AS")
+    location = given.pop(_LOCATION, None)
+    comment = request.optional_text(COMMENT)
+    return {**given, QUERY_COLUMNS: ",".join(columns), **({} if comment is None else {COMMENT: comment})}, location
+
+
+def _version(request: Request) -> ViewVersion:
+    representation = SQLViewRepresentation(type="sql", sql=request.text("sql"), dialect=DIALECT)
+    return ViewVersion(
+        schema_id=0,
+        summary={"engine-name": "tablecrypt"},
+        representations=[ViewRepresentation(root=representation)],
+        default_catalog=request.optional_text("default_catalog"),
+        default_namespace=tuple(request.texts("default_namespace")),
+    )
+
+
+def alter_view(planner: Planner, request: Request) -> Response:
+    """Set and remove properties. ConfigurationError where a removed one is not there; NoSuchViewError; others as `create_view`."""
+    opened, catalog = views_of(planner, request)
+    view = catalog.load_view(request.identifier)
+    updates, removals = request.mapping("updates"), request.texts("removals")
+    if wrong := [name for name in (*updates, *removals) if name in (QUERY_COLUMNS, _LOCATION)]:
+        raise ConfigurationError(f"{wrong[0]} of a view is set when it is created: CREATE OR REPLACE VIEW")
+    missing = set(removals) - view.properties.keys()
+    if missing and not request.flag("if_exists"):
+        raise ConfigurationError(f"{shown(opened, view)} has no property {', '.join(sorted(missing))}: UNSET TBLPROPERTIES IF EXISTS (…)")
+    if updates or set(removals) - missing:
+        catalog.alter_view(view, updates, set(removals) - missing)
+    return Response({})
+
+
+def drop_view(planner: Planner, request: Request) -> Response:
+    """Drop a view. NoSuchViewError where there is none, unless `if_exists`."""
+    _, catalog = views_of(planner, request)
+    try:
+        catalog.drop_view(request.identifier)
+    except NoSuchViewError:
+        if not request.flag("if_exists"):
+            raise
+    return Response({})
+
+
+def rename_view(planner: Planner, request: Request) -> Response:
+    """Rename a view. NoSuchViewError, ViewAlreadyExistsError: there is none of the old name, or one of the new."""
+    _, catalog = views_of(planner, request)
+    new = without_catalog(catalog, tuple(request.texts("to")))
+    # ALTER VIEW prod.db.v RENAME TO w means db.w.
+    renamed = new if len(new) > 1 else (*request.texts("namespace"), *new)
+    check_names(renamed)
+    catalog.rename_view(request.identifier, renamed)
+    return Response({})
+
+
+OPERATIONS: Final = {"create_view": create_view, "alter_view": alter_view, "drop_view": drop_view, "rename_view": rename_view}

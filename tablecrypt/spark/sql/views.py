@@ -1,0 +1,184 @@
+"""Views of a catalog that keeps them, as REST ones do: finding, showing and describing them.
+
+{"operation": "find_view", …}               {"operation": "show_views", …, "pattern": "v*"}
+{"operation": "show_create_view", …}        {"operation": "describe_view", …, "extended": true}
+
+Java checks a view's SQL and lets Spark resolve it: here it is text. Iceberg's Spark catalog keeps its views in the same form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchViewError
+from pyiceberg.typedef import Identifier
+from pyiceberg.view import View
+
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.spark.jvm.columns import quoted
+from tablecrypt.spark.jvm.schema import spark_type
+from tablecrypt.spark.sql.catalogs import catalog_of, spark_json
+from tablecrypt.spark.sql.local_rows import local_rows
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.planner import OpenCatalog, Planner
+from tablecrypt_catalog.rest_views import RestViews
+
+DIALECT: Final = "spark"
+QUERY_COLUMNS: Final = "spark.query-column-names"
+"""Iceberg's Spark catalog keeps here what the query calls its columns, separated by commas."""
+COMMENT: Final = "comment"
+
+
+def find_view(catalog: Catalog, identifier: Identifier) -> View | None:
+    """Return a view; None where there is none of that name, or the catalog keeps no views."""
+    if not isinstance(catalog, RestViews) or not catalog.has_views or len(identifier) == 1:
+        return None
+    with suppress(NoSuchViewError):
+        return catalog.load_view(identifier)
+    return None
+
+
+def list_views(catalog: Catalog, namespace: Identifier) -> list[Identifier]:
+    """Return the names of a namespace's views; none where the catalog keeps no views."""
+    return list(catalog.list_views(namespace)) if isinstance(catalog, RestViews) and catalog.has_views else []
+
+
+def described_view(opened: OpenCatalog, view: View) -> dict[str, Any]:
+    """Return what Java's SqlView knows of a view.
+
+    Raises:
+        FormatError: it has no SQL for Spark, or columns that do not fit each other.
+    """
+    version, schema = view.current_version(), view.schema()
+    names = _query_columns(view)
+    if len(names) != len(schema.fields):
+        raise FormatError(f"{shown(opened, view)} has {len(schema.fields)} columns, and its query {len(names)}: create it again")
+    return {
+        "schema": spark_json(schema),
+        "sql": _sql(opened, view),
+        "query_columns": names,
+        "default": [version.default_catalog or opened.name, *version.default_namespace],
+        "comment": view.properties.get(COMMENT),
+        "properties": dict(view.properties),
+    }
+
+
+def look_for_view(planner: Planner, request: Request) -> Response:
+    """Say whether a name is that of a view."""
+    return Response({"found": find_view(catalog_of(planner, request).catalog, request.identifier) is not None})
+
+
+def show_views(planner: Planner, request: Request) -> Response:
+    """List a namespace's views: `*` in the pattern stands for anything, `|` for or."""
+    opened = catalog_of(planner, request)
+    namespace = tuple(request.texts("namespace"))
+    patterns = [re.escape(each.strip()).replace(r"\*", ".*") for each in (request.optional_text("pattern") or "*").split("|")]
+    wanted = re.compile("|".join(patterns), re.IGNORECASE)
+    names = sorted(name[-1] for name in list_views(opened.catalog, namespace) if wanted.fullmatch(name[-1]))
+    schema = pa.schema([("namespace", pa.string()), ("viewName", pa.string()), ("isTemporary", pa.bool_())])
+    rows = [{"namespace": ".".join(namespace), "viewName": name, "isTemporary": False} for name in names]
+    return local_rows("SHOW VIEWS", pa.Table.from_pylist(rows, schema))
+
+
+def show_create_view(planner: Planner, request: Request) -> Response:
+    """Return the statement that creates a view as it is."""
+    opened, catalog = views_of(planner, request)
+    view = catalog.load_view(request.identifier)
+    comment = view.properties.get(COMMENT)
+    properties = [f"{_literal(name)} = {_literal(value)}" for name, value in _shown_properties(view)]
+    lines = [
+        f"CREATE VIEW {'.'.join(map(quoted, (opened.name, *request.identifier)))} (",
+        *_indented(quoted(field.name) + (f" COMMENT {_literal(field.doc)}" if field.doc else "") for field in view.schema().fields),
+        *([] if comment is None else [f"COMMENT {_literal(comment)}"]),
+        *(["TBLPROPERTIES (", *_indented(properties)] if properties else []),
+        "AS",
+        _sql(opened, view),
+    ]
+    return local_rows("SHOW CREATE TABLE", pa.table({"createtab_stmt": ["\n".join(lines)]}))
+
+
+def describe_view(planner: Planner, request: Request) -> Response:
+    """Return a view's columns; with `extended` all that is known of it."""
+    opened, catalog = views_of(planner, request)
+    view = catalog.load_view(request.identifier)
+    rows = [(field.name, spark_type(field.field_type).simpleString(), field.doc) for field in view.schema().fields]
+    if request.flag("extended"):
+        rows += [("", "", ""), ("# Detailed View Information", "", ""), *((name, text, "") for name, text in _details(opened, view))]
+    columns = zip(*rows, strict=True)
+    return local_rows("DESCRIBE", pa.table([pa.array(each, pa.string()) for each in columns], ["col_name", "data_type", "comment"]))
+
+
+def _details(opened: OpenCatalog, view: View) -> list[tuple[str, str]]:
+    version = view.current_version()
+    return [
+        ("Catalog", opened.name),
+        ("Namespace", ".".join(view.name()[:-1])),
+        ("View", view.name()[-1]),
+        ("Comment", view.properties.get(COMMENT, "")),
+        ("View Text", _sql(opened, view)),
+        ("View Catalog and Namespace", ".".join((version.default_catalog or opened.name, *version.default_namespace))),
+        ("View Query Output Columns", f"[{', '.join(_query_columns(view))}]"),
+        ("Location", view.location()),
+        ("View Properties", f"[{', '.join(map('='.join, _shown_properties(view)))}]"),
+    ]
+
+
+def _shown_properties(view: View) -> list[tuple[str, str]]:
+    return sorted((name, value) for name, value in view.properties.items() if name not in (COMMENT, QUERY_COLUMNS))
+
+
+def views_of(planner: Planner, request: Request) -> tuple[OpenCatalog, RestViews]:
+    """Return the catalog that a request is about. ConfigurationError where it keeps no views."""
+    opened = catalog_of(planner, request)
+    if not isinstance(opened.catalog, RestViews):
+        raise ConfigurationError(
+            f"the catalog {opened.name} ({type(opened.catalog).__name__}) keeps no views: CREATE TEMPORARY VIEW makes one for a session, "
+            "and a REST catalog keeps them"
+        )
+    if not opened.catalog.has_views:
+        raise ConfigurationError(
+            f"the server of the catalog {opened.name} does not say that it keeps views: CREATE TEMPORARY VIEW makes one for a session; "
+            "if it is an older server that does, set the catalog property view-endpoints-supported=true"
+        )
+    return opened, opened.catalog
+
+
+def _sql(opened: OpenCatalog, view: View) -> str:
+    found = view.sql_for(DIALECT)
+    if found is None:
+        others = sorted({each.root.dialect for each in view.current_version().representations})
+        raise FormatError(f"{shown(opened, view)} has no SQL for Spark, only for {', '.join(others) or 'nobody'}: CREATE OR REPLACE VIEW")
+    return found.sql
+
+
+def _query_columns(view: View) -> list[str]:
+    """What the query calls the view's columns; a view of another engine has no other names than its own."""
+    names = view.properties.get(QUERY_COLUMNS)
+    return names.split(",") if names else [field.name for field in view.schema().fields]
+
+
+def shown(opened: OpenCatalog, view: View) -> str:
+    """Return what a message calls a view."""
+    return f"the view {'.'.join((opened.name, *view.name()))}"
+
+
+def _indented(items: Iterable[str]) -> list[str]:
+    each = list(items)
+    return [f"  {item}{',' if index < len(each) else ')'}" for index, item in enumerate(each, 1)]
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+OPERATIONS: Final = {
+    "find_view": look_for_view,
+    "show_views": show_views,
+    "show_create_view": show_create_view,
+    "describe_view": describe_view,
+}
