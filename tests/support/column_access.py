@@ -1,0 +1,147 @@
+"""Who may do what with protected columns, found out by doing it; the table of docs/column-keys.md is made of it.
+
+Run `python -m tests.support.column_access` after a change; a test fails until it was run.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from pyiceberg.types import StringType
+
+from tablecrypt import maintenance
+from tablecrypt.errors import TablecryptError
+from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.protected_tables import TABLE_KEY, clients
+
+DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "column-keys.md"
+BLOCK: Final = re.compile(r"(?<=<!-- access: begin -->\n).*?(?=<!-- access: end -->)", re.DOTALL)
+ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]})
+VALUES: Final = {"SSN-1", "SSN-2", "SSN-3", "SSN-4"}
+
+
+def _seen(values: list[Any]) -> str:
+    found = set(values)
+    if not found:
+        return "no rows"
+    return "values" if found <= VALUES else "masks" if not found & VALUES else "both"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _duckdb(table: EncryptedTable, query: str) -> list[Any]:
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.register("people", table.scan().to_arrow_dataset())
+    return [row[0] for row in connection.execute(query).fetchall()]
+
+
+def _done(change: Callable[[EncryptedTable], object]) -> Callable[[EncryptedTable], str]:
+    def run(table: EncryptedTable) -> str:
+        change(table)
+        return "done"
+
+    return run
+
+
+def _add_column(table: EncryptedTable) -> None:
+    with table.update_schema() as change:
+        change.add_column("more", StringType())
+
+
+def _rename_column(table: EncryptedTable) -> None:
+    with table.update_schema() as change:
+        change.rename_column("ssn", "social")
+
+
+def _mend(table: EncryptedTable) -> None:
+    maintenance.compact(table, rewrite_all=True)
+
+
+OPERATIONS: Final[Mapping[str, Callable[[EncryptedTable], str]]] = {
+    "read the column: Arrow": lambda table: _seen(table.scan().to_arrow()["ssn"].to_pylist()),
+    "read the column: DuckDB": lambda table: _seen(_duckdb(table, "SELECT ssn FROM people")),
+    "read the column: Polars": lambda table: _seen(table.to_polars().collect()["ssn"].to_list()),
+    'read the column, `masked="error"`': lambda table: _seen(table.scan().update(masked="error").to_arrow()["ssn"].to_pylist()),
+    "read other columns": lambda table: _rows(table.scan(selected_fields=("id", "note")).to_arrow().num_rows),
+    "filter by another column": lambda table: _rows(table.scan("id = 2").to_arrow().num_rows),
+    "filter by the column: Arrow": lambda table: _rows(table.scan("ssn = 'SSN-2'").to_arrow().num_rows),
+    "filter by the column: DuckDB": lambda table: _rows(len(_duckdb(table, "SELECT id FROM people WHERE ssn = 'SSN-2'"))),
+    "time travel": lambda table: _seen(table.scan(snapshot_id=table.snapshots()[0].snapshot_id).to_arrow()["ssn"].to_pylist()),
+    "append": _done(lambda table: table.append(ROWS)),
+    "delete by another column": _done(lambda table: table.delete("id = 2")),
+    "delete by the column": _done(lambda table: table.delete("ssn = 'SSN-2'")),
+    "upsert": _done(lambda table: table.upsert(pa.table({"id": [2], "ssn": ["SSN-4"], "note": ["d"]}), join_cols=["id"])),
+    "compact": _done(_mend),
+    "add a column": _done(_add_column),
+    "rename the column": _done(_rename_column),
+    "rotate the table's KEK": _done(maintenance.rotate_kek),
+    "rotate the columns' KEKs": _done(maintenance.rotate_column_keks),
+    "audit, verify": _done(lambda table: (maintenance.audit(table), maintenance.verify(table))),
+    "shred the column": _done(lambda table: maintenance.shred_column(table, "ssn")),
+}
+CHANGES_FROM: Final = list(OPERATIONS).index("append")
+"""The operations before it change nothing, and are tried on one table."""
+PRINCIPALS: Final = ("both keys", "the table's key alone", "neither")
+
+
+def access(folder: Path) -> dict[str, dict[str, str]]:
+    """Return what became of each operation, by operation and principal. Those that change something are tried on tables of their own."""
+    both = clients(folder)
+    keyring = f"protected neither {folder}"
+    MemoryKeyManagementClient({"kms.memory.name": keyring}, {"other": bytes(32)})
+    neither = EncryptedSqlCatalog("prod", **{**both.payroll.properties, "kms.memory.name": keyring})
+    catalogs = dict(zip(PRINCIPALS, (both.payroll, both.analyst, neither), strict=True))
+    found: dict[str, dict[str, str]] = {operation: {} for operation in OPERATIONS}
+    for at, (operation, run) in enumerate(OPERATIONS.items()):
+        for number, (principal, catalog) in enumerate(catalogs.items()):
+            name = "db.read" if at < CHANGES_FROM else f"db.t{at}_{number}"
+            if not both.payroll.table_exists(name):
+                declared = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": "pii: ssn"}
+                both.payroll.create_table(name, ROWS.schema, properties=declared).append(ROWS)
+            found[operation][principal] = _outcome(run, cast("EncryptedTable", catalog.load_table(name)))
+    return found
+
+
+def _outcome(run: Callable[[EncryptedTable], str], table: EncryptedTable) -> str:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return run(table)
+    except Exception as error:  # noqa: BLE001  engines raise errors of their own around ours
+        return f"`{_own(error)}`"
+
+
+def _own(error: BaseException) -> str:
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, TablecryptError):
+            return type(seen).__name__
+        seen = seen.__cause__ or seen.__context__
+    text = str(error)
+    named = re.search(r"\b(ColumnKeyDeniedError|KeyNotFoundError|KmsAccessDeniedError)\b", text)
+    return named[1] if named else type(error).__name__
+
+
+def rendered(folder: Path) -> str:
+    """The table, in Markdown."""
+    head = [f"| who holds | {' | '.join(PRINCIPALS)} |", f"|---|{'---|' * len(PRINCIPALS)}"]
+    lines = [f"| {operation} | {' | '.join(found[each] for each in PRINCIPALS)} |" for operation, found in access(folder).items()]
+    return "\n".join([*head, *lines, ""])
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        block = rendered(Path(made))
+    DOCUMENT.write_text(BLOCK.sub(lambda _: block, DOCUMENT.read_text()))
