@@ -35,7 +35,7 @@ help:
 	@echo "make test-fast  the tests that need neither Java nor patience"
 	@echo "make campaign   the long tests: attacks, kills, faults and load  (about an hour; needs Java 17 or newer)"
 	@echo "make lint       ruff, mypy and the import contracts"
-	@echo "make bench      the benchmarks"
+	@echo "make bench      the benchmarks; their ratios and curves become docs/performance.md"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
 	@echo "make test-pyiceberg VERSION=0.12.1   the tests without Java against another release of PyIceberg, in $(PYICEBERG_VENV)"
 	@echo "make test-spark VERSION=4.3.0        the tests of Spark against another release of it, in $(SPARK_VENV)  (needs Java 17 or newer)"
@@ -114,7 +114,8 @@ lint: setup
 	$(BIN)/lint-imports --no-logo
 
 bench: setup
-	@missed=0; for benchmark in benchmarks/[!_]*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark" || missed=1; done; exit $$missed
+	@rm -rf build/bench; missed=0; for benchmark in benchmarks/[!_]*.py; do echo "== $$benchmark"; BENCHMARK_RESULTS=build/bench $(BIN)/python "$$benchmark" || missed=1; done; \
+	  $(BIN)/python benchmarks/_page.py build/bench docs; exit $$missed
 
 # Installs atheris by itself: nothing else needs it.
 fuzz: setup

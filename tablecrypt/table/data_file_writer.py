@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,6 +46,9 @@ from tablecrypt.table.lineage import lineage_columns, with_lineage, without_line
 from tablecrypt.table.parquet_options import data_file_statistics, dictionary_columns, parquet_writer_options, row_group_limit
 from tablecrypt.table.protection.writing import WriteProtection
 from tablecrypt.table.table_files import DataKeySource, delete_written
+
+ROW_GROUP_BYTES: Final = 24 * 1024 * 1024
+"""Arrow memory of a row group, about: what a filter on a sorted column has to read at least, and a reader to hold at once."""
 
 
 @dataclass(kw_only=True)
@@ -189,7 +192,7 @@ class UnfinishedDataFile:
         return int(self._sink.tell())
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Add rows as one row group, or as many as the table's limit makes of them."""
+        """Add rows as one row group of about ROW_GROUP_BYTES, or several; none has more rows than the table's limit."""
         table = pa.Table.from_batches([self._writer.as_stored(batch) for batch in batches])
         if self._parquet is None:
             options = {**self._writer.options, "use_dictionary": dictionary_columns(table)}
@@ -198,7 +201,8 @@ class UnfinishedDataFile:
                 if self._protected
                 else UniformParquetWriter(self._sink, table.schema, self._key_metadata, **options)
             )
-        self._parquet.write(table, self._writer.row_group_size)
+        groups = max(1, round(table.nbytes / ROW_GROUP_BYTES))
+        self._parquet.write(table, max(1, min(self._writer.row_group_size, -(-table.num_rows // groups))))
 
     def finish(self) -> DataFile:
         """Write the footer and return the file's entry. Rows were written before."""

@@ -37,12 +37,11 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
+from tablecrypt.table.data_file_writer import ROW_GROUP_BYTES, DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.partitions import partition_values, rows_by_partition
 from tablecrypt.table.table_files import DataKeySource
 
-ROW_GROUP_BYTES: Final = 24 * 1024 * 1024
 OPEN_FILES: Final = 16
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader
 _IN_FLIGHT: Final = 32
