@@ -14,6 +14,7 @@ Iceberg table spec, "Column Projection", "Row Lineage".
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -51,11 +52,16 @@ _LARGE: Final = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 @dataclass(frozen=True)
 class _Projection:
-    """How the columns of one file become those of the scan."""
+    """How the columns of one file become those of the scan.
+
+    Attributes:
+        unchanged: of batches in this schema the wanted columns are these, as they are, in that schema.
+    """
 
     read: Schema
     missing: dict[int, Any]
     row_filter: pc.Expression | None
+    unchanged: dict[pa.Schema, tuple[list[int], pa.Schema]] = dataclasses.field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
@@ -120,6 +126,7 @@ class TaskReader:
         self._deletes = DeleteReader(io, table_metadata)
         self._name_mapping = table_metadata.name_mapping()
         self._stored_schemas: dict[bytes, Schema] = {}
+        self._projections: dict[tuple[int, tuple[int, ...]], _Projection] = {}
 
     @property
     def may_prune(self) -> bool:
@@ -246,14 +253,7 @@ class TaskReader:
     ) -> pa.RecordBatch:
         if not wanted.fields:
             return batch.select([])
-        rows = to_requested_schema(
-            wanted,
-            projection.read,
-            batch,
-            downcast_ns_timestamp_to_us=False,
-            projected_missing_fields=projection.missing,
-            allow_timestamp_tz_mismatch=True,
-        )
+        rows = _in_columns(wanted, projection, batch)
         if not LINEAGE_FIELD_IDS & wanted.field_ids:
             return rows
         return self._with_inherited_lineage(task, wanted, positions, rows)
@@ -273,8 +273,10 @@ class TaskReader:
         return rows
 
     def _with_equality_columns(self, task: FileScanTask, projected: Schema) -> Schema:
-        known = {field.field_id for field in projected.fields}
         compared = self._deletes.equality_fields_of(task).fields
+        if not compared:
+            return projected
+        known = {field.field_id for field in projected.fields}
         if self._visible is not None:
             self._visible.check_compared(task.file.file_path, {field.field_id for field in compared}, self._table_metadata.schema())
         return Schema(*projected.fields, *(field for field in compared if field.field_id not in known))
@@ -284,6 +286,16 @@ class TaskReader:
         missing = column_projection_values(
             file, wanted, self._table_metadata.schema(), self._table_metadata.specs().get(file.spec_id), stored.field_ids
         )
+        if missing:
+            return self._made_projection(stored, wanted, missing)
+        # What a scan's files have in common is worked out once.
+        key = (id(stored), tuple(column.field_id for column in wanted.fields))
+        known = self._projections.get(key)
+        if known is None:
+            known = self._projections[key] = self._made_projection(stored, wanted, missing)
+        return known
+
+    def _made_projection(self, stored: Schema, wanted: Schema, missing: dict[int, Any]) -> _Projection:
         read = prune_columns(stored, self._field_ids_to_read(wanted), select_full_types=False)
         return _Projection(read, missing, self._arrow_filter(stored, missing))
 
@@ -323,6 +335,41 @@ def may_prune_row_groups(bound: BooleanExpression, negated: bool = False) -> boo
     if isinstance(field_type, (FloatType, DoubleType)):
         return not negated and not isinstance(bound, (BoundIsNaN, BoundNotEqualTo, BoundNotIn))
     return not isinstance(field_type, UUIDType)
+
+
+def _in_columns(wanted: Schema, projection: _Projection, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return stored rows in the wanted columns."""
+    known = projection.unchanged.get(batch.schema)
+    if known is not None:
+        places, schema = known
+        return pa.RecordBatch.from_arrays([batch.column(at) for at in places], schema=schema)
+    rows = to_requested_schema(
+        wanted,
+        projection.read,
+        batch,
+        downcast_ns_timestamp_to_us=False,
+        projected_missing_fields=projection.missing,
+        allow_timestamp_tz_mismatch=True,
+    )
+    unchanged = _unchanged(wanted, projection.read, batch.schema, rows.schema)
+    if unchanged is not None:
+        projection.unchanged[batch.schema] = unchanged, rows.schema
+    return rows
+
+
+def _unchanged(wanted: Schema, read: Schema, before: pa.Schema, after: pa.Schema) -> list[int] | None:
+    """Where each wanted column is in a stored batch. None: one is nested, missing, or of another type there."""
+    stored = {column.field_id: column for column in read.fields}
+    places: list[int] = []
+    for column, made in zip(wanted.fields, after, strict=True):
+        found = stored.get(column.field_id)
+        if found is None or found.field_type != column.field_type or not column.field_type.is_primitive:
+            return None
+        at = before.get_field_index(found.name)
+        if at < 0 or before.field(at).type != made.type:
+            return None
+        places.append(at)
+    return places
 
 
 def _is_read_as(stored: pa.DataType, expected: pa.DataType) -> bool:
