@@ -240,7 +240,7 @@ class Chosen:
         """
         self.refuse_both()
         if not self._has_globs and self.table is None:
-            raise ConfigurationError("name a table, or choose several: --include 'db.*', or --include '*' for all of the catalog")
+            raise ConfigurationError("name a table, or choose several with --include 'db.*', or all with --include '*'")
         return self._has_globs
 
     def refuse_both(self) -> None:

@@ -211,4 +211,4 @@ def _new_file(path: Path, replace: bool) -> Iterator[BinaryIO]:
         with atomic_file(path, replace=replace) as file:
             yield file
     except FileExistsError as error:
-        raise ConfigurationError(f"{path} is there already: name another file, or say --force") from error
+        raise ConfigurationError(f"{path} exists already: name another file, or add --force") from error

@@ -91,8 +91,14 @@ class Settings:
             return
         name = self.catalog_name or Config().get_default_catalog_name()
         near = did_you_mean(name, Config().config.get("catalog") or ())
-        chosen = f"no catalog {name!r} is configured{near}" if self.catalog_name else "name the catalog: --catalog NAME before the command"
-        raise ConfigurationError(f"{chosen}; .pyiceberg.yaml or PYICEBERG_CATALOG__{name.upper()}__… in the environment describe one")
+        chosen = (
+            f"no catalog {name!r} is configured{near}"
+            if self.catalog_name
+            else "no catalog is named: put --catalog NAME before the command"
+        )
+        raise ConfigurationError(
+            f"{chosen}. Configure it in .pyiceberg.yaml, or in the environment as PYICEBERG_CATALOG__{name.upper()}__…"
+        )
 
     def kms_properties(self) -> Mapping[str, str]:
         """Return the properties of the key service: those given, before those configured for the catalog where one is named."""

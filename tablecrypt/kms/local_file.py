@@ -59,7 +59,7 @@ def create_key_file(path: Path, key_id: str, length: int = 32, random: Callable[
     _check_key_id(key_id)
     with changed_key_file(path) as file:
         if path.exists():
-            raise ConfigurationError(f"the key file {path} is there already: add keys to it")
+            raise ConfigurationError(f"the key file {path} exists already: add keys to it")
         file.write(_encode({key_id: {1: Secret(random(length))}}))
 
 

@@ -139,7 +139,7 @@ def test_a_catalog_that_would_not_encrypt_is_refused(monkeypatch: pytest.MonkeyP
     ("arguments", "said"),
     [
         (("--catalog", "nowhere", "audit"), "no catalog 'nowhere' is configured"),
-        (("audit",), "name the catalog: --catalog NAME"),
+        (("audit",), "no catalog is named: put --catalog NAME"),
         (("--property", "py-catalog-impl=nowhere.Catalog", "audit", "db.t"), "cannot be imported"),
         (("--catalog", "nowhere", "verify", "orders"), "write namespace.name"),
     ],

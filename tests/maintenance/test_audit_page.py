@@ -173,6 +173,12 @@ def test_the_verdict_says_the_gravest() -> None:
     assert verdict(FindingKind.MISSING_FILE, FindingKind.PLAINTEXT_FILE) == "Plaintext was found in 1 of 2 tables."
 
 
+def test_the_verdict_counts_tables_with_plaintext_alone() -> None:
+    other = table_audit("db.other", findings=(Finding(FindingKind.REUSED_KEY, "here", "so"),))
+
+    assert "Plaintext was found in 1 of 2 tables." in Page(html_page(audit_of(table_audit(plain=1), other))).shown
+
+
 def test_what_is_not_whole_never_looks_whole() -> None:
     almost = dataclasses.replace(table_audit(partitions=()), partitions=(Coverage("", 2, 1, 10**9, 10**9 - 1),))
     shown = Page(html_page(audit_of(almost))).shown

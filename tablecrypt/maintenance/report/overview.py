@@ -42,10 +42,11 @@ def verdict(audit: Audit) -> Verdict:
     """Return the verdict on all tables together."""
     worst = audit.worst
     if worst is None or worst == Severity.INFO:
-        text = "Everything that was looked at is encrypted, and the keys are in order."
+        text = "Everything that was looked at is encrypted."
         return Verdict("good", "No plaintext was found.", text if audit.tables else "There are no tables.")
     critical = {finding.kind for finding in audit.findings if finding.severity == Severity.CRITICAL}
-    concerned = sum(any(finding.severity == worst for finding in table.findings) for table in audit.tables)
+    meant = critical - NOT_PLAINTEXT or {finding.kind for finding in audit.findings if finding.severity == worst}
+    concerned = sum(any(finding.kind in meant for finding in table.findings) for table in audit.tables)
     where = "" if len(audit.tables) == 1 else f" in {concerned:,} of {len(audit.tables):,} tables"
     if not critical <= NOT_PLAINTEXT:
         title = f"Plaintext was found{where}."
