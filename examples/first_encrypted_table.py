@@ -20,6 +20,7 @@ from typing import Any
 import boto3
 import pyarrow as pa
 from moto import mock_aws
+from protected_columns import protected_columns
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_plain_catalog
 from pyiceberg.table import Table
@@ -80,6 +81,8 @@ def main() -> None:
         console.print(key_tree(table))
         title(console, "How often the KMS was asked")
         console.print(kms_calls(catalog, table))
+        title(console, "A column under a key of its own, read by who may use that key and by who may not")
+        console.print(protected_columns(DEMO))
         title(console, "What plain PyIceberg makes of the table")
         console.print(what_plain_pyiceberg_says())
         console.print(f"\nAll of it is in {DEMO.name}/: look for yourself.")

@@ -30,6 +30,8 @@ def test_the_first_example_shows_ciphertext_keys_and_calls(warehouse: Path) -> N
     assert any(line.endswith("wrap_key × 4") for line in shown)
     assert any(line.endswith("unwrap_key × 1") for line in shown)
     assert not any(line.startswith("it returned") for line in shown)
+    assert {"payroll 1, Ada, 91000 Ada", "analyst 1, Ada, None ColumnKeyDeniedError"} <= shown
+    assert any(line.startswith("__protected__.3") and line.endswith("nothing") for line in shown)
 
 
 def test_engines_join_encrypted_tables(warehouse: Path) -> None:

@@ -85,7 +85,7 @@ class TwinParquetWriter:
         self._described = self._empty_file(schema)
         self._leaves = leaves_of(self._described.structs(FileMetaData.SCHEMA))
         self._twins = twins_among(self._leaves, _LOCATION)
-        self._error_covers = [twin.cover for twin in self._twins if self._fields[twin.field_id].mask is None]
+        self._error_covers = sorted(twin.cover for twin in self._twins if self._fields[twin.field_id].mask is None)
         with_dictionary, self._twin_options = self._dictionaries(options.get("use_dictionary", True))
         self._uniform = UniformParquetWriter(self._sink, schema, key_metadata, **{**options, "use_dictionary": with_dictionary})
         self._key_metadata = key_metadata

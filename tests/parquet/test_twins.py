@@ -156,6 +156,12 @@ def test_with_all_column_keys_the_rows_are_those_that_were_written(file: Protect
     assert rows.to_pylist() == TABLE.to_pylist()
 
 
+def test_the_order_in_which_columns_are_protected_is_not_that_of_the_file() -> None:
+    file = ProtectedFile(protected=tuple(reversed(PROTECTED)))
+    assert file.read(SCHEMA.names, *PROTECTED).to_pylist() == TABLE.to_pylist()
+    assert parquet.verify(file.stored, file.all_keys).unauthenticated_pages == 0
+
+
 @pytest.mark.parametrize(("field_id", "column"), [(SSN, "ssn"), (EMAIL, "person"), (PHONES, "phones"), (TAGS, "tags"), (PAID, "paid")])
 def test_one_column_key_opens_one_column(file: ProtectedFile, field_id: int, column: str) -> None:
     assert file.read([column, "id"], field_id).to_pylist() == TABLE.select([column, "id"]).to_pylist()

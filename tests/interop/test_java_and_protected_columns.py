@@ -1,0 +1,94 @@
+"""Iceberg Java on a table with protected columns: right answers about every other column, and an error for what it cannot read or write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from tablecrypt.table.table import EncryptedTable
+from tests.support.aws import AwsServer
+from tests.support.catalogs import encrypted_sql_catalog
+from tests.support.java import JavaError, JavaOracle
+from tests.support.protected_tables import SCHEMA
+
+pytestmark = pytest.mark.java
+
+ROWS: Final = 400
+NAME: Final = "kept.protected_people"
+
+
+def _rows() -> pa.Table:
+    rows = [
+        {
+            "id": number,
+            "ssn": f"SSN-{number}",
+            "salary": None,
+            "person": {"email": f"{number}@example.org", "age": number % 90},
+            "phones": [f"+49-{number}", "+49"] if number % 3 else None,
+            "note": f"note {number % 7}",
+        }
+        for number in range(ROWS)
+    ]
+    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(SCHEMA, include_field_ids=False))
+
+
+def _one(java: JavaOracle, query: str) -> list[tuple[Any, ...]]:
+    answer = java.sql(query.replace("TABLE", f"h.{NAME}"))
+    assert answer is not None
+    return [tuple(row.values()) for row in answer.to_pylist()]
+
+
+def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(warehouse: Path, aws: AwsServer, java: JavaOracle) -> None:
+    catalog = encrypted_sql_catalog(warehouse, aws)
+    catalog.create_namespace_if_not_exists("db")
+    properties = {
+        "encryption.key-id": aws.kms_key_id("alias/orders"),
+        "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, person.email, phones",
+        "write.parquet.row-group-limit": "150",
+    }
+    table = cast("EncryptedTable", catalog.create_table("db.people", SCHEMA, properties=properties))
+    table.append(_rows())
+    java.register(NAME, table.metadata_location)
+
+    assert _one(java, "SELECT count(*) FROM TABLE") == [(ROWS,)]
+    assert _one(java, "SELECT id, note FROM TABLE WHERE id = 305") == [(305, "note 4")]
+    assert _one(java, "SELECT count(*) FROM TABLE WHERE note = 'note 3' AND id < 100") == [(14,)]
+    assert _one(java, "SELECT note, count(*), max(id) FROM TABLE GROUP BY note ORDER BY note LIMIT 1") == [("note 0", 58, 399)]
+    assert _one(java, "SELECT count(*) FROM TABLE a JOIN TABLE b ON a.id = b.id + 1 WHERE b.id >= 390") == [(9,)]
+    assert _one(java, "SELECT person.age FROM TABLE WHERE id = 91") == [(1,)]
+    assert _one(java, "SELECT count(*) FROM TABLE WHERE upper(note) = 'NOTE 0' AND _row_id IS NOT NULL") == [(58,)]
+
+    for query in (
+        "SELECT ssn FROM TABLE",
+        "SELECT * FROM TABLE",
+        "SELECT min(ssn), max(ssn) FROM TABLE",
+        "SELECT count(ssn) FROM TABLE",
+        "SELECT id FROM TABLE WHERE ssn = 'SSN-5'",
+        "SELECT id FROM TABLE WHERE ssn IS NULL",
+        "SELECT person.email FROM TABLE",
+        "SELECT phones FROM TABLE",
+    ):
+        with pytest.raises(JavaError, match=r"(dictionary was missing|could not read page)"):
+            _one(java, query)
+
+    before = java.metadata_location(NAME)
+    for statement in (
+        "INSERT INTO TABLE (id, ssn) VALUES (1000, 'SSN-JAVA')",
+        "INSERT OVERWRITE TABLE SELECT id + 1000, 'SSN-JAVA', salary, null, null, note FROM TABLE WHERE id < 5",
+        "UPDATE TABLE SET note = 'changed' WHERE id = 1",
+    ):
+        with pytest.raises(JavaError):
+            java.sql(statement.replace("TABLE", f"h.{NAME}"))
+        assert java.metadata_location(NAME) == before, statement
+    java.sql(f"DELETE FROM h.{NAME} WHERE id >= 390")
+    assert _one(java, "SELECT count(*) FROM TABLE") == [(390,)]
+
+    catalog.drop_table("db.people")
+    back = cast("EncryptedTable", catalog.register_table("db.people", java.metadata_location(NAME)))
+    rows = sorted(back.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+    assert [row["ssn"] for row in rows] == [f"SSN-{number}" for number in range(390)]
+    assert [row["person"]["email"] for row in rows] == [f"{number}@example.org" for number in range(390)]
