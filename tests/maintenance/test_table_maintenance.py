@@ -19,6 +19,7 @@ ELSEWHERE: Final = {
     "on_tables": "is for catalogs",
     "doctor": "takes the catalog first",
     "doctor_without_catalog": "is for where no table can be loaded",
+    "changes_since": "compares two audits",
 }
 FUNCTIONS: Final = [name for name in maintenance.__all__ if name[0].islower() and name not in ELSEWHERE]
 
