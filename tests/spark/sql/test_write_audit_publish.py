@@ -173,6 +173,23 @@ def test_a_table_that_is_not_to_be_audited_is_written_as_ever(spark: SparkSessio
 
 @pytest.mark.java
 @pytest.mark.slow
+def test_the_first_rows_of_a_table_wait_under_an_id_alone(spark: SparkSession, prod: Lake, new_name: str) -> None:
+    table = create(prod, new_name, SIMPLE, properties=AUDITED)
+    insert = f"INSERT INTO prod.{new_name} VALUES (1, 'a')"
+    with session(spark, branch="audit"):
+        assert "has no snapshot yet in which the branch audit could begin" in refused(spark, insert)
+    assert table.refresh().metadata.snapshots == []
+    with session(spark, id="first"):
+        spark.sql(insert)
+    assert refs(table) == {} and rows(spark, f"prod.{new_name}") == ids(table) == []
+
+    spark.sql(f"CALL prod.system.publish_changes('{new_name}', 'first')")
+
+    assert rows(spark, f"prod.{new_name}") == [1]
+
+
+@pytest.mark.java
+@pytest.mark.slow
 def test_a_stream_goes_on_in_its_branch_and_needs_one(spark: SparkSession, prod: Lake, new_name: str, tmp_path: Path) -> None:
     table = orders(spark, prod, new_name)
     spark.sql(f"CREATE TABLE prod.{new_name}_source (id bigint NOT NULL, note string) TBLPROPERTIES ('encryption.key-id' = 'alias/orders')")

@@ -8,7 +8,8 @@ A table with a branch, tag or snapshot in its name is read there and nowhere els
 
 Raises:
     ConfigurationError: both are set; a statement names another branch than the session; the name is that of a tag; a stream's rows would go
-        into snapshots of no branch; or a statement that makes or replaces a table would put its rows where everybody reads.
+        into snapshots of no branch; a statement that makes or replaces a table would put its rows where everybody reads; or the table has
+        no snapshot in which a branch could begin.
     CommitFailedException: somebody else has made the branch meanwhile, and written to it.
 """
 
@@ -88,15 +89,17 @@ class AuditFirst:
 def with_branch(loaded: LoadedTable) -> LoadedTable:
     """Return the table with the branch that the session writes to, which is made if it is not there yet.
 
-    The branch begins with the snapshot that the table was loaded at, so a change finds in it the rows that it was planned on. In a table
-    without snapshots the write itself makes the branch.
+    The branch begins with the snapshot that the table was loaded at, so a change finds in it the rows that it was planned on.
     """
     name = loaded.audit_first.branch
     metadata = loaded.located.table.metadata
     if name is None or name == loaded.branch:
         return loaded
     if metadata.current_snapshot_id is None:
-        return replace(loaded, branch=name)
+        raise ConfigurationError(
+            f"{loaded.located.name} has no snapshot yet in which the branch {name} could begin: write its first rows under {ID_SETTING}, "
+            f"or unset {BRANCH_SETTING}"
+        )
     table = loaded.located.reloaded()
     check_unchanged(loaded.located.name, metadata, table.metadata)
     there = table.metadata.refs.get(name)
