@@ -25,6 +25,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.key_ring import COLUMN_KEK, EncryptedKey
 from tablecrypt.maintenance import FindingKind
+from tablecrypt.spark.tables import LocatedTable, TableAccess
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import SSN, TABLE_KEY, Clients, clients, metadata_of, protected_table
@@ -228,3 +229,15 @@ def test_a_copy_elsewhere_reads_as_the_table_does(both: Clients, people: Encrypt
     m.relocate(of_analyst(both, people), f"file://{tmp_path}/copy", register_as="db.moved")
     assert ssn(cast("EncryptedTable", both.payroll.load_table("db.moved"))) == ["SSN-0001", "SSN-0002", "SSN-0003"]
     assert ssn(cast("EncryptedTable", both.analyst.load_table("db.moved"))) == [None, None, None]
+
+
+def test_paths_that_do_not_know_of_protected_columns_refuse_the_table_by_name(both: Clients, people: EncryptedTable) -> None:
+    location = next(iter(people.scan().plan_files())).file.file_path
+    uses: dict[str, Callable[[], object]] = {
+        "Spark": lambda: LocatedTable.of_table(people),
+        "A job of worker processes": lambda: TableAccess.of(people),
+        "add_files": lambda: people.add_files([location], check_duplicate_files=False),
+    }
+    for name, use in uses.items():
+        with pytest.raises(ConfigurationError, match=f"^{name} does not support tables with protected columns"):
+            use()
