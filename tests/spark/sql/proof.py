@@ -32,7 +32,7 @@ MORE_FIELDS: Final[tuple[Field, ...]] = (
     (REGION, "{}", IdentityTransform(), StringType()),
 )
 _LINEAGE: Final = (ROW_ID, SEQUENCE_NUMBER)
-_REFUSALS: Final = r"(?i)null|stop|cardinality|give a column its default"
+_REFUSALS: Final = r"(?i)null|stop|cardinality|write a literal"
 
 
 class Proof:
