@@ -39,16 +39,21 @@ def main() -> None:
     for name, kept in found.items():
         cases = [Case(each["name"], {}, each["aim"], each["against"], took=_took(each["took"])) for each in kept.get("cases", [])]
         if cases:
-            parts.append(f"## {name}.py\n\n" + "\n".join(_table(cases)) + "\n")
+            parts.append(f"## {_command(name, kept)}\n\n" + "\n".join(_table(cases)) + "\n")
             parts.append(_figure(docs, name, _bars(cases), f"processor time of tablecrypt by the other side's, {name}.py"))
     curves = found.get("growth", {}).get("curves", {})
     if curves:
-        parts.append("## Growth\n\nProcessor time; the exponent says how cost grows (1: in proportion, 0: not at all).\n")
+        parts.append(f"## {_command('growth', found['growth'])}\n")
+        parts.append("Processor time; the exponent says how cost grows (1: in proportion, 0: not at all).\n")
     for name, curve in curves.items():
         said = ", ".join(f"{side} {exponent([(size, took) for size, took in points]):.2f}" for side, points in curve.items())
         parts.append(f"**{name}**: exponents {said}.\n")
         parts.append(_figure(docs, name.replace(": ", "-").replace(" ", "-"), _lines(name, curve), f"growth with {name}"))
     (docs / "performance.md").write_text("\n".join(parts))
+
+
+def _command(name: str, kept: dict[str, Any]) -> str:
+    return " ".join([f"{name}.py", *kept["arguments"]])
 
 
 def _machine() -> str:

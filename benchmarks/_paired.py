@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -94,7 +95,7 @@ def keep(name: str, value: Any) -> None:
     path = Path(folder) / f"{Path(str(__main__.__file__)).stem}.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**known, name: value}))
+    path.write_text(json.dumps({**known, "arguments": sys.argv[1:], name: value}))
 
 
 def _shown(case: Case, side: str, at: int) -> str:
