@@ -44,6 +44,7 @@ from tablecrypt.maintenance._shred_scrub import Scrubbed, after_scrub, forget_in
 from tablecrypt.maintenance._storage import object_versions
 from tablecrypt.maintenance._tables import encrypted_metadata_of, metadata_folder, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import Counted, OperationResult, ProgressListener, no_progress
+from tablecrypt.manifests.manifest_cache import CACHE
 from tablecrypt.table.snapshots import EncryptedManifestCleaning
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
@@ -165,7 +166,10 @@ def shred(
         replace_branch_heads(fresh, {holder for ids in plan.inventory.still_opened.values() for holder in ids})
         fresh = reload(table)
         plan = find(fresh, wanted.also(replaced_heads(fresh)), counted, plan.older)
-    return _carry_out(table, plan, delete_below, cache(table_io(fresh).manager.new_kek), progress)
+    shredded = _carry_out(table, plan, delete_below, cache(table_io(fresh).manager.new_kek), progress)
+    # Manifests that this process kept to plan with may hold the DEKs that are gone.
+    CACHE.clear()
+    return shredded
 
 
 def _ids(snapshots: Sequence[int]) -> frozenset[int]:

@@ -23,6 +23,7 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.maintenance import Progress, remove_orphan_files, rescue, rewrap, rotate_kek, shred
 from tablecrypt.maintenance._shred_find import look_at_older
 from tablecrypt.maintenance._storage import older_metadata
+from tablecrypt.manifests.manifest_cache import CACHE
 from tests.support.aws import ACCOUNT, REGION, AwsServer
 from tests.support.catalogs import MASTER_KEY, encrypted_sql_catalog
 from tests.support.interrupted_catalog import INTERRUPTED, at_commits
@@ -70,6 +71,12 @@ def test_live_snapshots_read_on_and_shredded_ones_are_gone(table: Table) -> None
     assert not (result.left or result.refused or result.still_opened or result.not_found)
     assert json.loads(json.dumps(result.to_json()))["dry_run"] is False
     table.append(rows(900))
+
+
+def test_the_process_that_shreds_keeps_no_decoded_manifest(table: Table) -> None:
+    assert table.scan().to_arrow().num_rows and CACHE.size > 0
+    shred(table, old_snapshots(table), delete_below=[table.location()])
+    assert CACHE.size == 0
 
 
 def test_no_file_of_the_table_holds_a_retired_key(table: Table) -> None:

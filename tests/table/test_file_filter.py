@@ -253,3 +253,10 @@ def test_a_long_list_of_values_rules_out_files_of_nulls_alone() -> None:
         file.spec_id = 0
     row_filter = In(term="n", literals=values)
     assert _planned(row_filter, [nulls, other], False) == {"s3://b/other"} == _judged(row_filter, [nulls, other], False)
+
+
+def test_a_file_that_counts_no_values_is_not_one_of_nulls_alone() -> None:
+    file = data_file("s3://b/none", value_counts={2: 0}, null_value_counts={2: 0}, nan_value_counts={4: 0})
+    file.spec_id = 0
+    for row_filter in (NotNull(term="n"), GreaterThan(term="n", value=3)):
+        assert _planned(row_filter, [file], False) == {"s3://b/none"} == _judged(row_filter, [file], False)

@@ -1,0 +1,143 @@
+"""Manifests that a process keeps decoded: who finds one, how many there are, and what is checked before one is used again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from tablecrypt.errors import AuthenticationError, ConfigurationError, PlaintextRefusedError, TablecryptError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.manifests import EncryptedManifestFile
+from tablecrypt.manifests.manifest_cache import CACHE, read_in_columns
+from tablecrypt.manifests.stated_layout import StatedLayout
+from tests.support.forking import holds_in_forked_child
+from tests.support.manifests import SCHEMA, UNPARTITIONED, entry, local_io, new_key, write_manifest
+
+LIMIT = "io.manifest.cache.max-total-bytes"
+
+
+@pytest.fixture(autouse=True)
+def _empty() -> None:
+    CACHE.clear()
+
+
+def _manifest(folder: Path, name: str = "m.avro", files: int = 3) -> EncryptedManifestFile:
+    row = write_manifest(local_io(), folder / name, [entry(path=f"s3://b/{number}") for number in range(files)])
+    row.sequence_number = 1
+    return row
+
+
+def _paths(io: EncryptingFileIO, *manifests: EncryptedManifestFile) -> list[str]:
+    return [entries.file(row).file_path for entries in read_in_columns(io, manifests) for row in range(len(entries))]
+
+
+def test_a_manifest_that_is_kept_is_not_read_again(tmp_path: Path) -> None:
+    manifest = _manifest(tmp_path)
+    first = _paths(local_io(), manifest)
+    Path(manifest.manifest_path).unlink()
+    assert _paths(local_io(), manifest) == first == ["s3://b/0", "s3://b/1", "s3://b/2"]
+
+
+def test_a_change_of_a_files_object_does_not_reach_the_next_reader(tmp_path: Path) -> None:
+    manifest = _manifest(tmp_path)
+    (entries,) = read_in_columns(local_io(), [manifest])
+    entries.file(0)[1] = "s3://b/elsewhere"
+    assert _paths(local_io(), manifest)[0] == "s3://b/0"
+
+
+def test_what_a_manifest_inherits_is_that_of_the_list_that_names_it_now(tmp_path: Path) -> None:
+    manifest = _manifest(tmp_path)
+    for number, first in ((4, 100), (7, 500)):
+        manifest.sequence_number, manifest.first_row_id = number, first
+        (entries,) = read_in_columns(local_io(), [manifest])
+        assert (entries.entry(0).sequence_number, entries.file(1).first_row_id) == (number, first + 10)
+
+
+def test_nobody_finds_a_manifest_without_its_own_key(tmp_path: Path) -> None:
+    manifest = _manifest(tmp_path)
+    _paths(local_io(), manifest)
+    length = manifest.open_key_metadata().file_length
+    assert length is not None
+    with pytest.raises(AuthenticationError):
+        _paths(local_io(), manifest.with_key_metadata(new_key().with_file_length(length)))
+    without = EncryptedManifestFile.of(manifest)
+    without[14] = None
+    with pytest.raises(PlaintextRefusedError):
+        _paths(local_io(), without)
+
+
+def test_a_manifest_that_is_kept_is_held_against_each_new_metadata(tmp_path: Path) -> None:
+    manifest = _manifest(tmp_path)
+    _paths(local_io(), manifest.stated_by(StatedLayout([SCHEMA], SCHEMA.schema_id, [UNPARTITIONED])))
+    with pytest.raises(TamperedFileError, match="partition spec 0"):
+        _paths(local_io(), manifest.stated_by(StatedLayout([SCHEMA], SCHEMA.schema_id, [])))
+
+
+def test_a_manifest_that_is_refused_is_not_kept(tmp_path: Path) -> None:
+    manifest = _manifest(tmp_path)
+    stored = Path(manifest.manifest_path)
+    content = stored.read_bytes()
+    stored.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    for _ in range(2):
+        with pytest.raises(TablecryptError, match=f"^{stored}"):
+            _paths(local_io(), manifest)
+    assert CACHE.size == 0
+
+
+def test_no_more_is_kept_than_the_property_allows(tmp_path: Path) -> None:
+    manifests = [_manifest(tmp_path, f"{number}.avro", 20) for number in range(6)]
+    _paths(local_io(), manifests[0])
+    limit = 3 * CACHE.size + 10
+    io = EncryptingFileIO(PyArrowFileIO({LIMIT: str(limit)}))
+    for manifest in manifests:
+        _paths(io, manifest)
+        assert 0 < CACHE.size <= limit
+    Path(manifests[0].manifest_path).unlink()
+    with pytest.raises(FileNotFoundError):
+        _paths(io, manifests[0])
+    for manifest in manifests[4:]:
+        Path(manifest.manifest_path).unlink()
+        _paths(io, manifest)
+
+
+def test_zero_keeps_nothing_and_uses_nothing_that_is_kept(tmp_path: Path) -> None:
+    manifest = _manifest(tmp_path)
+    nothing = EncryptingFileIO(PyArrowFileIO({LIMIT: "0"}))
+    _paths(nothing, manifest)
+    assert CACHE.size == 0
+    _paths(local_io(), manifest)
+    Path(manifest.manifest_path).unlink()
+    with pytest.raises(FileNotFoundError):
+        _paths(nothing, manifest)
+
+
+def test_a_size_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=LIMIT):
+        _paths(EncryptingFileIO(PyArrowFileIO({LIMIT: "much"})), _manifest(tmp_path))
+
+
+def test_manifests_beyond_what_is_read_together_come_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tablecrypt.manifests.manifest_cache._BATCH_BYTES", 1)
+    manifests = [_manifest(tmp_path, f"{number}.avro", number) for number in range(1, 5)]
+    assert _paths(local_io(), *manifests) == [f"s3://b/{at}" for number in range(1, 5) for at in range(number)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX")
+def test_a_forked_child_starts_with_none(tmp_path: Path) -> None:
+    _paths(local_io(), _manifest(tmp_path))
+    assert CACHE.size > 0
+    assert holds_in_forked_child(lambda: CACHE.size == 0)
+    assert CACHE.size > 0
+
+
+def test_a_manifest_that_is_too_large_to_keep_pushes_no_other_out(tmp_path: Path) -> None:
+    small, large = _manifest(tmp_path), _manifest(tmp_path, "large.avro", 200)
+    _paths(local_io(), small)
+    kept = CACHE.size
+    _paths(EncryptingFileIO(PyArrowFileIO({LIMIT: str(kept + 1)})), large)
+    assert CACHE.size == kept
+    Path(small.manifest_path).unlink()
+    _paths(local_io(), small)
