@@ -24,7 +24,7 @@ from tablecrypt.manifests.avro_reader import AvroContainer
 from tablecrypt.manifests.entry_columns import ENTRY_TYPES, Column, decode_manifests, read_entry
 from tablecrypt.manifests.manifest_file import inherit, parse_manifest
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
-from tests.support.manifest_bytes import LOCATION, entries_of, manifest_bytes, manifest_row
+from tests.support.manifest_bytes import LOCATION, entries_of, manifest_bytes, manifest_row, plain_value, values_of
 from tests.support.manifests import entry
 
 SCHEMA = Schema(
@@ -89,18 +89,6 @@ MANIFESTS = st.tuples(
 )
 
 
-def _values(each: ManifestEntry) -> list[Any]:
-    file = EncryptedDataFile.of(each.data_file)
-    numbers = [each.status, each.snapshot_id, each.sequence_number, each.file_sequence_number, file.spec_id]
-    return [*numbers, *(_plain(file[position]) for position in range(len(file)))]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Record):
-        return [value[position] for position in range(len(value))]
-    return dict(value) if hasattr(value, "keys") else value
-
-
 @settings(deadline=None, max_examples=150)
 @given(st.lists(MANIFESTS, max_size=4))
 def test_entries_in_columns_are_those_of_the_strict_reader(manifests: list[Any]) -> None:
@@ -112,11 +100,11 @@ def test_entries_in_columns_are_those_of_the_strict_reader(manifests: list[Any])
         inherit(read, row, row.first_row_id)
         rows.append(row)
         contents.append(content)
-        expected += [_values(each) for each in read if each.status != ManifestEntryStatus.DELETED]
+        expected += [values_of(each) for each in read if each.status != ManifestEntryStatus.DELETED]
     if not rows:
         return
     found = entries_of(*zip(rows, contents, strict=True))
-    assert [_values(found.entry(row)) for row in range(len(found))] == expected
+    assert [values_of(found.entry(row)) for row in range(len(found))] == expected
 
 
 @settings(deadline=None, max_examples=60)
@@ -232,13 +220,13 @@ def _by_columns(content: bytes) -> Any:
 
 def _values_as_stored(each: ManifestEntry) -> str:
     numbers = [each.status, each.snapshot_id, each.sequence_number, each.file_sequence_number]
-    return repr([*numbers, *(_plain(value) for value in EncryptedDataFile.of(each.data_file).values())])
+    return repr([*numbers, *(plain_value(value) for value in EncryptedDataFile.of(each.data_file).values())])
 
 
 def test_entries_of_one_partition_share_it() -> None:
     files = [entry(partition=Record(number % 2, "a", 0.5, None, Decimal("1.00"), b"x")) for number in range(6)]
     found = entries_of((manifest_row(partition_spec_id=3), manifest_bytes(files, SCHEMA, SPEC)))
     partitions, places = found.partitions()
-    assert [(spec_id, _plain(each)[0]) for spec_id, each in partitions] == [(3, 0), (3, 1)]
-    assert [_plain(partitions[place][1])[0] for place in places] == [number % 2 for number in range(6)]
+    assert [(spec_id, plain_value(each)[0]) for spec_id, each in partitions] == [(3, 0), (3, 1)]
+    assert [plain_value(partitions[place][1])[0] for place in places] == [number % 2 for number in range(6)]
     assert found.file(0).partition is found.file(2).partition

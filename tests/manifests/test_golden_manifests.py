@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.manifests import EncryptedManifestFile, ManifestList, ManifestListWriterV3, ManifestWriterV3, read_manifest_list
 from tests.support.golden import TABLES, GoldenTable
+from tests.support.manifest_bytes import entries_of, values_of
 from tests.support.manifests import decrypt_file, file_of, local_io, new_key
 
 
@@ -86,6 +87,15 @@ def test_row_ids_of_a_snapshot_are_disjoint_and_below_the_tables_next_row_id(tab
         )
         assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
         assert ranges[-1][1] <= table.metadata["next-row-id"]
+
+
+def test_javas_entries_in_columns_are_those_of_the_strict_reader(table: GoldenTable) -> None:
+    for _, manifest_list in _lists(table):
+        manifests = manifest_list.manifests
+        strict = [values_of(entry) for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
+        in_columns = entries_of(*((manifest, _plaintext(table, manifest)) for manifest in manifests))
+        assert [values_of(in_columns.entry(row)) for row in range(len(in_columns))] == strict
+        assert strict
 
 
 def test_row_ids_are_those_that_the_manifest_leads_to() -> None:

@@ -11,13 +11,14 @@ from pyiceberg.io import InputFile, OutputFile, OutputStream
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
 
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.manifests.avro_reader import AvroContainer
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
 from tablecrypt.manifests.entries import Entries
 from tablecrypt.manifests.entry_columns import ENTRY_TYPES, decode_manifests
-from tablecrypt.manifests.records import entry_write_schema
+from tablecrypt.manifests.records import EncryptedDataFile, entry_write_schema
 from tests.support.manifests import SNAPSHOT_ID, UNPARTITIONED
 
 LOCATION = "s3://bucket/metadata/m.avro"
@@ -95,3 +96,17 @@ def entries_of_files(files: Sequence[DataFile], schema: Schema, spec: PartitionS
     """Return the entries of files of one partition spec."""
     added = [ManifestEntry(ManifestEntryStatus.ADDED, SNAPSHOT_ID, None, None, file) for file in files]
     return entries_of((manifest_row(partition_spec_id=spec.spec_id), manifest_bytes(added, schema, spec)))
+
+
+def values_of(entry: ManifestEntry) -> list[Any]:
+    """Return all that an entry and its file hold, so that two readers can be compared."""
+    file = EncryptedDataFile.of(entry.data_file)
+    numbers = [entry.status, entry.snapshot_id, entry.sequence_number, entry.file_sequence_number, file.spec_id]
+    return [*numbers, *(plain_value(file[position]) for position in range(len(file)))]
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value of an entry as lists and dictionaries, which compare by what they hold."""
+    if isinstance(value, Record):
+        return [value[position] for position in range(len(value))]
+    return dict(value) if hasattr(value, "keys") else value
