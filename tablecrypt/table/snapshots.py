@@ -339,9 +339,9 @@ class EncryptedUpdateSnapshot(UpdateSnapshotAdapter):
         """Return a producer that appends and merges manifests."""
         return self.producer(EncryptedMergeAppend, Operation.APPEND)
 
-    def overwrite(self, commit_uuid: uuid.UUID | None = None) -> EncryptedOverwrite:
-        """Return a producer that replaces data files."""
-        producer = self.producer(EncryptedOverwrite, Operation.APPEND if self.is_first_snapshot else Operation.OVERWRITE)
+    def overwrite(self, commit_uuid: uuid.UUID | None = None, operation: Operation = Operation.OVERWRITE) -> EncryptedOverwrite:
+        """Return a producer that replaces data files, as this operation: DELETE where none takes their place."""
+        producer = self.producer(EncryptedOverwrite, Operation.APPEND if self.is_first_snapshot else operation)
         producer.commit_uuid = commit_uuid or producer.commit_uuid
         return producer
 

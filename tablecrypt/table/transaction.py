@@ -216,7 +216,9 @@ class EncryptedTransaction(TransactionAdapter):
         plan = Upsert(df, scan, keys, by_vectors, commit_uuid).plan(when_matched_update_all, when_not_matched_insert_all)
         if plan.updated.num_rows:
             update = self.update_snapshot(snapshot_properties, branch)
-            producer = update.row_delta(plan.row_delta) if plan.row_delta else _replacing(update.overwrite(commit_uuid), plan.replaced)
+            operation = Operation.OVERWRITE if any(files for _, files in plan.replaced) else Operation.DELETE
+            replacing = update.row_delta(plan.row_delta) if plan.row_delta else update.overwrite(commit_uuid, operation)
+            producer = _replacing(replacing, plan.replaced)
             producer.isolate_as(Operation.OVERWRITE)
             with producer:
                 producer.delete_by_predicate(plan.updated_filter, case_sensitive)

@@ -332,7 +332,7 @@ def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         return original(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without_boto3)
-    with pytest.raises(MissingExtraError, match=r"tablecrypt\[glue\]"):
+    with pytest.raises(MissingExtraError, match=r"…\[glue\]"):
         _ = tablecrypt_catalog.EncryptedGlueCatalog
 
 
