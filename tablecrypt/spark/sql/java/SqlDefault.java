@@ -1,6 +1,7 @@
 package tablecrypt.jvm;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.lang.reflect.Method;
 import java.util.Iterator;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -17,8 +18,19 @@ class SqlDefault {
     if (given == null || given.getValue() == null || given.getValue().value() == null) {
       return Planner.JSON.nullNode();
     }
-    checkConstant(given.getSql());
+    checkConstant(sql(given));
     return SqlFilter.json((org.apache.spark.sql.connector.expressions.Expression) given.getValue());
+  }
+
+  /** Since Spark 4.3 the method is that of a class which is not public: Janino does not find it there. */
+  private static String sql(ColumnDefaultValue given) {
+    try {
+      Method method = ColumnDefaultValue.class.getMethod("getSql", new Class[0]);
+      method.setAccessible(true);
+      return (String) method.invoke(given, new Object[0]);
+    } catch (ReflectiveOperationException error) {
+      throw new IllegalStateException(error);
+    }
   }
 
   private static void checkConstant(String sql) {
