@@ -26,7 +26,6 @@ ConfigurationError for a column or row group that the file does not have, or a f
 
 from __future__ import annotations
 
-import io
 from bisect import bisect_right
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
@@ -49,7 +48,7 @@ from tablecrypt.parquet.chunk_modules import decrypt_chunk
 from tablecrypt.parquet.footer import PLAIN_MAGIC, described, plain_end
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, RowGroupLayout, Span, encrypted_layout
-from tablecrypt.parquet.storage import Source, await_release, export_buffer, open_source, source_of
+from tablecrypt.parquet.storage import FileView, Source, await_release, open_source, source_of
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.uniform import UniformParquetFile, is_store_error
 
@@ -255,7 +254,7 @@ class _Region:
     locked: TablecryptError | None
 
 
-class PlaintextView:
+class PlaintextView(FileView):
     """A read-only, seekable binary file. Not for use by two threads at a time; pyarrow takes care of that.
 
     Args:
@@ -263,13 +262,10 @@ class PlaintextView:
         columns: names of the top-level columns to decrypt; a reader can take no others. None: all whose keys can be had.
     """
 
-    closed: Final = False
-    mode: Final = "rb"
-
     def __init__(self, layout: FileLayout, columns: Set[str] | None = None) -> None:
         self._layout = layout
         self._leaves = None if columns is None else layout.leaves_of(columns)
-        self._position = 0
+        super().__init__()
         # A reader that takes a chunk in pieces has it decrypted once.
         self._last: tuple[_Region, memoryview] | None = None
         self._regions: list[_Region] = []
@@ -285,41 +281,9 @@ class PlaintextView:
         self._footer = plain_end(metadata)
         self._footer_start = self._locked_end + _FOOTER_GUESS
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
     def size(self) -> int:
         """Bytes of the view."""
         return self._footer_start + len(self._footer)
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to an offset and return it."""
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size()}[whence]
-        self._position = origin + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> memoryview:
-        """Return `size` bytes, fewer at the end."""
-        left = max(0, self.size() - self._position)
-        length = left if size is None or size < 0 else min(size, left)
-        data = self._read_at(self._position, length)
-        self._position += length
-        return export_buffer(data)
-
-    def close(self) -> None:
-        """Does nothing: the caller that opened the encrypted file closes it."""
-
-    def flush(self) -> None:
-        """Does nothing."""
 
     def _read_at(self, offset: int, length: int) -> bytes | memoryview:
         at = bisect_right(self._starts, offset) - 1

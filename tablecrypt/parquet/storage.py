@@ -17,6 +17,7 @@ import io
 import itertools
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -225,3 +226,53 @@ def wait_until_released(patience_s: float = _PATIENCE_S) -> None:
     deadline = time.monotonic() + patience_s
     while _exported and time.monotonic() < deadline:
         time.sleep(0.001)
+
+
+class FileView(ABC):
+    """A read-only, seekable binary file, put together when it is read. Not for two threads at a time; pyarrow takes care of that."""
+
+    closed: Final = False
+    mode: Final = "rb"
+
+    def __init__(self) -> None:
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes of the view."""
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset and return it."""
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size()}[whence]
+        self._position = origin + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> memoryview:
+        """Return `size` bytes, fewer at the end."""
+        left = max(0, self.size() - self._position)
+        length = left if size is None or size < 0 else min(size, left)
+        data = self._read_at(self._position, length)
+        self._position += length
+        return export_buffer(data)
+
+    def close(self) -> None:  # noqa: B027 - a file has one; nothing of a view is to be closed
+        """Does nothing: the caller that opened the encrypted file closes it."""
+
+    def flush(self) -> None:  # noqa: B027 - as above
+        """Does nothing."""
+
+    @abstractmethod
+    def _read_at(self, offset: int, length: int) -> bytes | memoryview:
+        """Return the bytes of a range that ends in the view."""

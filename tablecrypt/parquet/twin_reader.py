@@ -44,7 +44,7 @@ from tablecrypt.parquet.keys import FOOTER_KEY_NAME, FileKeys
 from tablecrypt.parquet.layout import Chunk, FileCiphers, FileLayout, RowGroupLayout, Span
 from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.one_key import counted_keys
-from tablecrypt.parquet.storage import Sink, Source, export_buffer
+from tablecrypt.parquet.storage import FileView, Sink, Source
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
 from tablecrypt.parquet.twins import Twin, field_of_twin, leaves_of, twins_among
 
@@ -163,7 +163,7 @@ class _Space:
     open: Callable[[], memoryview]
 
 
-class TwinView:
+class TwinView(FileView):
     """A read-only, seekable binary file; see the module. Not for use by two threads at a time; pyarrow takes care of that.
 
     Args:
@@ -176,12 +176,9 @@ class TwinView:
         first_bytes: of each row group, as in the file.
     """
 
-    closed: Final = False
-    mode: Final = "rb"
-
     def __init__(self, file: pa.NativeFile, layout: FileLayout, replaced: Mapping[int, int], cipher: ModuleCipher) -> None:
+        super().__init__()
         self._file = Source(file, layout.location)
-        self._position = 0
         self._spaces: list[_Space] = []
         self._end = layout.footer.start
         # A reader that takes a chunk in pieces has it decrypted once.
@@ -195,41 +192,9 @@ class TwinView:
         write_footer(Sink(end, self._end), metadata, layout.footer.algorithm, cipher, None, plaintext=False)
         self._footer = end.getvalue()
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
     def size(self) -> int:
         """Bytes of the view."""
         return self._end + len(self._footer)
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to an offset and return it."""
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size()}[whence]
-        self._position = origin + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> memoryview:
-        """Return `size` bytes, fewer at the end. TamperedFileError where a twin does not authenticate."""
-        left = max(0, self.size() - self._position)
-        length = left if size is None or size < 0 else min(size, left)
-        data = self._read_at(self._position, length)
-        self._position += length
-        return export_buffer(data)
-
-    def close(self) -> None:
-        """Does nothing: the caller that opened the encrypted file closes it."""
-
-    def flush(self) -> None:
-        """Does nothing."""
 
     def _read_at(self, offset: int, length: int) -> bytes | memoryview:
         parts: list[bytes | memoryview] = []
