@@ -129,7 +129,15 @@ def _print_audit(found: Audit, changes: AuditChanges | None) -> None:
         _print_table(table)
     if changes is not None:
         _print_changes(changes)
-    say("plaintext was found" if found.has_plaintext else "no plaintext was found")
+    say(_verdict(found))
+
+
+def _verdict(found: Audit) -> str:
+    from tablecrypt.maintenance import Severity
+
+    if found.has_plaintext:
+        return "plaintext was found"
+    return "no plaintext was found" + (", but there are critical findings" if found.worst == Severity.CRITICAL else "")
 
 
 def _print_changes(changes: AuditChanges) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import time
 from collections.abc import Iterator
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tablecrypt.cli._output import progress_shown, show
+from tablecrypt.cli.audit import _print_audit
 from tablecrypt.cli.settings import Settings
-from tablecrypt.maintenance import Progress
+from tablecrypt.maintenance import Audit, Finding, FindingKind, Progress, TableAudit
 from tests.support.busy_kms import CLASS, BusyKeyManagementClient
 from tests.support.command import Done, run, run_terminal
 
@@ -103,6 +105,18 @@ def test_quiet_says_nothing_of_retries_and_all_of_errors(tmp_path: Path) -> None
     assert encrypted_while_busy(tmp_path, 1, "--quiet").stderr == ""
     refused = encrypted_while_busy(tmp_path, 1, "--quiet", "-p", "encryption.kms.retry-budget-ms=0")
     assert refused.code == 2
+
+
+def test_the_last_line_of_an_audit_tells_plaintext_from_other_critical_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    def last_line(*kinds: FindingKind) -> str:
+        findings = tuple(Finding(kind, "here", "so") for kind in kinds)
+        table = TableAudit("db.t", "", "", None, None, None, (), (), (), (), findings)
+        _print_audit(Audit("c", True, dt.datetime.now(dt.UTC), (table,)), None)
+        return capsys.readouterr().out.splitlines()[-1]
+
+    assert last_line(FindingKind.MISSING_FILE) == "no plaintext was found"
+    assert last_line(FindingKind.REUSED_KEY) == "no plaintext was found, but there are critical findings"
+    assert last_line(FindingKind.REUSED_KEY, FindingKind.PLAINTEXT_FILE) == "plaintext was found"
 
 
 def test_a_terminal_sees_no_bar_when_it_is_to_be_quiet(tmp_path: Path) -> None:

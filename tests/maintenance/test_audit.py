@@ -299,6 +299,20 @@ def test_one_key_for_two_files_is_critical() -> None:
     assert "a" in finding.message
 
 
+def test_critical_findings_about_encrypted_files_are_no_plaintext(table: Table) -> None:
+    found = audit(table)
+
+    def of(*kinds: FindingKind) -> Audit:
+        return replace(found, tables=(replace(found.tables[0], findings=tuple(Finding(kind, "here", "so") for kind in kinds)),))
+
+    encrypted = {FindingKind.REUSED_KEY, FindingKind.COLUMN_EXPOSED, FindingKind.COLUMN_POLICY_CHANGED, FindingKind.COLUMN_KEY_DIFFERS}
+    for kind in FindingKind:
+        expected = kind.severity == Severity.CRITICAL and kind not in encrypted
+        assert of(kind).has_plaintext == of(kind).to_json()["plaintext"] == expected
+    assert of(FindingKind.REUSED_KEY).worst == Severity.CRITICAL
+    assert of(FindingKind.REUSED_KEY, FindingKind.PLAINTEXT_ORPHAN).has_plaintext
+
+
 def test_key_metadata_without_a_length_is_told() -> None:
     key = StandardKeyMetadata(Secret(secrets.token_bytes(16)), secrets.token_bytes(16))
     files = [ReachableFile("a", FileKind.MANIFEST, "AVRO", key, 100, frozenset())]

@@ -66,6 +66,7 @@ def test_files_from_before_a_column_was_protected_are_named(both: Clients) -> No
     exposed = found(both, table)[FindingKind.COLUMN_EXPOSED]
     assert sorted(finding.where for finding in exposed) == ["person", "ssn"]
     locations = [task.file.file_path for task in table.scan().plan_files()]
+    assert not m.audit(table).has_plaintext
     for finding in exposed:
         assert "2 files hold it under the table's key" in finding.message
         assert all(location in finding.message for location in locations)

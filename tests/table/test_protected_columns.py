@@ -158,6 +158,19 @@ def test_filters_of_engines_on_masked_values_are_refused(seen_by_analyst: Encryp
         seen_by_analyst.scan().to_arrow_dataset().to_table(filter=pa.compute.field("ssn") == "x")
 
 
+@pytest.mark.parametrize(
+    ("query", "on_values", "on_masks"),
+    [("SELECT count(*) FROM people WHERE lower(ssn) = 'ssn-0008'", 1, 0), ("SELECT count(DISTINCT ssn) > 20 FROM people", True, False)],
+)
+def test_what_duckdb_evaluates_itself_sees_masks_and_is_refused_with_masked_error(
+    people: EncryptedTable, seen_by_analyst: EncryptedTable, query: str, on_values: object, on_masks: object
+) -> None:
+    assert people.scan().to_duckdb("people").execute(query).fetchall() == [(on_values,)]
+    assert seen_by_analyst.scan().to_duckdb("people").execute(query).fetchall() == [(on_masks,)]
+    with pytest.raises(duckdb.Error, match="ColumnKeyDeniedError"):
+        seen_by_analyst.scan(masked="error").to_duckdb("people").execute(query).fetchall()
+
+
 _MASKS: Final[dict[str, tuple[str, Callable[[str], str | None]]]] = {
     "redact": ("redact", lambda ssn: re.sub("[0-9]", "9", ssn.replace("SSN", "X" * 3))),
     "truncate": ("truncate(6)", lambda ssn: ssn[:6]),

@@ -8,7 +8,7 @@ import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tablecrypt.maintenance._audit.file_signatures import Signature
 from tablecrypt.printable import json_form
@@ -24,7 +24,7 @@ class Severity(IntEnum):
     ERROR = 3
     """Something cannot be read, or is not what it should be."""
     CRITICAL = 4
-    """Rows are, or may be, readable without a key."""
+    """Somebody can read, or may be able to read, rows that should be hidden from them."""
 
     @property
     def label(self) -> str:
@@ -219,6 +219,16 @@ class FindingKind(Enum):
     def __init__(self, code: str, severity: Severity, title: str, advice: str) -> None:
         self.code, self.severity, self.title, self.advice = code, severity, title, advice
 
+    @property
+    def is_plaintext(self) -> bool:
+        """Whether it is about rows or statistics that are, or may be, readable without a key."""
+        return self.severity == Severity.CRITICAL and self not in _ENCRYPTED_BUT_CRITICAL
+
+
+_ENCRYPTED_BUT_CRITICAL: Final = frozenset(
+    {FindingKind.REUSED_KEY, FindingKind.COLUMN_EXPOSED, FindingKind.COLUMN_POLICY_CHANGED, FindingKind.COLUMN_KEY_DIFFERS}
+)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -401,8 +411,8 @@ class Audit:
 
     @property
     def has_plaintext(self) -> bool:
-        """Whether anything is, or may be, readable without a key."""
-        return self.worst == Severity.CRITICAL
+        """Whether rows or statistics are, or may be, readable without a key."""
+        return any(finding.kind.is_plaintext for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
         """Return the audit as JSON's types."""

@@ -17,10 +17,6 @@ from tablecrypt.printable import bytes_shown, counted
 SHOWN_TABLES: Final = 8
 UNSEEN: Final = frozenset({FindingKind.REFUSED_TABLE, FindingKind.KEY_REFUSED, FindingKind.KEY_NOT_ALLOWED})
 """Kinds of findings of tables that nothing more is known of."""
-NOT_PLAINTEXT: Final = frozenset(
-    {FindingKind.REUSED_KEY, FindingKind.COLUMN_EXPOSED, FindingKind.COLUMN_POLICY_CHANGED, FindingKind.COLUMN_KEY_DIFFERS}
-)
-"""Critical findings of what is encrypted, but not as it should be."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Final
 
 from tablecrypt.maintenance._audit.changes import AuditChanges, TableChanges, TableState
 from tablecrypt.maintenance._audit.findings import Audit, Finding, FindingKind, Severity, TableAudit, by_severity
-from tablecrypt.maintenance.report.exposure import NOT_PLAINTEXT, UNSEEN, is_readable
+from tablecrypt.maintenance.report.exposure import UNSEEN, is_readable
 from tablecrypt.maintenance.report.keys import KeyAge, ages_of, day, end_of
 from tablecrypt.printable import bytes_shown, counted
 
@@ -44,11 +44,11 @@ def verdict(audit: Audit) -> Verdict:
     if worst is None or worst == Severity.INFO:
         text = "Everything that was looked at is encrypted."
         return Verdict("good", "No plaintext was found.", text if audit.tables else "There are no tables.")
-    critical = {finding.kind for finding in audit.findings if finding.severity == Severity.CRITICAL}
-    meant = critical - NOT_PLAINTEXT or {finding.kind for finding in audit.findings if finding.severity == worst}
+    kinds = {finding.kind for finding in audit.findings}
+    meant = {kind for kind in kinds if kind.is_plaintext} or {kind for kind in kinds if kind.severity == worst}
     concerned = sum(any(finding.kind in meant for finding in table.findings) for table in audit.tables)
     where = "" if len(audit.tables) == 1 else f" in {concerned:,} of {len(audit.tables):,} tables"
-    if not critical <= NOT_PLAINTEXT:
+    if audit.has_plaintext:
         title = f"Plaintext was found{where}."
     else:
         what = {Severity.CRITICAL: "critical findings", Severity.ERROR: "errors", Severity.WARNING: "warnings"}[worst]
