@@ -13,7 +13,8 @@ files would otherwise have the KMS say no once for each.
 Rules:
     1. A column key opens a column's DEK only if both name the same field, and the KEK above it is under the master key that the table's
        properties name for the column, now or formerly.
-    2. It wraps a DEK only if the column's master key is still that, and its KEK is under its lifespan; else a new one is made.
+    2. It wraps a DEK only if the column's master key is still that, and its KEK is under its lifespan; else a new one is made. One that a
+       writer made who may not unwrap wraps DEKs of his process alone: write_only_keys.py.
     3. A column that has a column key and is in the schema is in the properties: nobody removes the protection by removing properties.
 
 No operation here writes. What was made is returned by `new_entries` for the commit of the files that were written under it. An entry that
@@ -29,7 +30,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -49,7 +50,8 @@ from tablecrypt.errors import (
     MasterKeyRefusedError,
 )
 from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, key_id_in, unwrap_dek, wrap_dek
-from tablecrypt.keys.key_ring import COLUMN_KEK, COLUMN_KEK_VERSION, COLUMN_KEY, KEY_TIMESTAMP, EncryptedKey, KeyRing, may_wrap
+from tablecrypt.keys.key_ring import COLUMN_KEK, COLUMN_KEK_VERSION, COLUMN_KEY, KEY_TIMESTAMP, WRITE_ONLY, EncryptedKey, KeyRing, may_wrap
+from tablecrypt.keys.write_only_keys import own_keys, wrap_write_only
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import rewrap_key, unwrap_key, wrap_key
 from tablecrypt.kms.resilient import PerProcess, cache_name
@@ -58,6 +60,7 @@ REFUSAL_SECONDS: Final = 60.0
 _AAD: Final = b"tablecrypt column key"
 _MASK_KEY_OF: Final = b"tablecrypt column mask 1"
 _KEY_ID_LENGTH: Final = 16
+_NO_MARK: Final[Mapping[str, str]] = {}
 
 
 @dataclass
@@ -146,7 +149,8 @@ class ColumnKeyMaker:
             ring: the keys of the metadata that is written to.
             field_id: the column's.
             master_key_id: its master key now.
-            aad_prefix: of the file that is written under it, so that the file's commit brings the key.
+            aad_prefix: of the file that is written under it, so that the file's commit brings the key; who may wrap and not unwrap gets a
+                key for a file, and none without.
 
         Raises:
             ColumnKeyDeniedError, KmsError: the KMS refuses the master key, or failed.
@@ -156,11 +160,29 @@ class ColumnKeyMaker:
             # What metadata holds is no longer ours to bring: were it gone the next time, it was shredded.
             self._made = {key_id: entry for key_id, entry in self._made.items() if key_id not in ring}
             both = ring.with_others(entry for key_id, entry in self._made.items() if key_id not in self._offered)
-            found = next(iter(self._usable(both, field_id, master_key_id)), None)
-            key_id, key = self._make(both, field_id, master_key_id) if found is None else (found.key_id, self.open(both, found))
-            if aad_prefix is not None:
-                self._used[aad_prefix] = {*self._used.get(aad_prefix, ()), key_id}
+            if aad_prefix is None:
+                return self._shared(both, field_id, master_key_id)
+            kept = own_keys(self.kms)
+            own = kept.among(self._usable(both, field_id, master_key_id, write_only=True))
+            if own is not None and (known := kept.key(own)) is not None:
+                key_id, key = own.key_id, known
+            else:
+                key_id, key = self._for_file(both, field_id, master_key_id)
+            self._used[aad_prefix] = {*self._used.get(aad_prefix, ()), key_id}
             return key_id, key
+
+    def _for_file(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
+        try:
+            return self._shared(ring, field_id, master_key_id)
+        except ColumnKeyDeniedError as denied:
+            try:
+                return self._make_write_only(ring, field_id, master_key_id)
+            except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as refused:
+                raise denied from refused
+
+    def _shared(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
+        found = next(iter(self._usable(ring, field_id, master_key_id)), None)
+        return self._make(ring, field_id, master_key_id) if found is None else (found.key_id, self.open(ring, found))
 
     def column_key(self, ring: KeyRing, key_id: str, field_id: int, master_key_ids: Sequence[str]) -> Secret:
         """Return the column key of this id (rule 1).
@@ -267,19 +289,13 @@ class ColumnKeyMaker:
             ConfigurationError: the master key is the table's own.
             KmsError: the KMS refused to wrap or unwrap it, or answered wrongly.
         """
-        if master_key_id == self.table_key_id:
-            raise ConfigurationError(f"{master_key_id!r} is the table's own master key, and cannot be a column's")
-        wrapped = wrap_key(self.kms, Secret(self.random(self.data_key_length)), master_key_id)
-        return EncryptedKey(
-            key_id=_base64(self.random(_KEY_ID_LENGTH)),
-            encrypted_key_metadata=_base64(wrapped),
-            encrypted_by_id=master_key_id,
-            properties={KEY_TIMESTAMP: str(self.now_ms()), COLUMN_KEK: COLUMN_KEK_VERSION},
-        )
+        self._check_apart(master_key_id)
+        return self._kek_entry(wrap_key(self.kms, Secret(self.random(self.data_key_length)), master_key_id), master_key_id)
 
     def under(self, ring: KeyRing, entry: EncryptedKey, kek: EncryptedKey) -> EncryptedKey:
         """Return a column key's entry under another column KEK. Its id stays, since files name it. Raises as `column_key`."""
-        return self._entry(entry.key_id, entry.field_id, kek, self.open(ring, entry))
+        key = self.open(ring, entry)
+        return self._entry(entry.key_id, entry.field_id, kek, self.open_kek(kek, entry.field_id), key, _mark(entry))
 
     def rewrapped(self, ring: KeyRing, kek: EncryptedKey, from_key_id: str | None = None) -> EncryptedKey:
         """Return a column KEK's entry, wrapped by the newest version of its master key, after it has opened the column keys below it.
@@ -301,38 +317,65 @@ class ColumnKeyMaker:
         wrapped = rewrap_key(self.kms, old, master_key_id, from_key_id, key)
         return kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
 
-    def _usable(self, ring: KeyRing, field_id: int, master_key_id: str) -> Iterable[EncryptedKey]:
-        now_ms = self.now_ms()
+    def _usable(self, ring: KeyRing, field_id: int, master_key_id: str, write_only: bool = False) -> Iterable[EncryptedKey]:
         for entry in ring.column_keys:
-            if entry.field_id != field_id:
-                continue
-            kek = self._kek(ring, entry)
-            if kek.encrypted_by_id == master_key_id and may_wrap(kek, now_ms, self.kek_lifespan_ms):
+            if entry.field_id == field_id and entry.is_write_only == write_only and self._may_wrap(self._kek(ring, entry), master_key_id):
                 yield entry
 
+    def _may_wrap(self, kek: EncryptedKey, master_key_id: str) -> bool:
+        return kek.encrypted_by_id == master_key_id and may_wrap(kek, self.now_ms(), self.kek_lifespan_ms)
+
     def _make(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
-        now_ms = self.now_ms()
-        keks = (kek for kek in ring.column_keks if kek.encrypted_by_id == master_key_id and may_wrap(kek, now_ms, self.kek_lifespan_ms))
-        kek = next(keks, None)
+        kek = next((kek for kek in ring.column_keks if not kek.is_write_only and self._may_wrap(kek, master_key_id)), None)
         if kek is None:
             try:
                 kek = self.new_kek(master_key_id)
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
                 raise ColumnKeyDeniedError(field_id, master_key_id, str(error)) from error
             self._made[kek.key_id] = kek
-        key = Secret(self.random(self.data_key_length))
-        entry = self._entry(_base64(self.random(_KEY_ID_LENGTH)), field_id, kek, key)
-        self._made[entry.key_id] = entry
+        entry, key = self._new_entry(field_id, kek, self.open_kek(kek, field_id))
         return entry.key_id, key
 
-    def _entry(self, key_id: str, field_id: int, kek: EncryptedKey, key: Secret) -> EncryptedKey:
-        encrypted = AesGcm(self.open_kek(kek, field_id)).encrypt(self.random(NONCE_LENGTH), key.reveal(), _aad(kek, field_id, key_id))
+    def _make_write_only(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
+        self._check_apart(master_key_id)
+        own = own_keys(self.kms)
+        kek = own.among(kek for kek in ring.column_keks if self._may_wrap(kek, master_key_id))
+        secret = own.key(kek) if kek is not None else None
+        if kek is None or secret is None:
+            secret = Secret(self.random(self.data_key_length))
+            kek = self._kek_entry(wrap_write_only(self.kms, secret, master_key_id), master_key_id, {WRITE_ONLY: "1"})
+            own.keep(kek, secret)
+            self._made[kek.key_id] = kek
+        entry, key = self._new_entry(field_id, kek, secret)
+        own.keep(entry, key)
+        return entry.key_id, key
+
+    def _new_entry(self, field_id: int, kek: EncryptedKey, secret: Secret) -> tuple[EncryptedKey, Secret]:
+        key = Secret(self.random(self.data_key_length))
+        entry = self._entry(_base64(self.random(_KEY_ID_LENGTH)), field_id, kek, secret, key, _mark(kek))
+        self._made[entry.key_id] = entry
+        return entry, key
+
+    def _kek_entry(self, wrapped: bytes, master_key_id: str, mark: Mapping[str, str] = _NO_MARK) -> EncryptedKey:
+        return EncryptedKey(
+            key_id=_base64(self.random(_KEY_ID_LENGTH)),
+            encrypted_key_metadata=_base64(wrapped),
+            encrypted_by_id=master_key_id,
+            properties={KEY_TIMESTAMP: str(self.now_ms()), COLUMN_KEK: COLUMN_KEK_VERSION, **mark},
+        )
+
+    def _entry(self, key_id: str, field_id: int, kek: EncryptedKey, secret: Secret, key: Secret, mark: Mapping[str, str]) -> EncryptedKey:
+        encrypted = AesGcm(secret).encrypt(self.random(NONCE_LENGTH), key.reveal(), _aad(kek, field_id, key_id))
         return EncryptedKey(
             key_id=key_id,
             encrypted_key_metadata=_base64(encrypted),
             encrypted_by_id=kek.key_id,
-            properties={COLUMN_KEY: str(field_id)},
+            properties={COLUMN_KEY: str(field_id), **mark},
         )
+
+    def _check_apart(self, master_key_id: str) -> None:
+        if master_key_id == self.table_key_id:
+            raise ConfigurationError(f"{master_key_id!r} is the table's own master key, and cannot be a column's")
 
     def _kek(self, ring: KeyRing, entry: EncryptedKey) -> EncryptedKey:
         kek = ring.entry(entry.encrypted_by_id or "")
@@ -407,6 +450,10 @@ def check_protected(ring: KeyRing, policy: ColumnPolicy, schema: Schema) -> None
 
 def _aad(kek: EncryptedKey, field_id: int, key_id: str) -> bytes:
     return b"\0".join((_AAD + kek.timestamp.encode(), str(field_id).encode(), key_id.encode()))
+
+
+def _mark(entry: EncryptedKey) -> dict[str, str]:
+    return {WRITE_ONLY: "1"} if entry.is_write_only else {}
 
 
 def _base64(data: bytes) -> str:

@@ -15,6 +15,9 @@ Four kinds of entry share this shape and are told apart by their properties:
     column key           encrypted-by-id = a column KEK's key-id; properties = {"tablecrypt.column-key": "<field id>"}; see
                          column_key_ring.py
 
+A column KEK or column key with the property {"tablecrypt.write-only": "1"} was made by a writer who may wrap and not unwrap: see
+write_only_keys.py.
+
 Nothing here is secret: entries are stored in plaintext metadata.json.
 
 Rules:
@@ -49,6 +52,7 @@ KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
 COLUMN_KEK: Final = "tablecrypt.column-kek"
 COLUMN_KEY: Final = "tablecrypt.column-key"
 COLUMN_KEK_VERSION: Final = "1"
+WRITE_ONLY: Final = "tablecrypt.write-only"
 _TIMESTAMP: Final = re.compile("[0-9]{1,19}")
 _FIELD_ID: Final = re.compile("[1-9][0-9]{0,9}")
 _MAX_LONG: Final = 2**63 - 1
@@ -81,6 +85,11 @@ class EncryptedKey(IcebergBaseModel):
     def is_column_key(self) -> bool:
         """Whether this entry is the key of a protected column."""
         return self.properties is not None and COLUMN_KEY in self.properties and not self.is_wrapped_by_kms
+
+    @property
+    def is_write_only(self) -> bool:
+        """Whether a writer made this entry who could not open it again, and whom every later user of it would show what is below it."""
+        return self.properties is not None and WRITE_ONLY in self.properties
 
     @property
     def is_manifest_list_key(self) -> bool:

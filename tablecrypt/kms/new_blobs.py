@@ -9,7 +9,8 @@ out when the table cannot be read any more. The comparison takes constant time. 
 the clients of this package remember what an unwrap returned and nothing else.
 
 Who stores a new blob therefore needs the right to unwrap as well as the right to wrap: a user who may only wrap is refused before anything
-is committed, since nobody could tell whether what he commits can be read.
+is committed, since nobody could tell whether what he commits can be read. One caller does without: keys/write_only_keys.py, for writers of
+protected columns who are not to read them.
 
 Raises what the client raises; KmsError for an answer that is wrong; KmsAccessDeniedError, saying which permission is missing, where the
 service wraps and does not unwrap.
@@ -34,6 +35,18 @@ def wrap_key(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> 
     """
     wrapped = wrap_unchecked(client, key, wrapping_key_id)
     check_blob(client, wrapped, wrapping_key_id, key)
+    return wrapped
+
+
+def wrap_unopened(client: KeyManagementClient, key: Secret, wrapping_key_id: str) -> bytes:
+    """Return `key` as the service wrapped it, to be stored by somebody who may not unwrap: whether it opens, only others find out.
+
+    Raises:
+        KmsError: the service answers with the key in the clear or with nothing, or refuses.
+    """
+    wrapped = wrap_unchecked(client, key, wrapping_key_id)
+    if len(wrapped) <= len(key) or key.reveal() in wrapped:
+        _refuse(wrapping_key_id, "is the key in the clear, or too short to be one that was encrypted", None)
     return wrapped
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import secrets
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -18,6 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tablecrypt.errors import (
     AuthenticationError,
+    ColumnKeyDeniedError,
     ConfigurationError,
     KeyNotFoundError,
     KmsAccessDeniedError,
@@ -25,6 +28,9 @@ from tablecrypt.errors import (
     KmsUnavailableError,
     TablecryptError,
 )
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker, TableColumnKeys
+from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn
+from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.kms.aws import AwsKeyManagementClient
 from tests.kms.services.http_service import Answer, HttpService
 from tests.kms.services.http_service import Request as ServedRequest
@@ -73,17 +79,25 @@ def test_an_unknown_key_is_named_in_the_error(client: AwsKeyManagementClient) ->
 @pytest.fixture
 def access_keys(aws: AwsServer) -> Iterator[dict[str, str]]:
     """Credentials of a user who may decrypt and nothing else, while the server checks permissions."""
+    with _user_who_may(aws, "kms:Decrypt") as keys:
+        yield keys
+
+
+@contextmanager
+def _user_who_may(aws: AwsServer, action: str) -> Iterator[dict[str, str]]:
     iam = boto3.client("iam", endpoint_url=aws.endpoint, region_name=aws.region)
-    iam.create_user(UserName="reader")
-    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "kms:Decrypt", "Resource": "*"}]}
-    iam.put_user_policy(UserName="reader", PolicyName="read", PolicyDocument=json.dumps(policy))
-    made = iam.create_access_key(UserName="reader")["AccessKey"]
+    iam.create_user(UserName="limited")
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": action, "Resource": "*"}]}
+    iam.put_user_policy(UserName="limited", PolicyName="one", PolicyDocument=json.dumps(policy))
+    made = iam.create_access_key(UserName="limited")["AccessKey"]
     _check_permissions_after(aws, b"0")
-    yield {"client.access-key-id": made["AccessKeyId"], "client.secret-access-key": made["SecretAccessKey"]}
-    _check_permissions_after(aws, b"inf")
-    iam.delete_access_key(UserName="reader", AccessKeyId=made["AccessKeyId"])
-    iam.delete_user_policy(UserName="reader", PolicyName="read")
-    iam.delete_user(UserName="reader")
+    try:
+        yield {"client.access-key-id": made["AccessKeyId"], "client.secret-access-key": made["SecretAccessKey"]}
+    finally:
+        _check_permissions_after(aws, b"inf")
+        iam.delete_access_key(UserName="limited", AccessKeyId=made["AccessKeyId"])
+        iam.delete_user_policy(UserName="limited", PolicyName="one")
+        iam.delete_user(UserName="limited")
 
 
 def _check_permissions_after(aws: AwsServer, requests: bytes) -> None:
@@ -105,6 +119,20 @@ def test_a_caller_without_the_permission_is_told_which_one(
     stranger = AwsKeyManagementClient({**aws.kms_properties, **access_keys, "client.access-key-id": "AKIAIOSFODNN7EXAMPLE"})
     with pytest.raises(KmsAccessDeniedError):
         stranger.unwrap_key(wrapped, "alias/orders")
+
+
+def test_who_may_encrypt_alone_writes_a_protected_column_that_others_read(aws: AwsServer, client: AwsKeyManagementClient) -> None:
+    def maker(kms: AwsKeyManagementClient) -> ColumnKeyMaker:
+        return ColumnKeyMaker(kms, "alias/people", 16, 1000, lambda: 0, secrets.token_bytes)
+
+    policy = ColumnPolicy.of([ProtectedColumn(2, "alias/orders")])
+    with _user_who_may(aws, "kms:Encrypt") as access_keys:
+        writer = maker(AwsKeyManagementClient({**aws.kms_properties, **access_keys}))
+        made = TableColumnKeys(writer, policy, KeyRing()).generate([2], b"file 1")[2]
+        ring = KeyRing(writer.new_entries(KeyRing(), [b"file 1"]))
+        with pytest.raises(ColumnKeyDeniedError):
+            TableColumnKeys(writer, policy, ring).unwrap(2, made.key_metadata, b"file 1")
+    assert TableColumnKeys(maker(client), policy, ring).unwrap(2, made.key_metadata, b"file 1") == made.secret
 
 
 # What moto does not produce: the service's own error codes, through boto3's parser and this client's mapping.

@@ -20,7 +20,7 @@ from tablecrypt.errors import TablecryptError
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt_catalog import EncryptedSqlCatalog
-from tests.support.protected_tables import TABLE_KEY, clients
+from tests.support.protected_tables import TABLE_KEY, clients, write_only
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "column-keys.md"
 BLOCK: Final = re.compile(r"(?<=<!-- access: begin -->\n).*?(?=<!-- access: end -->)", re.DOTALL)
@@ -93,7 +93,7 @@ OPERATIONS: Final[Mapping[str, Callable[[EncryptedTable], str]]] = {
 }
 CHANGES_FROM: Final = list(OPERATIONS).index("append")
 """The operations before it change nothing, and are tried on one table."""
-PRINCIPALS: Final = ("both keys", "the table's key alone", "neither")
+PRINCIPALS: Final = ("both keys", "the table's key, and the column's to wrap only", "the table's key alone", "neither")
 
 
 def access(folder: Path) -> dict[str, dict[str, str]]:
@@ -102,7 +102,7 @@ def access(folder: Path) -> dict[str, dict[str, str]]:
     keyring = f"protected neither {folder}"
     MemoryKeyManagementClient({"kms.memory.name": keyring}, {"other": bytes(32)})
     neither = EncryptedSqlCatalog("prod", **{**both.payroll.properties, "kms.memory.name": keyring})
-    catalogs = dict(zip(PRINCIPALS, (both.payroll, both.analyst, neither), strict=True))
+    catalogs = dict(zip(PRINCIPALS, (both.payroll, write_only(both), both.analyst, neither), strict=True))
     found: dict[str, dict[str, str]] = {operation: {} for operation in OPERATIONS}
     for at, (operation, run) in enumerate(OPERATIONS.items()):
         for number, (principal, catalog) in enumerate(catalogs.items()):

@@ -23,6 +23,7 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.updates import AddEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support import write_only_kms
 
 TABLE_KEY: Final = "orders"
 COLUMN_KEY: Final = "pii"
@@ -74,6 +75,13 @@ def clients(folder: Path, properties: Mapping[str, str] | None = None) -> Client
         )
     made["payroll"].create_namespace_if_not_exists("db")
     return Clients(**made)
+
+
+def write_only(both: Clients) -> EncryptedSqlCatalog:
+    """A third client: it may use the table's key, and wrap under the columns' master keys but not unwrap."""
+    kept = {name: value for name, value in both.payroll.properties.items() if name != "encryption.kms-type"}
+    refused = f"{COLUMN_KEY},{OTHER_COLUMN_KEY}"
+    return EncryptedSqlCatalog("prod", **{**kept, "encryption.kms-impl": write_only_kms.CLASS, write_only_kms.REFUSED: refused})
 
 
 def protected_table(catalog: EncryptedSqlCatalog, name: str = "db.people", **properties: str) -> EncryptedTable:
