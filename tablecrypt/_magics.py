@@ -42,5 +42,5 @@ def looks_like(head: bytes) -> str:
         return "is empty"
     for magic, name in _FORMATS:
         if head.startswith(magic):
-            return f"begins as {name} does"
+            return f"begins like {name}"
     return f"begins with {head[:HEAD_LENGTH]!r}"

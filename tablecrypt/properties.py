@@ -115,18 +115,18 @@ COLUMN: Final = _of_keys(
     name="encryption.column.", doc="Prefix: `<field id>.key-id`, `.mask` and `.former-key-id` of protected columns. Never set by hand."
 )
 COLUMN_GUARD: Final = _of_columns(
-    name="encryption.column-guard", default="true", doc="false: leave out what keeps Iceberg Java from writing protected columns."
+    name="encryption.column-guard", default="true", doc="false: set no properties that keep Java from writing protected columns."
 )
 MASKED_READS: Final = Property(
     name="encryption.masked-reads",
     scope="catalog",
     reader="tablecrypt.table",
     default="mask",
-    doc="What scans do about protected columns whose keys may not be used: `mask` gives their masks, `error` refuses to read them.",
+    doc="What scans do with protected columns whose keys the reader may not use: `mask` returns masks, `error` refuses to read them.",
 )
 PINS: Final = _of_own_catalogs(
     name="encryption.pins",
-    doc="Path of a JSON file where this client keeps what it has seen of each encrypted table: older, edited, plaintext ones are refused.",
+    doc="Path of a JSON file that records what this client has seen of encrypted tables: older, edited, plaintext states are refused.",
 )
 REQUIRED: Final = _of_own_catalogs(
     name="encryption.required",
@@ -146,12 +146,12 @@ MANIFEST_CACHE_BYTES: Final = _of_own_catalogs(
 SPARK_REQUIRE_ENCRYPTED_RPC: Final = _of_spark(
     name="tablecrypt.spark.require-encrypted-rpc",
     default="false",
-    doc="Refuse to run on Spark where spark.authenticate and spark.network.crypto.enabled do not protect what its processes say.",
+    doc="Refuse to run on Spark unless spark.authenticate and spark.network.crypto.enabled protect the messages of its processes.",
 )
 SPARK_EXECUTOR_KEYS: Final = _of_spark(
     name="tablecrypt.spark.executor-keys",
     default="kms",
-    doc="kms: executors open a job's key with their own rights in the KMS. spark: Spark brings it, in an encrypted broadcast.",
+    doc="kms: executors unwrap a job's key with their own rights in the KMS. spark: Spark delivers it in an encrypted broadcast.",
 )
 KMS_TYPE: Final = _of_kms(name="encryption.kms-type", doc="aws, gcp, azure, vault, local or memory.")
 KMS_IMPL: Final = _of_kms(
@@ -162,7 +162,7 @@ KMS_IMPL: Final = _of_kms(
 PY_KMS_IMPL: Final = _of_kms(name="py-kms-impl", names_code=True, doc="PyIceberg's name for encryption.kms-impl.")
 ALLOWED_KEY_IDS: Final = _of_kms(
     name="encryption.allowed-key-ids",
-    doc="Globs of master keys, with commas between them. Any other that a table or file names is refused before the KMS is asked.",
+    doc="Globs of master keys, separated by commas. Any other key that a table or file names is refused before the KMS is called.",
 )
 KMS_CACHE_TTL_MS: Final = _of_kms(
     name="encryption.kms.cache-ttl-ms", default=str(60 * 60 * 1000), doc="How long an unwrapped KEK stays in this process's memory."
@@ -170,14 +170,14 @@ KMS_CACHE_TTL_MS: Final = _of_kms(
 KMS_CACHE_MAX_KEYS: Final = _of_kms(
     name="encryption.kms.cache-max-keys",
     default="1000",
-    doc="How many unwrapped KEKs are kept at once; the one read longest ago goes first.",
+    doc="How many unwrapped KEKs are kept at once; the least recently used one is dropped first.",
 )
 KMS_RETRY_BUDGET_MS: Final = _of_kms(
     name="encryption.kms.retry-budget-ms",
     default=str(30 * 1000),
     doc="How long a call is retried while the KMS is unavailable or throttles; 0 means one attempt.",
 )
-KMS_ENDPOINT: Final = _of_aws(name="kms.endpoint", doc="URL of the KMS, instead of the region's own. Kept under an assumed role.")
+KMS_ENDPOINT: Final = _of_aws(name="kms.endpoint", doc="URL of the KMS, instead of the region's own. Used under an assumed role too.")
 KMS_ALGORITHM_SPEC: Final = _of_aws(
     name="kms.encryption-algorithm-spec",
     default="SYMMETRIC_DEFAULT",
@@ -186,7 +186,7 @@ KMS_ALGORITHM_SPEC: Final = _of_aws(
 KMS_DATA_KEY_SPEC: Final = _of_aws(
     name="kms.data-key-spec",
     default="AES_256",
-    doc="AES_128 or AES_256: the length that Java generates. Checked only: here the caller names the length of each key.",
+    doc="AES_128 or AES_256: the length that Java generates. tablecrypt only checks the value; its callers name the length of each key.",
 )
 STS_ENDPOINT: Final = _of_aws(name="sts.endpoint", doc="URL of the STS that gives the assumed role's credentials.")
 CLIENT_REGION: Final = _of_aws(

@@ -206,7 +206,7 @@ class EncryptingCatalog(Catalog):
         except self.METADATA_GONE as error:
             # A purge deletes the current metadata last: the one before this ended there.
             self.drop_table(identifier)
-            logger.warning("%s had no metadata any more and was only dropped: %s", identifier, error)
+            logger.warning("%s no longer had any metadata and was only dropped: %s", identifier, error)
             return Purged(name)
         if isinstance(table, EncryptedTable):
             return purge(table, lambda: self.drop_table(identifier), delete_below, skip_unreadable)

@@ -217,7 +217,7 @@ def warn_if_unpinned(catalog: Catalog, identifier: Identifier) -> None:
         return
     _WARNED_UNPINNED.add(place)
     logger.warning(
-        "%s is not pinned: neither its catalog nor a file of this client remembers what was seen of it, so an older or edited state of it "
+        "%s is not pinned: neither its catalog nor a file of this client records what was seen of it, so an older or edited state of it "
         "is accepted. Set the catalog property %s",
         *(".".join(identifier), names.PINS.name),
     )

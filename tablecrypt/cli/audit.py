@@ -215,7 +215,7 @@ def verify(
 
     chosen = Chosen(table, include, exclude)
     if chosen.is_several and resume_from is not None:
-        raise ConfigurationError("--resume-from notes the good files of one table: name it instead of --include and --exclude")
+        raise ConfigurationError("--resume-from records the good files of one table: name it instead of --include and --exclude")
     runner = spark_runner(use_spark)
 
     def one(table: Table, heard: ProgressListener) -> Verification:

@@ -129,7 +129,7 @@ def read_key(keys: EncryptionManager, path: Path) -> StandardKeyMetadata:
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise ConfigurationError(f"the file's key is not there: {path}") from None
+        raise ConfigurationError(f"the file's key does not exist: {path}") from None
     except ValueError as error:
         raise FormatError(f"{path}: is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("tablecrypt") != "file-key" or content.get("version") != VERSION:

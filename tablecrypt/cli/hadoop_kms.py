@@ -33,7 +33,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
             "tablecrypt -p encryption.kms-type=aws hadoop-kms --key-file orc-keys.json --allow-list allow.toml \\\n"
             "      --host 0.0.0.0 --certificate server.pem --private-key server.key --client-ca users-ca.pem",
         ),
-        ("What Spark is told", "spark.hadoop.hadoop.security.key.provider.path=kms://https@kms.example.org:9600/kms"),
+        ("The setting for Spark", "spark.hadoop.hadoop.security.key.provider.path=kms://https@kms.example.org:9600/kms"),
     ],
     needs="Permission to unwrap with the master keys that the key file names.",
 )
@@ -42,7 +42,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--allow-list", required=True, type=_FILE, help="A TOML file that says who may use which key; a user who is not in it may use none."
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen. Any but a loopback address needs --certificate.")
-@click.option("--port", default=9600, show_default=True, type=click.IntRange(0, 65535), help="Where to listen; 0 takes a free port.")
+@click.option("--port", default=9600, show_default=True, type=click.IntRange(0, 65535), help="Where to listen; 0 chooses a free port.")
 @click.option("--certificate", type=_FILE, help="PEM file of the server's certificate chain.")
 @click.option("--private-key", type=_FILE, help="PEM file of its private key.")
 @click.option("--client-ca", type=_FILE, help="PEM file of the authority whose client certificates prove a user.")

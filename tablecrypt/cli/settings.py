@@ -64,7 +64,7 @@ class Settings:
             ConfigurationError: as `catalog` does, or the name has no namespace.
         """
         if self.catalog_name is None and Path(name).is_file():
-            raise ConfigurationError(f"{name} is taken for a table: write ./{name} for the file, or --catalog NAME before the command")
+            raise ConfigurationError(f"{name} is understood as a table: write ./{name} for the file, or --catalog NAME before the command")
         if "." not in name:
             raise ConfigurationError(f"{name!r} is not a table's name: write namespace.name")
         from pyiceberg.exceptions import NoSuchTableError

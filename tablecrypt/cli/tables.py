@@ -108,7 +108,7 @@ def migrate(
     from tablecrypt.maintenance import migrate as encrypt_table
 
     if not run.dry_run and into is None:
-        losses = "its history goes" if keep_plaintext else "its history goes and its plaintext files are deleted"
+        losses = "its history is lost" if keep_plaintext else "its history is lost and its plaintext files are deleted"
         confirm(f"Encrypt {table} under {key_id}: {losses}. Go on?", yes)
     run.show(
         encrypt_table,
@@ -204,7 +204,10 @@ def relocate(
 @click.command(
     cls=DocumentedCommand,
     examples=[
-        ("What would go, and what would be left", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --dry-run"),
+        (
+            "What would be destroyed, and what left",
+            "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --dry-run",
+        ),
         ("Two snapshots", "tablecrypt --catalog prod shred db.orders --snapshot 4358109269873137077 --snapshot 71 --yes"),
         ("The whole table", "tablecrypt --catalog prod shred db.orders --whole-table db.orders --yes"),
         ("One protected column, in all snapshots", "tablecrypt --catalog prod shred db.people --column ssn --yes"),
@@ -290,7 +293,7 @@ def shred(
 @click.option(
     "--despite-other-prefixes",
     is_flag=True,
-    help="Take a file for an orphan although the table knows one of its path in another store, bucket or host.",
+    help="Treat a file as an orphan even if the table has a file with the same path in another store, bucket or host.",
 )
 @delete_below_option
 @yes_option

@@ -27,7 +27,7 @@ TAG_LENGTH: Final = 16
 OVERHEAD: Final = NONCE_LENGTH + TAG_LENGTH
 KEY_LENGTHS: Final = (16, 24, 32)
 
-_REFUSED: Final = "AES-GCM did not authenticate: changed bytes, another place (AAD), or another key"
+_REFUSED: Final = "AES-GCM did not authenticate: the bytes were changed, or the AAD or the key is another one"
 
 
 class AesGcm:

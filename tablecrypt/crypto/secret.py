@@ -31,7 +31,7 @@ class Secret:
         return hmac.compare_digest(self._value, other._value)
 
     def __hash__(self) -> int:
-        raise TypeError("a Secret is not hashable: a hash of key bytes is a fact about them")
+        raise TypeError("a Secret is not hashable: a hash would reveal something about the key")
 
     def __repr__(self) -> str:
         return f"Secret({len(self._value)} bytes)"
@@ -42,7 +42,7 @@ class Secret:
         return format(repr(self), spec)
 
     def __bytes__(self) -> NoReturn:
-        raise TypeError("a Secret does not turn into bytes by itself: call reveal()")
+        raise TypeError("a Secret is not converted to bytes implicitly: call reveal()")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Secret is never pickled: wrap it under a key of the other side instead")

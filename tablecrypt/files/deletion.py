@@ -34,7 +34,7 @@ _AMBIGUOUS: Final = re.compile(r"[\x00-\x1f\x7f?#*\[\]\\]")
 _FILE_NAMES: Final = re.compile(r"[^/]+\.(?:parquet|avro|orc|puffin|stats|metadata\.json|metadata\.json\.gz)", re.IGNORECASE)
 _JOURNAL_NAMES: Final = re.compile(r"metadata/tablecrypt-[a-z-]+/[0-9a-f-]{36}\.(?:entries|json)")
 _CHECKSUMS: Final = re.compile(r"\.(?P<of>[^/]+)\.crc")
-_UNPINNED: Final = "nothing that this client trusts says where the table lies: name its folder"
+_UNPINNED: Final = "no source that this client trusts says where the table is: name its folder"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ParsedLocation:
         store = _SAME_STORE.get(scheme, scheme)
         if store == LOCAL:
             if authority:
-                raise ConfigurationError(f"{location!r} names a host, which a local file has none of")
+                raise ConfigurationError(f"{location!r} names a host, but a local file has no host")
             # As PyIceberg does with a path that has no scheme.
             path = path if match else os.path.abspath(path)
             return cls(store, "", tuple(name for name in path.split("/") if name))
@@ -180,7 +180,7 @@ def _reason_below(root: ParsedLocation, parsed: ParsedLocation) -> str | None:
     if any(not name for name in below):
         return "has an empty name in its path"
     if not is_table_file_name("/".join(below)):
-        return "is not named as a file of a table is"
+        return "does not have the name of a table's file"
     if parsed.store == LOCAL:
         real_root, real_folder = os.path.realpath(root.local_path), os.path.realpath(os.path.dirname(parsed.local_path))
         if os.path.commonpath([real_root, real_folder]) != real_root:
@@ -192,7 +192,7 @@ def _problem(location: str) -> str | None:
     if not location:
         return "is empty"
     if _AMBIGUOUS.search(location):
-        return "holds a character that has a meaning of its own in locations"
+        return "contains a character with a special meaning in locations"
     if not _URI.fullmatch(location) and ":" in location.partition("/")[0]:
         return "is no location"
     decoded, before = location, ""

@@ -170,7 +170,7 @@ class HadoopKms:
 
     def _refuse_stranger(self, request: Request) -> NoReturn:
         self._count(f"peer {request.peer}")
-        raise Refusal(403, SECURITY, "the request does not prove to come from a user of the allow list")
+        raise Refusal(403, SECURITY, "the request does not prove that it comes from a user of the allow list")
 
     def _count(self, name: str) -> None:
         if not self._rate.allows(name):
@@ -213,7 +213,7 @@ class HadoopKms:
     def _generate(self, call: Call) -> list[dict[str, Any]]:
         count = call.query.get("num_keys", ["1"])[0]
         if not re.fullmatch("[0-9]{1,4}", count) or not 1 <= int(count) <= _MAX_GENERATED:
-            raise Refusal(400, ILLEGAL_ARGUMENT, f"num_keys is a number from 1 to {_MAX_GENERATED}")
+            raise Refusal(400, ILLEGAL_ARGUMENT, f"num_keys must be a number from 1 to {_MAX_GENERATED}")
         master = self._keys.current_version(call.key)
         made = [self._keys.create_local_key(master).encrypted for _ in range(int(count))]
         return [

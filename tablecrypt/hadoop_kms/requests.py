@@ -113,7 +113,7 @@ def understand(request: Request, path: list[str], query: Mapping[str, list[str]]
 
 def _checked_name(name: str) -> str:
     if not KEY_NAME.fullmatch(name):
-        raise Refusal(400, ILLEGAL_ARGUMENT, "that cannot be the name of a key")
+        raise Refusal(400, ILLEGAL_ARGUMENT, "this is not a valid name of a key")
     return name
 
 

@@ -238,7 +238,7 @@ class ColumnPolicy:
         if alone := sorted({*masks, *since} - keys.keys()):
             raise ConfigurationError(
                 f"properties {COLUMN_PREFIX}{alone[0]}.* are of a column without a key: {COLUMN_PREFIX}{alone[0]}.{_KEY_ID} is missing. "
-                "Whoever removed it would have the column written under the table's key"
+                "Restore it: without it, the column would be written under the table's key"
             )
         columns = [ProtectedColumn(field_id, key_id, masks.get(field_id, Mask()), since.get(field_id)) for field_id, key_id in keys.items()]
         return cls.of((each for each in columns if schema is None or schema.find_column_name(each.field_id) is not None), former)

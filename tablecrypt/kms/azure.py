@@ -154,7 +154,7 @@ def _translate(error: azure.AzureError | ValueError | KeyError | TypeError, acti
     what = f"Key Vault {action} with key {key_id!r}"
     if isinstance(error, (ValueError, KeyError, TypeError)):
         # ValueError is also what the SDK raises for a server that is not the vault it says it is.
-        return KmsError(f"{what}: the answer is not that of a vault ({type(error).__name__}); check {AZURE_KEYVAULT_URL.name}")
+        return KmsError(f"{what}: the answer does not come from a key vault ({type(error).__name__}); check {AZURE_KEYVAULT_URL.name}")
     if isinstance(error, (azure.ServiceRequestError, azure.ServiceResponseError)):
         return KmsUnavailableError(
             f"{what}: the vault was not reached ({type(error).__name__}); check {AZURE_KEYVAULT_URL.name} and the network"

@@ -138,7 +138,7 @@ def unwrap_with_master_key(blob: bytes, versions: Mapping[int, Secret], wrapping
     if layout != LAYOUT_VERSION:
         raise FormatError(f"a wrapped key of layout version {layout}; this release reads version {LAYOUT_VERSION}")
     if version not in versions:
-        raise KeyNotFoundError(f"the wrapped key asks for version {version} of master key {wrapping_key_id!r}, which is not there")
+        raise KeyNotFoundError(f"the wrapped key asks for version {version} of master key {wrapping_key_id!r}, which does not exist")
     try:
         return AesGcm(versions[version]).decrypt(blob[_HEADER.size :], wrapping_key_id.encode())
     except AuthenticationError as error:

@@ -96,7 +96,7 @@ def changed_key_file(path: Path) -> Iterator[BinaryIO]:
         try:
             file = stack.enter_context(atomic_file(path, durable=True, exclusive=True))
         except FileExistsError as error:
-            raise ConfigurationError(f"{error.filename} is there: another process changes the key file; if none does, remove it") from error
+            raise ConfigurationError(f"{error.filename} exists: another process is changing the key file; if none is, remove it") from error
         except OSError as error:
             raise ConfigurationError(f"the key file {path} cannot be written ({error.strerror})") from error
         yield file
@@ -132,7 +132,7 @@ def _decode(path: Path, content: bytes) -> KeyFile:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise FormatError(f"{path} is not a key file of tablecrypt")
     if document.get("version") != VERSION:
-        raise FormatError(f"the key file {path} has another version than {VERSION}, the one that this release reads")
+        raise FormatError(f"the key file {path} has a version other than {VERSION}, the only one that this release reads")
     keys = document.get("keys")
     if not isinstance(keys, dict):
         raise FormatError(f"the key file {path} has no keys")

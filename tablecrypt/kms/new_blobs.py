@@ -122,9 +122,9 @@ def check_blob(client: KeyManagementClient, wrapped_key: bytes, wrapping_key_id:
             f"writers need the permission to unwrap too: {error}"
         ) from error
     except (AuthenticationError, FormatError, KeyNotFoundError) as error:
-        _refuse(wrapping_key_id, f"does not open again ({error})", error)
+        _refuse(wrapping_key_id, f"cannot be unwrapped again ({error})", error)
     if opened != key:
-        _refuse(wrapping_key_id, "holds another key than the one that was given to it", None)
+        _refuse(wrapping_key_id, "contains another key than the one that was wrapped", None)
 
 
 def _refuse(wrapping_key_id: str, what: str, cause: Exception | None) -> NoReturn:

@@ -178,7 +178,7 @@ def retries_heard(listener: RetryListener) -> Iterator[None]:
 
 def announce(retry: Retry) -> None:
     """Tell the log and every listener of a retry."""
-    logger.info("the key service is asked again, for %.0f s more: %s", retry.seconds_left, retry.problem)
+    logger.info("calling the key service again, for up to %.0f s more: %s", retry.seconds_left, retry.problem)
     for listener in tuple(_listeners):
         listener(retry)
 

@@ -147,7 +147,7 @@ def _loading(catalog: Catalog, name: str, loaded: list[Table]) -> Check:
         loaded.append(table)
         return table.location()
 
-    return tried(_TABLE, f"load {name}", load, "check the name; what refuses a table that was tampered with or rolled back says so")
+    return tried(_TABLE, f"load {name}", load, "check the name; if the table was tampered with or rolled back, the error says so")
 
 
 def _plain(table: Table) -> Check:
@@ -184,7 +184,7 @@ def _storage_checks(table: Table, read_only: bool) -> Iterator[Check]:
     yield try_to_list(io, folder)
     yield try_to_read(io, table.metadata_location)
     if read_only:
-        yield Check(_STORAGE, "write and delete", CheckState.NOTED, "not tried: only looking was asked for")
+        yield Check(_STORAGE, "write and delete", CheckState.NOTED, "not tried: the check is read-only")
         return
     for place in (folder, data):
         yield from try_to_write(io, place)
@@ -193,7 +193,7 @@ def _storage_checks(table: Table, read_only: bool) -> Iterator[Check]:
 def _pin_checks(catalog: Catalog, properties: Mapping[str, str]) -> Iterator[Check]:
     places = catalog.pin_places if isinstance(catalog, PinsTables) else ()
     if not places:
-        found = "nothing remembers what was seen of a table: older or edited metadata is accepted"
+        found = "nothing pins tables: older or edited metadata is accepted"
         advice = f"set {names.PINS.name} to a file of this client"
         yield Check(_PINS, "tables are pinned", CheckState.NOTED, found, advice)
         return
@@ -301,7 +301,7 @@ def key_checks(client: KeyManagementClient, key_ids: Iterable[str], read_only: b
     for key_id in key_ids:
         known = True
         if read_only:
-            yield Check(_KEYS, f"wrap and unwrap with {key_id}", CheckState.NOTED, "not tried: only looking was asked for")
+            yield Check(_KEYS, f"wrap and unwrap with {key_id}", CheckState.NOTED, "not tried: the check is read-only")
         else:
             yield from _probe(client, key_id)
     if not known:
@@ -318,14 +318,14 @@ def _probe(client: KeyManagementClient, key_id: str) -> Iterator[Check]:
 
     def unwrap() -> str:
         check_blob(client, wrapped[0], key_id, probe)
-        return "the probe came back as it was"
+        return "the probe came back unchanged"
 
     yield tried(_KEYS, f"wrap with {key_id}", wrap, _advice("wrap", "writers and most of the commands"))
     name = f"unwrap with {key_id}"
     if wrapped:
         yield tried(_KEYS, name, unwrap, _advice("unwrap", "readers and writers"))
     else:
-        yield Check(_KEYS, name, CheckState.NOTED, "not tried: nothing could be wrapped before", "name a table, whose KEK shows it")
+        yield Check(_KEYS, name, CheckState.NOTED, "not tried: no key could be wrapped", "name a table, whose KEK shows it")
 
 
 def opens(open_key: Callable[[], object], key_id: str) -> Check:
@@ -359,7 +359,7 @@ def try_to_read(io: FileIO, location: str) -> Check:
             return "its first byte was read" if stream.read(1) else "it is empty"
 
     return tried(
-        _STORAGE, f"read {location}", attempt, "give this client the right to read below the table's location: nothing works without"
+        _STORAGE, f"read {location}", attempt, "give this client the right to read below the table's location: nothing works without it"
     )
 
 
@@ -379,19 +379,22 @@ def try_to_write(io: FileIO, folder: str) -> Iterator[Check]:
     def read_back() -> str:
         with outputs[0].to_input_file().open() as stream:
             if stream.read() != probe:
-                raise TamperedFileError(location, "holds other bytes than were written")
-        return "the probe came back as it was"
+                raise TamperedFileError(location, "contains other bytes than were written")
+        return "the probe came back unchanged"
 
     def delete() -> str:
         encrypting.delete(location)
         return "the probe is gone"
 
     written = tried(
-        _STORAGE, f"write to {folder}", write, "give this client the right to write there; readers alone do without (--read-only)"
+        _STORAGE,
+        f"write to {folder}",
+        write,
+        "give this client the right to write there; readers do not need it (--read-only)",
     )
     yield written
     if written.state == CheckState.WORKS:
-        yield tried(_STORAGE, f"read back from {folder}", read_back, "look for what stands between this client and the store")
+        yield tried(_STORAGE, f"read back from {folder}", read_back, "find out what changes data between this client and the store")
         yield tried(_STORAGE, f"delete from {folder}", delete, f"give this client the right to delete there; {location} stays until then")
 
 
@@ -448,7 +451,7 @@ def _java() -> Check:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=_JAVA_SECONDS)
         return (done.stderr or done.stdout).splitlines()[0]
 
-    return tried(_VERSIONS, "java", attempt, "correct JAVA_HOME, or take the broken java away from PATH: Spark starts it")
+    return tried(_VERSIONS, "java", attempt, "correct JAVA_HOME, or remove the broken java from the PATH: Spark uses it")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

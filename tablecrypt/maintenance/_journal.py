@@ -130,7 +130,7 @@ class Journal:
         with self._io.raw_input(location).open() as stored:
             keys = _keys(stored.read())
         if keys is None:
-            logger.warning("%s: half written by a run that was killed: what it stood for is done again", location)
+            logger.warning("%s: a killed run wrote it only in part: its work is done again", location)
             return ()
         ring, key_id = keys
         key_metadata = self._io.manager.decrypt_manifest_list_key_metadata(ring.chain(key_id))

@@ -127,7 +127,7 @@ def commit_keys(
         except CommitFailedException as error:
             if not attempts_left:
                 raise
-            logger.info("%s: others have committed meanwhile, planning again: %s", name_of(table), error)
+            logger.info("%s: another writer committed first, planning again: %s", name_of(table), error)
         else:
             table.refresh()
             return CommitOutcome(planned, base, committed=True)
@@ -152,7 +152,7 @@ def _commit(base: EncryptedTable, updates: tuple[TableUpdate, ...]) -> None:
         if not is_remote:
             raise
         _put_back(base, metadata, error)
-        raise CommitFailedException(f"a snapshot came in meanwhile that needs a key which this commit removed: {error}") from error
+        raise CommitFailedException(f"another writer committed a snapshot that needs a key which this commit removed: {error}") from error
 
 
 def _put_back(table: EncryptedTable, before: EncryptedTableMetadata, error: KeyNotFoundError) -> None:

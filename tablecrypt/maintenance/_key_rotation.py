@@ -300,7 +300,7 @@ def _opens(kms: KeyManagementClient, from_key_id: str, kek: EncryptedKey) -> boo
     try:
         unwrap_key(kms, kek.wrapped_bytes(), from_key_id)
     except (AuthenticationError, KeyNotFoundError, KmsAccessDeniedError) as error:
-        logger.info("KEK %s is not wrapped by %s, the table's own key is asked: %s", kek.key_id, from_key_id, error)
+        logger.info("KEK %s is not wrapped by %s, trying the table's own key: %s", kek.key_id, from_key_id, error)
         return False
     return True
 

@@ -133,7 +133,7 @@ def migrate(
     """
     catalog = table.catalog
     if not isinstance(catalog, EncryptingCatalog):
-        raise ConfigurationError(f"{name_of(table)}: open it by a catalog of tablecrypt_catalog, which can hold an encrypted table")
+        raise ConfigurationError(f"{name_of(table)}: open it with a catalog of tablecrypt_catalog: no other can hold an encrypted table")
     encrypting = {**(properties or {}), names.KEY_ID.name: key_id}
     runner = runner_or_threads(runner, workers)
     if into is not None:
@@ -250,7 +250,7 @@ class _Beside(_Run):
         is_of_this = made.metadata.table_uuid == Migration.uuid_beside(plain, self.location)
         has_key = made.properties.get(names.KEY_ID.name) == self.properties[names.KEY_ID.name]
         if not (isinstance(made, EncryptedTable) and is_of_this and has_key):
-            raise TableAlreadyExistsError(f"{name_of(made)} is there already: a migration makes a new table")
+            raise TableAlreadyExistsError(f"{name_of(made)} exists already: a migration makes a new table")
         if not self.dry_run:
             migration_journal(made).remove()
         return self._nothing(plain)
@@ -387,7 +387,7 @@ def plaintext_left(table: EncryptedTable, refused: Mapping[str, str]) -> Iterato
     unknown = []
     for file in stored_files(io, location):
         if canonical(file.location) in plain_metadata:
-            yield PlaintextLeft(file.location, file.size, "metadata of the time before it was encrypted")
+            yield PlaintextLeft(file.location, file.size, "metadata from before it was encrypted")
         elif canonical(file.location) not in known:
             unknown.append(file)
     starts = read_file_starts(io, (file.location for file in unknown))
@@ -399,7 +399,7 @@ def plaintext_left(table: EncryptedTable, refused: Mapping[str, str]) -> Iterato
         for version in object_versions(io, location):
             yield PlaintextLeft(version.location, version.size, f"version {version.version_id} of an object that was deleted or replaced")
     except (MissingExtraError, OSError) as error:
-        yield PlaintextLeft(location, 0, f"whether the bucket keeps earlier versions of objects could not be found out: {error}")
+        yield PlaintextLeft(location, 0, f"could not find out whether the bucket keeps earlier versions of objects: {error}")
 
 
 def _refuse_unreadable(unopened: Iterable[Unopened]) -> None:

@@ -180,7 +180,7 @@ class _Run:
         unopened = {each.location for each in self._found.unopened}
         for file in files:
             if file.key is None and file.location not in unopened:
-                self._note(file.location, Problem("key", "the layer above names no key for it: it is plaintext"))
+                self._note(file.location, Problem("key", "the file that names it has no key for it: it is plaintext"))
         keyed = [(file, file.key) for file in files if file.key is not None]
         total, done = sum(file.length or 0 for file, _ in keyed), 0
         for index, looked in runner.run(self._table, look_at_file, [self._work(file, key) for file, key in keyed]):
@@ -303,9 +303,9 @@ class VerifyState:
         lines = list(_objects(content))
         header = lines[0] if lines else {}
         if header.get("tablecrypt") != "verify" or header.get("version") != _STATE_VERSION:
-            raise ConfigurationError(f"{self._path} is not a state file of verify: name one that is not there yet")
+            raise ConfigurationError(f"{self._path} is not a state file of verify: name a file that does not exist yet")
         if header.get("table-uuid") != self._uuid:
-            raise ConfigurationError(f"{self._path} is the state of verifying another table: name one that is not there yet")
+            raise ConfigurationError(f"{self._path} is the state of verifying another table: name a file that does not exist yet")
         for fields in lines[1:]:
             self._take(fields)
         if not content.endswith(b"\n"):
@@ -483,7 +483,7 @@ def look_at_file(io: EncryptingFileIO, work: LookAt, keys: tuple[StandardKeyMeta
     """Authenticate one file with its key, `keys[0]`, and tell everything that is wrong with it."""
     if work.is_content and work.file_format == FileFormat.ORC.value:
         problem = Problem(
-            "format", "an ORC file: encrypted Iceberg tables hold Parquet and Avro data files, and nothing here reads this one"
+            "format", "an ORC file: encrypted Iceberg tables hold Parquet and Avro data files, and tablecrypt does not read this one"
         )
         return FileDone(FileLook(0, 0, (problem,)))
     is_parquet = work.is_content and work.file_format == FileFormat.PARQUET.value

@@ -206,7 +206,7 @@ def _without_files(result: ExpiredSnapshots, before: Collection[ReachableFile], 
     found = reachable_files(after.metadata, after.io)
     if found.unopened:
         raise FormatError(
-            f"snapshots of {result.table} were expired, but no file was deleted, since not all that the others need can be read: "
+            f"snapshots of {result.table} were expired, but no file was deleted, since files of the remaining snapshots cannot be read: "
             f"{found.unopened[0].error}"
         )
     needed = {canonical(location) for location in found.files}

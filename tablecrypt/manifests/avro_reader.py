@@ -88,7 +88,7 @@ def decompress_block(codec: str, compressed: bytes, limit: int) -> bytes:
     """Return what a block of at most `limit` bytes holds; `codec` is one of PyIceberg's KNOWN_CODECS but null."""
     block = _CODECS[codec](compressed, limit)
     if len(block) > limit:
-        raise FormatError(f"an Avro block holds more than {limit} bytes when it is decompressed, which no writer's does")
+        raise FormatError(f"an Avro block holds more than {limit} bytes when it is decompressed; no writer makes such a block")
     return block
 
 

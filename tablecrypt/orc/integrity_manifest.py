@@ -156,7 +156,7 @@ class IntegrityManifest:
         if changed:
             raise TamperedFileError(_WHERE, f"the entry of {changed[0]!r} was changed")
         if not whole_fits:
-            raise TamperedFileError(_WHERE, "files were added or taken away")
+            raise TamperedFileError(_WHERE, "files were added or removed")
         return cls(entries)
 
     def entry(self, name: str) -> FileDigests:

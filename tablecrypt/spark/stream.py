@@ -61,7 +61,7 @@ def stream_writer(
         try:
             write_rows(df, LocatedTable.of(identifier, catalog_properties), replace(options, marker=marker))
         except BatchAlreadyCommittedError:
-            logger.info("%s holds batch %s of query %s already", identifier, batch_id, marker.query_id)
+            logger.info("%s already contains batch %s of query %s", identifier, batch_id, marker.query_id)
 
     return write_batch
 

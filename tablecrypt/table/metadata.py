@@ -431,7 +431,7 @@ def _check_ids(location: str, metadata: EncryptedTableMetadata) -> None:
 def _check_current_snapshot(location: str, metadata: EncryptedTableMetadata) -> None:
     current, main = metadata.current_snapshot_id, metadata.refs.get(MAIN_BRANCH)
     if current is not None and metadata.snapshot_by_id(current) is None:
-        raise TamperedFileError(location, f"current-snapshot-id is {current}, and that snapshot is not there: the table would look empty")
+        raise TamperedFileError(location, f"current-snapshot-id is {current}, but no such snapshot exists: the table would look empty")
     if (None if main is None else main.snapshot_id) != current:
         raise TamperedFileError(
             location, f"current-snapshot-id is {current}, but main points to snapshot {None if main is None else main.snapshot_id}"

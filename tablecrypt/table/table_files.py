@@ -130,7 +130,7 @@ def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:
     if not io.deletable.contains(table.location()):
         raise ConfigurationError(
             f"{'.'.join(table.name())}: no pin of this client says that the table is in {table.location()}, so nothing there is deleted "
-            f"or written over. If it does lie there, name the folder: delete_below=[{table.location()!r}] (--delete-below)"
+            f"or overwritten. If it is there, name the folder: delete_below=[{table.location()!r}] (--delete-below)"
         )
     return io
 

@@ -263,6 +263,6 @@ def check_snapshots_have_keys(metadata: EncryptedTableMetadata) -> None:
             )
         if snapshot.key_id not in ring:
             raise KeyNotFoundError(
-                f"snapshot {snapshot.snapshot_id} needs encryption key {snapshot.key_id}, which the commit would not hold"
+                f"snapshot {snapshot.snapshot_id} needs encryption key {snapshot.key_id}, which the metadata would lack after the commit"
             )
         ring.chain(snapshot.key_id)

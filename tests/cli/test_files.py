@@ -163,7 +163,7 @@ def test_the_key_of_another_parquet_file_does_not_open(stream: Path, parquet: Pa
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"", "is empty"), (b"ORC" + bytes(50), "begins as an ORC file does"), (b"id,name\n", "begins with b'id,name")],
+    [(b"", "is empty"), (b"ORC" + bytes(50), "begins like an ORC file"), (b"id,name\n", "begins with b'id,name")],
     ids=["empty", "ORC", "text"],
 )
 def test_a_file_of_another_kind_is_said_to_be_so(stream: Path, keys: tuple[str, ...], tmp_path: Path, content: bytes, says: str) -> None:

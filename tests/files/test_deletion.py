@@ -159,9 +159,9 @@ def test_a_folder_is_not_below_itself_nor_below_what_it_holds() -> None:
     [
         ("s3:///a", "'s3:///a' names no bucket"),
         ("gs:/a", "'gs:/a' names no bucket"),
-        ("file://host/a", "'file://host/a' names a host, which a local file has none of"),
+        ("file://host/a", "'file://host/a' names a host, but a local file has no host"),
         ("a_b://bucket/x", "'a_b://bucket/x' is no location"),
-        ("s3://b/*", "'s3://b/*' holds a character that has a meaning of its own in locations"),
+        ("s3://b/*", "'s3://b/*' contains a character with a special meaning in locations"),
         ("s3://b/../x", "'s3://b/../x' goes up, or nowhere, in its path"),
     ],
 )
@@ -177,7 +177,7 @@ def test_the_refusal_says_what_holds_the_file_back() -> None:
     reasons = {
         f"{TABLE}/data/": "is a folder",
         f"{TABLE}//x.parquet": "has an empty name in its path",
-        f"{TABLE}/id_rsa": "is not named as a file of a table is",
+        f"{TABLE}/id_rsa": "does not have the name of a table's file",
         "s3://bucket/x.parquet": f"lies outside the table's folders: {TABLE}, s3://bucket/more, s3://named",
     }
     assert {location: scope.reason_against(location) for location in reasons} == reasons

@@ -89,7 +89,7 @@ def test_two_changes_at_once_are_one_too_many(path: Path) -> None:
     create_key_file(path, "orders")
     before = path.read_bytes()
     path.with_name("keys.json.new").touch()
-    with pytest.raises(ConfigurationError, match=r"keys\.json\.new is there"):
+    with pytest.raises(ConfigurationError, match=r"keys\.json\.new exists"):
         add_key(path, "people")
     assert path.read_bytes() == before
 

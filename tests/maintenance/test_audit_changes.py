@@ -66,7 +66,7 @@ def test_keys_that_came_went_or_moved_are_told() -> None:
 
     assert only(audit_of(now), kept(before)).keys == (
         "The master key was alias/old and is now alias/new.",
-        f"KEK {kek} was wrapped by alias/old, and now is by alias/new.",
+        f"KEK {kek} was wrapped by alias/old, and is now wrapped by alias/new.",
         f"KEK {new} is new.",
         f"2 KEKs are gone: {gone[0]}, {gone[1]}.",
     )

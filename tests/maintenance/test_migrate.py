@@ -93,7 +93,7 @@ def test_rows_stay_and_nothing_plain_is_left(catalog: Catalog, format_version: s
     assert (table.metadata.table_uuid, table.metadata.format_version, table.properties["owner"]) == (uuid, 3, "us")
     assert len(table.snapshots()) == 1 and table.snapshots()[0].snapshot_id == result.snapshot_id
     assert_nothing_plain(table)
-    assert {each.what for each in result.left} == {"metadata of the time before it was encrypted"}
+    assert {each.what for each in result.left} == {"metadata from before it was encrypted"}
     assert result.deleted > result.files > 0
 
 

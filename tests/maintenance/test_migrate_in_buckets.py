@@ -29,7 +29,7 @@ def test_through_both_file_ios(aws: AwsServer, warehouse: Path, file_io: str) ->
     plain.append(ROWS)
     result = migrate(plain, MASTER_KEY)
     assert_same_rows(catalog.load_table("db.t").scan().to_arrow(), ROWS)
-    assert {each.what for each in result.left} == {"metadata of the time before it was encrypted"}
+    assert {each.what for each in result.left} == {"metadata from before it was encrypted"}
 
 
 def test_in_glue(aws: AwsServer) -> None:

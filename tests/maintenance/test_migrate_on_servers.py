@@ -35,7 +35,7 @@ def assert_becomes_encrypted(catalog: Catalog, name: str) -> None:
     assert_same_rows(table.scan().to_arrow(), before)
     assert (table.metadata.table_uuid, table.properties["owner"]) == (plain.metadata.table_uuid, "us")
     assert [snapshot.snapshot_id for snapshot in table.snapshots()] == [result.snapshot_id]
-    unnamed = [each.location for each in result.left if each.what != "metadata of the time before it was encrypted"]
+    unnamed = [each.location for each in result.left if each.what != "metadata from before it was encrypted"]
     assert all(location.endswith(".crc") for location in unnamed), unnamed  # checksums that Java's file system keeps of metadata files
     table.append(ROWS)
     reencrypt(table)

@@ -200,7 +200,7 @@ def test_no_plan_can_take_a_key_that_a_snapshot_needs(table: Table) -> None:
     class Careless:
         updates = removed_keys([next(iter(manifest_list_keys(table)))])
 
-    with pytest.raises(KeyNotFoundError, match="which the commit would not hold"):
+    with pytest.raises(KeyNotFoundError, match="which the metadata would lack after the commit"):
         commit_keys(table, lambda fresh: Careless())
     assert len(state(table)) == 4
 

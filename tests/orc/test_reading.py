@@ -124,9 +124,9 @@ def test_a_wrong_key_is_told_from_a_missing_one() -> None:
     ("data", "looks"),
     [
         (b"", "is empty"),
-        (b"PAR1" + bytes(40) + b"PAR1", "begins as a Parquet file does"),
-        (b"PARE" + bytes(40) + b"PARE", "begins as an encrypted Parquet file does"),
-        (b"Obj\x01" + bytes(40), "begins as an Avro file does"),
+        (b"PAR1" + bytes(40) + b"PAR1", "begins like a Parquet file"),
+        (b"PARE" + bytes(40) + b"PARE", "begins like an encrypted Parquet file"),
+        (b"Obj\x01" + bytes(40), "begins like an Avro file"),
         (b"id,name\n1,Ada\n", "begins with b'id,name"),
     ],
     ids=["empty", "Parquet", "encrypted Parquet", "Avro", "text"],

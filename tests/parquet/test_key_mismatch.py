@@ -60,10 +60,10 @@ every_way = pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 FOREIGN = {
     "empty": (b"", "is empty"),
     "one byte": (b"x", "begins with b'x'"),
-    "ORC": (orc_file(), "begins as an ORC file does"),
-    "AGS1": (b"AGS1" + bytes(100), "begins as an AGS1 file does"),
-    "Avro": (b"Obj\x01" + bytes(100), "begins as an Avro file does"),
-    "ZIP": (b"PK\x03\x04" + bytes(100), "begins as a ZIP file does"),
+    "ORC": (orc_file(), "begins like an ORC file"),
+    "AGS1": (b"AGS1" + bytes(100), "begins like an AGS1 file"),
+    "Avro": (b"Obj\x01" + bytes(100), "begins like an Avro file"),
+    "ZIP": (b"PK\x03\x04" + bytes(100), "begins like a ZIP file"),
     "text": (b"id,name\n1,Ada\n2,Bob\n", "begins with b'id,name"),
     "zeros": (bytes(1000), "begins with b'"),
 }

@@ -99,7 +99,7 @@ def test_what_is_not_the_verbs_input_is_refused_with_what_to_do() -> None:
         reencrypt(PLAINTEXT, io.BytesIO(), KEYS, KEYS)
     with pytest.raises(KeyNotFoundError, match="column id"):
         reencrypt(data, io.BytesIO(), FileKeys(FOOTER_KEY, aad_prefix=KEYS.aad_prefix), KEYS)
-    with pytest.raises(FormatError, match="begins as an AGS1 file does: it is no Parquet file"):
+    with pytest.raises(FormatError, match="begins like an AGS1 file: it is no Parquet file"):
         encrypt(b"AGS1" + bytes(1000), io.BytesIO(), KEYS)
     with pytest.raises(ConfigurationError, match="is not a path, a buffer or a binary file"):
         encrypt(17, io.BytesIO(), KEYS)

@@ -258,7 +258,7 @@ def test_the_folder_above_the_table_is_not_swept_without_its_name(unpinned: Scen
 def test_a_file_that_is_no_tables_is_no_orphan_either(scene: Scene) -> None:
     removed = orphans(scene.catalog)
 
-    assert removed.refused[f"{scene.table.location()}/id_rsa"] == "is not named as a file of a table is"
+    assert removed.refused[f"{scene.table.location()}/id_rsa"] == "does not have the name of a table's file"
     scene.assert_unharmed()
 
 

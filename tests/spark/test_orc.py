@@ -335,7 +335,7 @@ def test_hadoops_own_client_proves_its_user_by_a_certificate(aws: AwsServer, spa
         keys = _with_certificate(spark, bridge, authority, "etl.example")
         assert list(keys.getKeys()) == ["pii"]
         stranger = _with_certificate(spark, bridge, authority, "stranger.example")
-        with pytest.raises(Exception, match="does not prove to come from a user"):
+        with pytest.raises(Exception, match="does not prove that it comes from a user"):
             stranger.getKeys()
 
 
@@ -346,7 +346,7 @@ def test_hadoops_own_client_gives_its_name_where_names_are_believed(aws: AwsServ
         configuration = jvm.org.apache.hadoop.conf.Configuration(False)
         configuration.set(PROVIDER, bridge.provider_path())
         keys = jvm.org.apache.hadoop.crypto.key.KeyProviderFactory.getProviders(configuration).get(0)
-        with pytest.raises(Exception, match="does not prove to come from a user"):
+        with pytest.raises(Exception, match="does not prove that it comes from a user"):
             keys.getKeys()
         bridge.allow(jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName(), "pii")
         assert list(keys.getKeys()) == ["pii"]

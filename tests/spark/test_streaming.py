@@ -90,7 +90,7 @@ def test_a_stream_stops_at_an_overwrite_unless_told_to_pass_over_it(spark: Spark
     def collect(df: DataFrame, _: int) -> None:
         seen.extend(row["id"] for row in df.collect())
 
-    with pytest.raises(Exception, match=r"is a overwrite: a stream gives appended rows only. Option skip-overwrite-snapshots=true"):
+    with pytest.raises(Exception, match=r"a stream returns appended rows only. Set skip-overwrite-snapshots=true"):
         run(stream(spark), tmp_path / "checkpoint", collect)
     assert sorted(seen) == [1, 2]
     run(stream(spark, skip_overwrite_snapshots="true"), tmp_path / "checkpoint", collect)

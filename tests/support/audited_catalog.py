@@ -87,7 +87,7 @@ def table_audit(
         files=(*encrypted, *clear, *lists),
         partitions=tuple(_coverage(each, [file for file in (*encrypted, *clear) if file.partition == each]) for each in partitions),
         findings=(
-            *(Finding(FindingKind.PLAINTEXT_FILE, each.location, "data: begins as plaintext Parquet") for each in clear if key_id),
+            *(Finding(FindingKind.PLAINTEXT_FILE, each.location, "data: begins like plaintext Parquet") for each in clear if key_id),
             *findings,
         ),
     )
@@ -115,7 +115,7 @@ def audited_catalog() -> Audit:
                     Finding(
                         FindingKind.PINS_MISSING,
                         "finance.ledger",
-                        "neither the catalog nor a file of this client remembers what was seen of it",
+                        "neither the catalog nor a file of this client records what was seen of it",
                     ),
                 ),
             ),

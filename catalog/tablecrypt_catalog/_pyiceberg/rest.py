@@ -235,7 +235,7 @@ def _refuse_restricted_creation(response: Response, **_: Any) -> None:
     if not creates or not response.ok or b"read-restrictions" not in response.content:
         return
     if parse_restrictions(response.json().get("read-restrictions")) is not None:
-        raise ReadRestrictionError("the catalog's server made the table and restricts what may be read of it: load it to use it so")
+        raise ReadRestrictionError("the catalog's server created the table and restricts what may be read of it: load the table to use it")
 
 
 def _is_same(client: Properties, name: str, value: object) -> bool:

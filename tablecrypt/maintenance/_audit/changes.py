@@ -154,7 +154,9 @@ def changes_since(found: Audit, earlier: str) -> AuditChanges:
     """
     kept = _read(earlier)
     if kept.catalog != found.catalog:
-        raise ConfigurationError(f"the earlier audit is of catalog {kept.catalog}, and this one of {found.catalog}: name one of the same")
+        raise ConfigurationError(
+            f"the earlier audit is of catalog {kept.catalog}, and this one of {found.catalog}: name one of {found.catalog}"
+        )
     if kept.moment > found.moment:
         raise ConfigurationError(f"the earlier audit is of {kept.moment.isoformat()}, which is after this one, {found.moment.isoformat()}")
     before, now = {each.table: each for each in kept.tables}, {each.table: each for each in found.tables}
@@ -224,7 +226,7 @@ def _key_changes(before: _KeptTable, now: TableAudit) -> Iterator[str]:
             yield f"KEK {key_id} is new."
         elif kek.encrypted_by_id != earlier[key_id].encrypted_by_id:
             was, now_by = earlier[key_id].encrypted_by_id or "nothing", kek.encrypted_by_id or "nothing"
-            yield f"KEK {key_id} was wrapped by {was}, and now is by {now_by}."
+            yield f"KEK {key_id} was wrapped by {was}, and is now wrapped by {now_by}."
     removed = [key_id for key_id in earlier if key_id not in later]
     if removed and now.location:
         yield f"{counted(len(removed), 'KEK is', 'KEKs are')} gone: {', '.join(removed)}."

@@ -166,7 +166,7 @@ def _twin_findings(metadata: EncryptedTableMetadata, policy: ColumnPolicy, colum
     for kind, by_column, what in (
         (FindingKind.COLUMN_POLICY_CHANGED, unnamed, "it under a key of its own, and the table's properties do not name the column"),
         (FindingKind.COLUMN_KEY_MISSING, missing, "it under a column key that encryption-keys lacks"),
-        (FindingKind.COLUMN_FORMERLY_PROTECTED, former, "it under a key of its own, although it is protected no more"),
+        (FindingKind.COLUMN_FORMERLY_PROTECTED, former, "it under a key of its own, although it is no longer protected"),
     ):
         for field_id, places in by_column.items():
             yield Finding(kind, schema.find_column_name(field_id) or str(field_id), f"{_files(places)} {what}: {_some(places)}")

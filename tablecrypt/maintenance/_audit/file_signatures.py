@@ -72,16 +72,16 @@ def file_start(data: bytes) -> FileStart:
     if not data:
         return FileStart(Signature.EMPTY, "is empty")
     if data.startswith(magics.AGS1):
-        return FileStart(Signature.AGS1, "begins as an AGS1 stream")
+        return FileStart(Signature.AGS1, "begins like an AGS1 stream")
     if data.startswith(magics.ENCRYPTED_PARQUET):
-        return FileStart(Signature.PARQUET, "begins as an encrypted Parquet file")
+        return FileStart(Signature.PARQUET, "begins like an encrypted Parquet file")
     if data.startswith(_CHECKSUMS):
-        return FileStart(Signature.CHECKSUMS, "begins as a file of checksums")
+        return FileStart(Signature.CHECKSUMS, "begins like a file of checksums")
     for magic, name in _PLAINTEXT.items():
         if data.startswith(magic):
-            return FileStart(Signature.PLAINTEXT, f"begins as plaintext {name}")
+            return FileStart(Signature.PLAINTEXT, f"begins like plaintext {name}")
     # Four bytes of what may be rows do not belong into a report.
-    return FileStart(Signature.UNKNOWN, "begins as no format that is known here")
+    return FileStart(Signature.UNKNOWN, "begins like no known format")
 
 
 def read_file_starts(io: FileIO, locations: Iterable[str], counted: Counted | None = None) -> dict[str, FileStart]:

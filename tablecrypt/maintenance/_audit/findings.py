@@ -120,20 +120,20 @@ class FindingKind(Enum):
     COLUMN_POLICY_CHANGED = _Meaning(
         "column-policy-changed",
         Severity.CRITICAL,
-        "Protection of a column was removed by somebody",
+        "Somebody removed the protection of a column",
         "Find out who edited the properties, and restore them: the column would be written under the table's key.",
     )
     COLUMN_KEY_DIFFERS = _Meaning(
         "column-key-differs",
         Severity.CRITICAL,
         "Column key under another master key",
-        "Find out who edited encryption-keys; do not write meanwhile.",
+        "Find out who edited encryption-keys, and do not write to the table until then.",
     )
     COLUMN_KEY_MISSING = _Meaning(
         "column-key-missing",
         Severity.WARNING,
         "Protected column whose key is gone",
-        "Nothing, if it was shredded: drop the column. Else restore the entry from an older metadata file.",
+        "If it was shredded, drop the column. Otherwise restore the entry from an older metadata file.",
     )
     COLUMN_GUARD_CHANGED = _Meaning(
         "column-guard-changed",
@@ -144,7 +144,7 @@ class FindingKind(Enum):
     COLUMN_FORMERLY_PROTECTED = _Meaning(
         "column-formerly-protected",
         Severity.INFO,
-        "Column that is protected no more, in files where it is",
+        "Column that is no longer protected, except in some files",
         "Compact the table with rewrite_all, so that its readers can read the column.",
     )
     KEK_AHEAD = _Meaning(

@@ -6,7 +6,7 @@
                            └──▶ the table's folders ─▶ files that nothing names ──────┘
 
 Of data files the first four bytes are read, and of Parquet the last 64 KiB, so an audit takes seconds where verifying takes hours. It says
-what a file claims to be; whether it authenticates is for verifying to say.
+what a file claims to be; `verify` says whether the file authenticates.
 
 The rules that keys are held against:
 
@@ -162,7 +162,7 @@ def _pins_findings(table: Table) -> tuple[Finding, ...]:
     if isinstance(catalog, PinsEntries):
         message = catalog.unpinned_metadata(table.name())
     elif not (isinstance(catalog, PinsTables) and catalog.pin_places):
-        message = f"neither the catalog nor a file of this client ({names.PINS.name}) remembers what was seen of it"
+        message = f"neither the catalog nor a file of this client ({names.PINS.name}) records what was seen of it"
     return () if message is None else (Finding(FindingKind.PINS_MISSING, ".".join(table.name()), message),)
 
 
@@ -334,7 +334,7 @@ def _keks(seen: Observed, now: dt.datetime) -> Iterator[AuditedKek]:
 
 
 def _without_key(key: StandardKeyMetadata | None) -> str:
-    return "; the layer above names no key for it" if key is None else ""
+    return "; the file that names it has no key for it" if key is None else ""
 
 
 def _level(kind: FileKind) -> str:

@@ -48,7 +48,7 @@ def sort_keys(sort_by: str | SortColumn | ZOrder | Sequence[str | SortColumn | Z
         raise ConfigurationError("sort_by must be names of columns, or SortColumn or ZOrder of tablecrypt.maintenance")
     orders = [each for each in keys if isinstance(each, ZOrder)]
     if orders and (len(keys) > 1 or not orders[0].names):
-        raise ConfigurationError("a ZOrder names at least one column, and nothing else can stand beside it in sort_by")
+        raise ConfigurationError("a ZOrder names at least one column, and must be the only entry of sort_by")
     return keys
 
 

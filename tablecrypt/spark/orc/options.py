@@ -156,7 +156,7 @@ def _leaves(column_type: DataType) -> Iterable[DataType]:
 
 def _forbidden(partition_by: Sequence[str], bloom_filter_columns: str) -> Iterable[tuple[Path, str]]:
     for column in partition_by:
-        yield (column,), "its values would stand in the paths of a partitioned write"
+        yield (column,), "its values would appear in the paths of a partitioned write"
     for column in filter(None, (each.strip() for each in bloom_filter_columns.split(","))):
         yield split_column(column), f"{BLOOM_FILTER_COLUMNS} would store an unencrypted bloom filter of it"
 

@@ -38,7 +38,7 @@ def check_orc_session(spark: SparkSession, keys: Iterable[str] = ()) -> None:
     """
     check_session(spark)
     if reason := unsupported_session(spark):
-        raise ConfigurationError(f"encrypted ORC is not to be had here: {reason}")
+        raise ConfigurationError(f"encrypted ORC is not available in this session: {reason}")
     if str(spark.conf.get("spark.sql.orc.impl", "native")).lower() != "native":
         raise ConfigurationError("spark.sql.orc.impl=hive writes plaintext whatever orc.encrypt says: set it to native")
     _check_provider(_hadoop_setting(spark, PROVIDER_PATH))
@@ -64,10 +64,10 @@ def check_orc_table(spark: SparkSession, table: str) -> None:
         return
     if described.properties().contains("orc.encrypt"):
         raise ConfigurationError(
-            f"the table {table} has orc.encrypt in its TBLPROPERTIES, which Spark does not hand to ORC, so that inserts are plaintext: "
-            "make it with OPTIONS ('orc.encrypt' = '...')"
+            f"the table {table} has orc.encrypt in its TBLPROPERTIES, which Spark does not pass to ORC, so inserts are plaintext: "
+            "create it with OPTIONS ('orc.encrypt' = '...')"
         )
-    raise ConfigurationError(f"the table {table} has no option orc.encrypt, so that inserts are plaintext")
+    raise ConfigurationError(f"the table {table} has no option orc.encrypt, so inserts are plaintext")
 
 
 def session_setting(spark: SparkSession, name: str) -> str:

@@ -56,7 +56,7 @@ class SessionFacts:
             content: dict[str, dict[str, str]] = json.loads(Path(self.catalogs_file).read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise ConfigurationError(
-                f"the catalogs that tablecrypt.spark.register was given are not here any more ({self.catalogs_file})"
+                f"the catalogs passed to tablecrypt.spark.register are no longer on this machine ({self.catalogs_file})"
             ) from error
         return content.get(catalog, {})
 

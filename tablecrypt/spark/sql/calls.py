@@ -117,7 +117,7 @@ class Call:
         table = self.table(name)
         if not isinstance(table, EncryptedTable):
             raise ConfigurationError(
-                f"{'.'.join(table.name())} is not an encrypted table: CALL {self.catalog_name}.system.migrate makes one of it"
+                f"{'.'.join(table.name())} is not an encrypted table: CALL {self.catalog_name}.system.migrate encrypts it"
             )
         return table
 

@@ -113,7 +113,7 @@ def check_settable(wanted: Mapping[str, str]) -> None:
     """Raise ConfigurationError for what is shown as a property and is none."""
     for name in wanted:
         if name in _SHOWN_ONLY:
-            raise ConfigurationError(f"{name} is not set as a property: it shows what the table's metadata says elsewhere")
+            raise ConfigurationError(f"{name} cannot be set as a property: it only shows what another part of the table's metadata says")
 
 
 def create_table(planner: Planner, request: Request) -> Response:

@@ -368,7 +368,7 @@ PROCEDURES: Final = {
         _expire_snapshots,
     ),
     "remove_orphan_files": Procedure(
-        "Delete files below the table's location that the table does not know.",
+        "Delete files below the table's location that do not belong to the table.",
         (
             TABLE,
             *_optional("TIMESTAMP", "older_than"),
@@ -385,7 +385,7 @@ PROCEDURES: Final = {
         _remove_orphan_files,
     ),
     "register_table": Procedure(
-        "Make a metadata file known to the catalog as a table.",
+        "Register an existing metadata file as a table.",
         (TABLE, Parameter("metadata_file", "STRING", is_required=True)),
         columns(current_snapshot_id=pa.int64(), total_records_count=pa.int64(), total_data_files_count=pa.int64()),
         _register_table,

@@ -151,13 +151,13 @@ def _result(**types: Any) -> pa.Schema:
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     "rotate_kek": Procedure(
-        "Give a table a new KEK now.",
+        "Replace the KEK of a table.",
         (TABLE, DRY_RUN),
         _result(new_kek=pa.string(), old_keks=_TEXTS, manifest_list_keys=pa.int64(), pruned=pa.int64()),
         _rotate_kek,
     ),
     "rewrap": Procedure(
-        "Wrap a table's KEKs again, under the newest version of its master key.",
+        "Rewrap a table's KEKs under the newest version of its master key.",
         (TABLE, *_texts("from_key_id"), DRY_RUN),
         _result(table_key_id=pa.string(), keks=_TEXTS, unneeded=_TEXTS),
         _rewrap,
@@ -169,7 +169,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         _prune_keys,
     ),
     "reencrypt": Procedure(
-        "Encrypt data files again, under fresh keys.",
+        "Re-encrypt data files under fresh keys.",
         (
             TABLE,
             *_texts("where"),
@@ -192,7 +192,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         runs_jobs=True,
     ),
     "migrate": Procedure(
-        "Make an encrypted table of a plain one, in place or as a new table.",
+        "Encrypt a plain table, in place or as a new table.",
         (
             TABLE,
             _PROPERTIES,
@@ -215,7 +215,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         runs_jobs=True,
     ),
     "snapshot": Procedure(
-        "Make a new encrypted table of a plain one, which stays as it is.",
+        "Copy a plain table into a new encrypted one. The plain table stays as it is.",
         (
             Parameter("source_table", "STRING", is_required=True),
             TABLE,
@@ -229,7 +229,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         runs_jobs=True,
     ),
     "audit": Procedure(
-        "Look for plaintext, and for keys that need care, in a table or in all tables of the catalog.",
+        "Find plaintext and neglected keys in a table or in all tables of the catalog.",
         (*_texts("table"), *_arrays("include", "exclude")),
         columns(table=pa.string(), severity=pa.string(), kind=pa.string(), where=pa.string(), message=pa.string()),
         _audit,
@@ -283,7 +283,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         _shred,
     ),
     "rescue": Procedure(
-        "Bring back a lost key from older metadata.",
+        "Recover lost keys from older metadata.",
         (TABLE, *_arrays("metadata"), *_flags("expire_lost"), DRY_RUN),
         _result(snapshots=_IDS, keys=_TEXTS, found_in=_TEXTS, expired=_IDS, damaged=_IDS, unreadable=_BY_LOCATION),
         _rescue,
@@ -314,7 +314,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
         runs_jobs=True,
     ),
     "doctor": Procedure(
-        "Check whether catalog, key service and store let the planner work.",
+        "Check whether the planner can use the catalog, the key service and the store.",
         (*_texts("table"), *_arrays("key_ids"), *_flags("read_only")),
         columns(area=pa.string(), name=pa.string(), state=pa.string(), found=pa.string(), advice=pa.string()),
         _doctor,

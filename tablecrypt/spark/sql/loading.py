@@ -106,10 +106,10 @@ def load_version(planner: Planner, request: Request) -> Response:
     if loaded.changes is not None:
         return Response(described(planner, replace(loaded, changes=snapshot_range(loaded.located.table, options))))
     if len(options) != 1 or not loaded.is_writable or loaded.branch not in (MAIN_BRANCH, loaded.audit_first.branch):
-        raise ConfigurationError(f"{name}: more than one version is asked for: {', '.join(sorted(options))}")
+        raise ConfigurationError(f"{name}: more than one version is requested: {', '.join(sorted(options))}")
     ((option, value),) = options.items()
     if option in _REFUSED_OPTIONS:
-        raise ConfigurationError(f"the read option {option} is not served: {_REFUSED_OPTIONS[option]}")
+        raise ConfigurationError(f"the read option {option} is not supported: {_REFUSED_OPTIONS[option]}")
     if option in _NUMBERED_OPTIONS and not _NUMBER.fullmatch(value):
         raise ConfigurationError(f"the read option {option} is {value!r}: a whole number is needed")
     try:
@@ -130,7 +130,7 @@ def loaded_table(planner: Planner, opened: OpenCatalog, located: LocatedTable, v
 
 def _loaded_changes(planner: Planner, opened: OpenCatalog, located: LocatedTable, *, is_versioned: bool) -> Response:
     if is_versioned:
-        raise ConfigurationError(f"{CHANGES} is about a range of snapshots: give the read options {', '.join(RANGE_OPTIONS)}")
+        raise ConfigurationError(f"{CHANGES} needs a range of snapshots: give the read options {', '.join(RANGE_OPTIONS)}")
     changes = snapshot_range(located.table, {})
     return Response(described(planner, LoadedTable(located, opened.name, MAIN_BRANCH, None, is_writable=False, changes=changes)))
 

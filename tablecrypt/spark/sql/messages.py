@@ -13,7 +13,7 @@ from tablecrypt.errors import ConfigurationError, FormatError
 
 T = TypeVar("T")
 _HANDLE_LENGTH: Final = 16
-_FORGOTTEN: Final = "the planner was started again, or forgot what this query was planned with: run the query again"
+_FORGOTTEN: Final = "the planner was restarted, or no longer has the plan of this query: run the query again"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def metadata_table(table: EncryptedTable, name: str, snapshot_id: int | None) ->
     if name in _OF_A_SNAPSHOT:
         return _OF_A_SNAPSHOT[name](_at(table, snapshot_id if snapshot_id is not None else table.metadata.current_snapshot_id))
     if snapshot_id is not None:
-        raise ConfigurationError(f"{name} is about the whole table: it has no VERSION or TIMESTAMP AS OF")
+        raise ConfigurationError(f"{name} describes the whole table: leave out VERSION or TIMESTAMP AS OF")
     return _OF_THE_TABLE[name](table)
 
 

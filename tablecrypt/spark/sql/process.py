@@ -96,7 +96,7 @@ def _responded(planner: Planner, content: bytes) -> Response:
     request = Request(json.loads(content[start : start + length]), content[start + length :])
     operation = OPERATIONS.get(request.text("operation"))
     if operation is None:
-        raise FormatError(f"the planner has no operation {request.text('operation')!r}: the jar is of another version of tablecrypt")
+        raise FormatError(f"the planner has no operation {request.text('operation')!r}: the jar belongs to another version of tablecrypt")
     return operation(planner, request)
 
 

@@ -128,7 +128,7 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
     """Bring what a snapshot appended to the main branch, and return the snapshot that is current then."""
     head = head_of(table)
     if any(each.snapshot_id == source.snapshot_id for each in _ancestors(table, head)):
-        raise ConfigurationError(f"snapshot {source.snapshot_id} is one of the main branch already")
+        raise ConfigurationError(f"snapshot {source.snapshot_id} is on the main branch already")
     published = {_SOURCE_SNAPSHOT: str(source.snapshot_id)}
     if source.summary is not None and (wap_id := source.summary[STAGED_ID]) is not None:
         published[_PUBLISHED_WAP_ID] = wap_id
@@ -138,7 +138,7 @@ def _picked(table: EncryptedTable, source: Snapshot) -> int:
         return source.snapshot_id
     if source.summary is None or source.summary.operation != Operation.APPEND:
         raise ConfigurationError(
-            f"snapshot {source.snapshot_id} did more than append rows, and others were committed since: it cannot be picked"
+            f"snapshot {source.snapshot_id} did more than append rows, and other snapshots were committed since: it cannot be picked"
         )
     transaction = table.transaction()
     with transaction:
@@ -200,7 +200,7 @@ _OF_TAG: Final = columns(tag=pa.string(), snapshot_id=pa.int64())
 PROCEDURES: Final = {
     "rollback_to_snapshot": Procedure("Roll a table back to a snapshot.", (TABLE, _SNAPSHOT), _MOVED, _rollback_to_snapshot),
     "rollback_to_timestamp": Procedure(
-        "Roll a table back to the snapshot that was current at a moment.",
+        "Roll a table back to the snapshot that was current at a given time.",
         (TABLE, Parameter("timestamp", "TIMESTAMP", is_required=True)),
         _MOVED,
         _rollback_to_timestamp,
@@ -218,16 +218,16 @@ PROCEDURES: Final = {
         _fast_forward,
     ),
     "cherrypick_snapshot": Procedure(
-        "Append what a snapshot beside the main branch appended.", (TABLE, _SNAPSHOT), _PICKED, _cherrypick_snapshot
+        "Append to the main branch the rows that another snapshot appended.", (TABLE, _SNAPSHOT), _PICKED, _cherrypick_snapshot
     ),
     "publish_changes": Procedure(
-        "Append what was written with a WAP id.",
+        "Append to the main branch the rows that were written with a WAP id.",
         (TABLE, Parameter("wap_id", "STRING", is_required=True)),
         _PICKED,
         _publish_changes,
     ),
     "ancestors_of": Procedure(
-        "List a snapshot and those before it.",
+        "List a snapshot and its ancestors.",
         (TABLE, Parameter("snapshot_id", "BIGINT")),
         columns(snapshot_id=pa.int64(), timestamp=pa.int64()),
         _ancestors_of,

@@ -60,7 +60,7 @@ def _properties(request: Request) -> tuple[dict[str, str], str | None]:
     given = {name: str(value) for name, value in request.mapping("properties").items() if name not in _OF_SPARK}
     for name in given:
         if name.lower().startswith(("encryption.", "tablecrypt.")):
-            raise ConfigurationError(f"{name} is no property of a view: a view holds no rows, and its SQL is not encrypted")
+            raise ConfigurationError(f"{name} is not a property of a view: a view holds no rows, and its SQL is not encrypted")
     columns = request.texts("query_columns")
     if any("," in name for name in columns):
         raise ConfigurationError("a column of the query has a comma in its name: give it another one with AS")

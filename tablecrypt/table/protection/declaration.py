@@ -203,7 +203,7 @@ def _refuse_by_id(given: Iterable[str], of: str) -> None:
     for name in given:
         if name.startswith(COLUMN_PREFIX):
             raise ConfigurationError(
-                f"{name} is not set or removed by hand for {of}: name the column in {DECLARED_KEYS} or {DECLARED_MASK_PREFIX}<column>"
+                f"{name} cannot be set or removed by hand for {of}: name the column in {DECLARED_KEYS} or {DECLARED_MASK_PREFIX}<column>"
             )
 
 

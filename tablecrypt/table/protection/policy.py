@@ -97,8 +97,8 @@ def check_layout(policy: ColumnPolicy, metadata: TableMetadata) -> None:
         for field_id in sorted(field_ids):
             if (name := protected_name(policy, schema, field_id)) is not None:
                 raise ConfigurationError(
-                    f"rows cannot be {use} by column {schema.find_column_name(field_id)!r}: its values would be told outside of the "
-                    f"protected column {name!r}. Take another column, or remove the protection"
+                    f"rows cannot be {use} by column {schema.find_column_name(field_id)!r}: its values would be visible outside of the "
+                    f"protected column {name!r}. Use another column, or remove the protection"
                 )
 
 

@@ -81,7 +81,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(spark: SparkSession
     assert "no column id, which must not be null" in refused(spark, new_name, "no_id")
     assert "CANNOT_SAFELY_CAST" in refused(spark, new_name, "other_type")
     assert "partition_filter names day" in refused(spark, new_name, source, ", partition_filter => map('day', '1')")
-    assert "do not remember their files" in refused(spark, new_name, source, ", check_duplicate_files => true")
+    assert "without a record of their files" in refused(spark, new_name, source, ", check_duplicate_files => true")
     assert "TABLE_OR_VIEW_NOT_FOUND" in refused(spark, new_name, "default.nothing")
     assert "PARSE" in refused(spark, new_name, "more_columns WHERE true")
 

@@ -87,7 +87,7 @@ def test_a_part_that_a_table_has_not_is_no_table(table: Table, suffix: str) -> N
         ((), {"timestamp": 5_000}, "no snapshot yet"),
         (("snapshot_id_17",), {}, "no snapshot 17"),
         (("tag_start",), {"version": "audit"}, "names a version already"),
-        (("snapshots",), {"version": "audit"}, "about the whole table"),
+        (("snapshots",), {"version": "audit"}, "describes the whole table"),
     ],
 )
 def test_a_version_that_is_not_there_is_named(table: Table, suffix: tuple[str, ...], fields: dict[str, Any], reason: str) -> None:

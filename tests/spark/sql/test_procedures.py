@@ -307,7 +307,7 @@ def test_the_procedures_are_listed(spark: SparkSession, prod: Lake) -> None:
     listed = {row["procedure_name"] for row in spark.sql("SHOW PROCEDURES IN prod.system").collect()}
     assert {"rotate_kek", "rewrite_data_files", "expire_snapshots", "shred"} <= listed
     described = spark.sql("DESCRIBE PROCEDURE prod.system.rotate_kek").collect()
-    assert any("Give a table a new KEK now." in str(row) for row in described)
+    assert any("Replace the KEK of a table." in str(row) for row in described)
 
 
 def keys_of(table: Table) -> list[EncryptedKey]:

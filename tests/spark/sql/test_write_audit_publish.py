@@ -177,7 +177,7 @@ def test_the_first_rows_of_a_table_wait_under_an_id_alone(spark: SparkSession, p
     table = create(prod, new_name, SIMPLE, properties=AUDITED)
     insert = f"INSERT INTO prod.{new_name} VALUES (1, 'a')"
     with session(spark, branch="audit"):
-        assert "has no snapshot yet in which the branch audit could begin" in refused(spark, insert)
+        assert "has no snapshot yet from which the branch audit could start" in refused(spark, insert)
     assert table.refresh().metadata.snapshots == []
     with session(spark, id="first"):
         spark.sql(insert)

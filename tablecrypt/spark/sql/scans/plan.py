@@ -250,8 +250,8 @@ def _json(text: str) -> Mapping[str, Any]:
         if all(isinstance(field["name"], str) and "type" in field for field in wanted["fields"]):
             return cast("Mapping[str, Any]", wanted)
     except (ValueError, LookupError, TypeError) as error:
-        raise FormatError("the columns of a scan are no schema of Spark") from error
-    raise FormatError("the columns of a scan are no schema of Spark")
+        raise FormatError("the columns of a scan are not a Spark schema") from error
+    raise FormatError("the columns of a scan are not a Spark schema")
 
 
 def _projected(schema: Schema, wanted: Mapping[str, Any]) -> Schema:

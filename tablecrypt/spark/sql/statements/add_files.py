@@ -39,7 +39,7 @@ _RESULT: Final = columns(added_files_count=pa.int64(), changed_partition_count=p
 
 def _add_files(call: Call) -> Iterator[Row]:
     if call.flag("check_duplicate_files"):
-        call.refuse("rows are copied, and do not remember their files; add a source once", "check_duplicate_files")
+        call.refuse("rows are copied without a record of their files: add each source once", "check_duplicate_files")
     table, source = call.encrypted_table(), ".".join(map(quoted, name_parts(call.text("source_table"))))
     given = _columns_by_name(call.text("source_schema"))
     own = {field.name.lower() for field in table.schema().fields}
@@ -75,7 +75,7 @@ def _columns_by_name(schema: str) -> dict[str, str]:
     try:
         names = [str(field["name"]) for field in json.loads(schema)["fields"]]
     except (ValueError, LookupError, TypeError) as error:
-        raise FormatError("the columns of the source are no schema of Spark") from error
+        raise FormatError("the columns of the source are not a Spark schema") from error
     return {name.lower(): name for name in names}
 
 

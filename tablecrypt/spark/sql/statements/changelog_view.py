@@ -122,7 +122,7 @@ class _Changes:
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     "create_changelog_view": Procedure(
-        "Make a temporary view of what changed between two snapshots.",
+        "Create a temporary view of the changes between two snapshots.",
         (
             TABLE,
             Parameter("changelog_view", "STRING"),

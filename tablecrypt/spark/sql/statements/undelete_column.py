@@ -66,7 +66,7 @@ def _with_field(struct: StructType, parents: Sequence[str], field: NestedField, 
 
 PROCEDURES: Final = {
     "undelete_column": Procedure(
-        "Bring a dropped column back, with the values that files hold.",
+        "Restore a dropped column, with the values that the files still have.",
         (TABLE, Parameter("column", "STRING", is_required=True)),
         columns(column=pa.string(), type=pa.string(), field_id=pa.int32()),
         _undelete_column,

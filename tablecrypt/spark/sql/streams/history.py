@@ -101,7 +101,7 @@ def check_appended(snapshot: Snapshot, rules: StreamRules) -> None:
     operation = snapshot.summary.operation.value if snapshot.summary is not None else "unknown"
     name = rules.deletes_option if operation == Operation.DELETE.value else rules.overwrites_option
     raise ConfigurationError(
-        f"snapshot {snapshot.snapshot_id} is a {operation}: a stream gives appended rows only. Option {name}=true passes over it"
+        f"snapshot {snapshot.snapshot_id} has operation {operation}: a stream returns appended rows only. Set {name}=true to skip it"
     )
 
 

@@ -97,13 +97,13 @@ def plan_appends(planner: Planner, request: Request) -> Response:
 def _loaded_now(loaded: LoadedTable) -> LoadedTable:
     name = loaded.located.name
     if not loaded.is_writable:
-        raise ConfigurationError(f"{name} is read at a snapshot or tag, to which nothing is added: stream from the table or a branch")
+        raise ConfigurationError(f"{name} is read at a snapshot or tag, which gets no new rows: stream from the table or a branch")
     loaded.located.check_branch(loaded.branch)
     table = loaded.located.reloaded()
     if table.metadata.table_uuid != loaded.located.table.metadata.table_uuid:
         raise ConfigurationError(f"{name} is not the table that this query began with: start it with a new checkpoint")
     if table.metadata.current_schema_id != loaded.located.table.metadata.current_schema_id:
-        raise ConfigurationError(f"{name}: its columns were changed: start the query again, and it goes on where it stopped")
+        raise ConfigurationError(f"{name}: its columns were changed: start the query again, and it continues where it stopped")
     return replace(loaded, located=replace(loaded.located, table=table))
 
 
@@ -113,7 +113,7 @@ def _offset(loaded: LoadedTable, snapshot_id: int) -> dict[str, Any]:
 
 def _position(loaded: LoadedTable, offset: Mapping[str, Any]) -> int:
     if set(offset) != {"table-uuid", "snapshot-id"} or type(offset["snapshot-id"]) is not int:
-        raise FormatError("the checkpoint has an offset that is not of a stream of this catalog: begin with a new checkpoint")
+        raise FormatError("the checkpoint has an offset that does not belong to a stream of this catalog: begin with a new checkpoint")
     if offset["table-uuid"] != str(loaded.located.table.metadata.table_uuid):
         raise ConfigurationError(f"{loaded.located.name} is not the table that this query began with: start it with a new checkpoint")
     return int(offset["snapshot-id"])

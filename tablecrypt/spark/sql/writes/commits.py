@@ -166,7 +166,7 @@ def commit_write(planner: Planner, request: Request) -> Response:
         else:
             commit_written(write.located, files, _options(write, marker))
     except BatchAlreadyCommittedError:
-        logger.info("%s holds the batch already: %s", write.located.name, marker)
+        logger.info("%s already contains the batch: %s", write.located.name, marker)
     return Response({"files": len(files)})
 
 

@@ -35,7 +35,7 @@ _PROPERTIES: Final[Mapping[str, str]] = {
 }
 _REFUSED: Final[Mapping[str, str]] = {
     "branch": "write to db.table.branch_NAME",
-    "output-spec-id": "rows are written with the table's partitioning of now",
+    "output-spec-id": "rows are written with the table's current partitioning",
     "validate-from-snapshot-id": "an overwrite is checked against all commits since the table was loaded",
 }
 
@@ -65,7 +65,7 @@ class SqlWriteOptions:
                 raise ConfigurationError(f"{name}={options[name]}: encrypted tables are written as Parquet")
         for name, reason in _REFUSED.items():
             if name in options:
-                raise ConfigurationError(f"the write option {name} is not served: {reason}")
+                raise ConfigurationError(f"the write option {name} is not supported: {reason}")
         level = options.get("isolation-level")
         return cls(
             {own: options[name] for name, own in _PROPERTIES.items() if name in options},

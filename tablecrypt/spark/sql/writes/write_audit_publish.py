@@ -97,7 +97,7 @@ def with_branch(loaded: LoadedTable) -> LoadedTable:
         return loaded
     if metadata.current_snapshot_id is None:
         raise ConfigurationError(
-            f"{loaded.located.name} has no snapshot yet in which the branch {name} could begin: write its first rows under {ID_SETTING}, "
+            f"{loaded.located.name} has no snapshot yet from which the branch {name} could start: write its first rows under {ID_SETTING}, "
             f"or unset {BRANCH_SETTING}"
         )
     table = loaded.located.reloaded()
@@ -106,5 +106,5 @@ def with_branch(loaded: LoadedTable) -> LoadedTable:
     if there is None:
         table.manage_snapshots().create_branch(metadata.current_snapshot_id, name).commit()
     elif there.snapshot_id != metadata.current_snapshot_id:
-        raise CommitFailedException(f"{loaded.located.name}: others have made the branch {name} meanwhile: run the statement again")
+        raise CommitFailedException(f"{loaded.located.name}: another writer created the branch {name} meanwhile: run the statement again")
     return replace(loaded, located=replace(loaded.located, table=table), branch=name)
