@@ -22,13 +22,14 @@ Specification: parquet.thrift, DataPageHeader; Apache Parquet, "Parquet Modular 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
 from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift, thrift_reader
-from tablecrypt.parquet.chunk_modules import read_pages
+from tablecrypt.parquet.chunk_modules import Page, StoredHeader, read_pages
 from tablecrypt.parquet.layout import Chunk, Span
 from tablecrypt.parquet.module_writer import STRIPPED
 from tablecrypt.parquet.modules import ModuleCipher, ModuleOrdinals, ModuleType, module_length
@@ -70,6 +71,16 @@ def error_cover_chunk(placeholder: Struct) -> Struct:
     return chunk
 
 
+def error_cover_pages(placeholder: Chunk) -> Iterator[Page]:
+    """Yield the pages of a placeholder in the clear, which has no dictionary, as those of an error cover.
+
+    Raises:
+        FormatError: they are no data pages of version 1.
+    """
+    for page in read_pages(placeholder):
+        yield replace(page, header=StoredHeader.decode_at(_with_encoding(page.header.encoded, Encoding.RLE_DICTIONARY)))
+
+
 def is_error_cover(metadata: Struct) -> bool:
     """Whether a cover's ColumnMetaData is that of an error cover."""
     return ColumnMetaData.ENCODING_STATS not in metadata
@@ -84,9 +95,7 @@ def nulls_of_error_cover(chunk: Chunk) -> memoryview:
     pages = bytearray()
     for page in read_pages(chunk):
         body = memoryview(page.body)
-        header = thrift_reader.decode(page.header.of_body(body), {PageHeader.DATA_PAGE_HEADER: FLAT})
-        header.struct(PageHeader.DATA_PAGE_HEADER).set(DataPageHeader.ENCODING, thrift.I32, Encoding.PLAIN)
-        pages += header.encode()
+        pages += _with_encoding(page.header.of_body(body), Encoding.PLAIN)
         pages += body
     return memoryview(bytes(pages) + bytes(chunk.pages.length - len(pages)))
 
@@ -109,12 +118,16 @@ def _is_header(row_group: bytearray, span: Span, cipher: ModuleCipher, ordinals:
 def _say_dictionary(row_group: bytearray, span: Span, cipher: ModuleCipher, ordinals: ModuleOrdinals, page: int) -> None:
     suffix = ordinals.suffix(ModuleType.DATA_PAGE_HEADER, page)
     encoded = cipher.decrypt(suffix, memoryview(row_group)[span.start : span.end], ordinals.describe(ModuleType.DATA_PAGE_HEADER, page))
-    header = thrift_reader.decode(bytes(encoded), {PageHeader.DATA_PAGE_HEADER: FLAT})
-    header.struct(PageHeader.DATA_PAGE_HEADER).set(DataPageHeader.ENCODING, thrift.I32, Encoding.RLE_DICTIONARY)
-    changed = cipher.encrypt(suffix, header.encode())
+    changed = cipher.encrypt(suffix, _with_encoding(bytes(encoded), Encoding.RLE_DICTIONARY))
     if len(changed) != span.length:
         raise FormatError(f"{_LOCATION}: {ordinals.describe(ModuleType.DATA_PAGE_HEADER, page)} is not encoded as Thrift encodes it")
     row_group[span.start : span.end] = changed
+
+
+def _with_encoding(header: bytes, encoding: int) -> bytes:
+    decoded = thrift_reader.decode(header, {PageHeader.DATA_PAGE_HEADER: FLAT})
+    decoded.struct(PageHeader.DATA_PAGE_HEADER).set(DataPageHeader.ENCODING, thrift.I32, encoding)
+    return decoded.encode()
 
 
 def placeholder(field: pa.Field, length: int) -> pa.Array:

@@ -32,7 +32,7 @@ Specification: Apache Parquet, "Parquet Modular Encryption", sections 5.2 to 5.5
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -179,10 +179,30 @@ def _crypto_metadata(column_key: ColumnKey, metadata: Struct) -> Struct:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedChunk:
+    """A chunk of a source, and what a new file has of it.
+
+    Attributes:
+        chunk: in its source.
+        path: of the column that it becomes.
+        pages: of the chunk, where they are to be written otherwise than the source has them.
+        left_out: fields of its ColumnMetaData.
+        has_pages_alone: whether it has no bloom filter and no index, so that its source is needed no more once its pages are written.
+    """
+
+    chunk: Chunk
+    path: tuple[str, ...]
+    pages: Iterable[Page] | None = None
+    left_out: tuple[int, ...] = ()
+    has_pages_alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NewChunk:
     """A chunk whose pages are written; what comes after them is put into `struct` and `metadata`."""
 
     old: Chunk
+    path: tuple[str, ...]
     ordinals: ModuleOrdinals
     struct: Struct
     metadata: Struct
@@ -194,26 +214,30 @@ class NewChunk:
         return plaintext if self.cipher is None else self.cipher.encrypt(self.ordinals.suffix(module_type), plaintext)
 
 
-def write_pages(sink: Sink, cipher: ModuleCipher | None, old: Chunk, ordinals: ModuleOrdinals) -> NewChunk:
+def write_pages(sink: Sink, cipher: ModuleCipher | None, placed: PlacedChunk, ordinals: ModuleOrdinals) -> NewChunk:
     """Write the pages of a chunk under another cipher, or in the clear without one.
 
     Args:
         sink: takes the pages, one after the other.
         cipher: encrypts them.
-        old: the chunk in its source.
+        placed: the chunk.
         ordinals: of the row group and column in the new file.
     """
+    old = placed.chunk
     start, header_growth = sink.position, 0
     dictionary_offset: int | None = None
     data_pages: list[Span] = []
-    for page in read_pages(old):
+    for page in read_pages(old) if placed.pages is None else placed.pages:
         span, header_length = _write_page(sink, page, ordinals, cipher)
         header_growth += header_length - page.header_span.length
         if page.is_dictionary:
             dictionary_offset = span.start
         else:
             data_pages.append(span)
-    metadata = old.metadata.copy(without=_OF_THE_OLD_FILE_IN_METADATA)
+    metadata = old.metadata.copy(without=(*_OF_THE_OLD_FILE_IN_METADATA, *placed.left_out))
+    if placed.path != old.path:
+        names = thrift.encode_binaries([name.encode() for name in placed.path])
+        metadata.set(ColumnMetaData.PATH_IN_SCHEMA, thrift.LIST, names)
     with described(old.location, f"the metadata of {old.ordinals}"):
         if not data_pages and dictionary_offset is None:
             raise FormatError("it has no pages")
@@ -225,7 +249,7 @@ def write_pages(sink: Sink, cipher: ModuleCipher | None, old: Chunk, ordinals: M
         metadata.set(ColumnMetaData.DICTIONARY_PAGE_OFFSET, thrift.I64, dictionary_offset)
     struct = old.struct.copy(without=_OF_THE_OLD_FILE_IN_CHUNK)
     struct.set(ColumnChunk.FILE_OFFSET, thrift.I64, 0)
-    return NewChunk(old, ordinals, struct, metadata, cipher, data_pages)
+    return NewChunk(old, placed.path, ordinals, struct, metadata, cipher, data_pages)
 
 
 def _write_page(sink: Sink, page: Page, ordinals: ModuleOrdinals, cipher: ModuleCipher | None) -> tuple[Span, int]:
@@ -249,6 +273,9 @@ class ModularWriter:
     Args:
         sink: where the bytes go.
         encryption: the protection of the new file.
+
+    Attributes:
+        group_starts: at which byte each row group begins.
     """
 
     def __init__(self, sink: Sink, encryption: FileEncryption) -> None:
@@ -256,32 +283,53 @@ class ModularWriter:
         self._encryption = encryption
         self._footer: Struct | None = None
         self._groups: list[Struct] = []
+        self.group_starts: list[int] = []
         self._rows = 0
         self._sink.write(self._encryption.magic)
 
     def add(self, source: FileLayout) -> None:
         """Write the row groups of a file."""
         if self._footer is None:
-            self._encryption.check_columns(source.leaf_paths())
-            self._footer = source.metadata.copy(without=_OF_THE_OLD_FILE_IN_FOOTER)
+            self.begin(source.metadata, source.leaf_paths())
+        groups = zip(source.metadata.structs(FileMetaData.ROW_GROUPS), source.row_groups, strict=True)
+        self.add_groups((group, [PlacedChunk(chunk, chunk.path) for chunk in chunks]) for group, chunks in groups)
+        with described(source.location, "the footer"):
+            self._rows += source.metadata.integer(FileMetaData.NUM_ROWS)
+
+    def begin(self, footer: Struct, paths: list[tuple[str, ...]], rows: int = 0) -> None:
+        """Say what the new footer has but row groups.
+
+        Args:
+            footer: a FileMetaData with the schema of the new file.
+            paths: of its leaf columns.
+            rows: how many rows `add_groups` is going to write.
+        """
+        self._encryption.check_columns(paths)
+        self._footer = footer.copy(without=_OF_THE_OLD_FILE_IN_FOOTER)
+        self._rows = rows
+
+    def add_groups(self, groups: Iterable[tuple[Struct, Sequence[PlacedChunk]]]) -> None:
+        """Write row groups, and behind them their bloom filters and indexes.
+
+        Args:
+            groups: the RowGroup of the source, and a chunk for each column of the new file, in their order.
+        """
         every: list[NewChunk] = []
-        for old_group, old_chunks in zip(source.metadata.structs(FileMetaData.ROW_GROUPS), source.row_groups, strict=True):
+        for old_group, placed in groups:
             start = self._sink.position
-            chunks = [
-                write_pages(
-                    self._sink, self._encryption.cipher(chunk.path), chunk, ModuleOrdinals(len(self._groups), column, chunk.ordinals.path)
-                )
-                for column, chunk in enumerate(old_chunks)
-            ]
+            self.group_starts.append(start)
+            chunks = [self._write_pages(each, column) for column, each in enumerate(placed)]
             self._groups.append(self._row_group(old_group, chunks, Span(start, self._sink.position - start)))
-            every += chunks
+            for each, chunk in zip(placed, chunks, strict=True):
+                if each.has_pages_alone:
+                    self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
+                else:
+                    every.append(chunk)
         for write in (self._bloom_filter, self._column_index, self._offset_index):
             for chunk in every:
                 write(chunk)
         for chunk in every:
-            self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.old.path)
-        with described(source.location, "the footer"):
-            self._rows += source.metadata.integer(FileMetaData.NUM_ROWS)
+            self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
 
     def finish(self) -> int:
         """Write the footer. Returns the length of the file in bytes."""
@@ -291,6 +339,10 @@ class ModularWriter:
         self._footer.set(FileMetaData.NUM_ROWS, thrift.I64, self._rows)
         self._encryption.write_footer(self._sink, self._footer)
         return self._sink.position
+
+    def _write_pages(self, placed: PlacedChunk, column: int) -> NewChunk:
+        ordinals = ModuleOrdinals(len(self._groups), column, ".".join(placed.path))
+        return write_pages(self._sink, self._encryption.cipher(placed.path), placed, ordinals)
 
     def _row_group(self, old: Struct, chunks: list[NewChunk], span: Span) -> Struct:
         group = old.copy()

@@ -216,6 +216,7 @@ def _write_value(out: bytearray, field: Field) -> None:
 class FileMetaData:
     """The footer."""
 
+    VERSION: Final = 1
     SCHEMA: Final = 2
     NUM_ROWS: Final = 3
     ROW_GROUPS: Final = 4
@@ -240,6 +241,7 @@ class RowGroup:
     COLUMNS: Final = 1
     TOTAL_BYTE_SIZE: Final = 2
     NUM_ROWS: Final = 3
+    SORTING_COLUMNS: Final = 4
     FILE_OFFSET: Final = 5
     TOTAL_COMPRESSED_SIZE: Final = 6
     ORDINAL: Final = 7

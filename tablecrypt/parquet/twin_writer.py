@@ -28,7 +28,7 @@ from tablecrypt.parquet.covers import error_cover_chunk, make_error_covers, plac
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, TAIL_LENGTH, encrypted_footer
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileCiphers, plain_layout
-from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, write_pages
+from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, PlacedChunk, write_pages
 from tablecrypt.parquet.modules import ModuleOrdinals
 from tablecrypt.parquet.storage import Sink, open_source
 from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnMetaData, FileMetaData, RowGroup, Struct
@@ -148,7 +148,12 @@ class TwinParquetWriter:
         with open_source(plaintext.getvalue(), _LOCATION) as source:
             pairs = zip(self._twins, plain_layout(source).row_groups[0], strict=True)
             return [
-                write_pages(sink, self._encryption.cipher(chunk.path), chunk, ModuleOrdinals(row_group, twin.twin, self._path(twin.twin)))
+                write_pages(
+                    sink,
+                    self._encryption.cipher(chunk.path),
+                    PlacedChunk(chunk, chunk.path),
+                    ModuleOrdinals(row_group, twin.twin, self._path(twin.twin)),
+                )
                 for twin, chunk in pairs
             ]
 
@@ -184,7 +189,7 @@ class TwinParquetWriter:
             chunks[column] = error_cover_chunk(thrift_reader.decode(chunks[column], COLUMN_CHUNK_SHAPE)).encode()
         copy = group.copy()
         for chunk in twins:
-            self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.old.path)
+            self._encryption.put_metadata(chunk.struct, chunk.metadata, chunk.ordinals, chunk.path)
             chunks.append(chunk.struct.encode())
         for total, of_a_chunk in (
             (RowGroup.TOTAL_BYTE_SIZE, ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE),

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import decimal
-import io
-import re
 import secrets
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,128 +15,17 @@ from hypothesis import strategies as st
 
 from tablecrypt import parquet
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError, KeyNotFoundError, TablecryptError, TamperedFileError
-from tablecrypt.parquet import FileKeys, thrift, thrift_reader
+from tablecrypt.parquet import FileKeys, thrift
 from tablecrypt.parquet.chunk_modules import decrypt_chunk
-from tablecrypt.parquet.footer import read_footer, write_footer
+from tablecrypt.parquet.footer import read_footer
 from tablecrypt.parquet.layout import FileCiphers, FileLayout
-from tablecrypt.parquet.modules import ModuleCipher
-from tablecrypt.parquet.storage import Sink, source_of
-from tablecrypt.parquet.thrift import COLUMN_CHUNK_SHAPE, ColumnChunk, FileMetaData, RowGroup, SchemaElement, Struct
+from tablecrypt.parquet.storage import source_of
+from tablecrypt.parquet.thrift import ColumnChunk, FileMetaData, SchemaElement, Struct
 from tablecrypt.parquet.twin_reader import TwinAccess
-from tablecrypt.parquet.twin_writer import ProtectedField, TwinParquetWriter
 from tablecrypt.parquet.twins import twin_name
 from tablecrypt.parquet.uniform import UniformParquetFile
-
-ROWS: Final = 1000
-SSN, ID, PERSON, NAME, EMAIL, PHONES, TAGS, PAID, NOTE = 1, 2, 3, 4, 5, 6, 8, 11, 12
-PROTECTED: Final = (SSN, EMAIL, PHONES, TAGS, PAID, NOTE)
-SECRET: Final = re.compile(rb"top-secret|\xd2\x02\x96\x49")
-
-
-def _field(name: str, kind: pa.DataType, field_id: int, nullable: bool = True) -> pa.Field:
-    return pa.field(name, kind, nullable, {"PARQUET:field_id": str(field_id)})
-
-
-SCHEMA: Final = pa.schema(
-    [
-        _field("ssn", pa.string(), SSN, nullable=False),
-        _field("id", pa.int64(), ID),
-        _field("person", pa.struct([_field("name", pa.string(), NAME), _field("email", pa.string(), EMAIL)]), PERSON),
-        _field("phones", pa.list_(_field("element", pa.string(), 7)), PHONES),
-        _field("tags", pa.map_(_field("key", pa.string(), 9, nullable=False), _field("value", pa.int64(), 10)), TAGS),
-        _field("paid", pa.decimal128(12, 2), PAID),
-        _field("note", pa.string(), NOTE),
-    ]
-)
-
-
-def _row(number: int) -> dict[str, Any]:
-    return {
-        "ssn": f"top-secret-{number}",
-        "id": number,
-        "person": None if number % 5 == 0 else {"name": f"n{number}", "email": f"top-secret-{number}@x" if number % 3 else None},
-        "phones": [f"top-secret-{number}", "top-secret"] if number % 4 else None,
-        "tags": [(f"top-secret-{number}", number)] if number % 2 else None,
-        "paid": decimal.Decimal(1234567890) / 100 if number % 7 else None,
-        "note": f"top-secret {number % 3}",
-    }
-
-
-TABLE: Final = pa.Table.from_pylist([_row(number) for number in range(ROWS)], schema=SCHEMA)
-
-
-class ProtectedFile:
-    """A file with protected columns, and all keys that open it."""
-
-    def __init__(
-        self,
-        table: pa.Table = TABLE,
-        protected: tuple[int, ...] = PROTECTED,
-        key_metadata: StandardKeyMetadata | None = None,
-        row_group_size: int = 300,
-        keys: dict[int, Secret] | None = None,
-        **options: Any,
-    ) -> None:
-        self.key_metadata = key_metadata or StandardKeyMetadata.generate(16, secrets.token_bytes)
-        self.keys = keys or {field_id: Secret(secrets.token_bytes(16)) for field_id in protected}
-        fields = [self._protected(field_id) for field_id in protected]
-        sink = pa.BufferOutputStream()
-        writer = TwinParquetWriter(sink, table.schema, self.key_metadata, fields, **{"compression": "zstd", **options})
-        writer.write(table, row_group_size)
-        self.metadata, length = writer.close()
-        self.stored = sink.getvalue().to_pybytes()
-        assert len(self.stored) == length
-
-    def _protected(self, field_id: int) -> ProtectedField:
-        mask = (lambda field, values: pa.array(["masked"] * len(values), field.type)) if field_id == NOTE else None
-        return ProtectedField(field_id, self.keys[field_id], self._stored_with(field_id, self.key_metadata.aad_prefix), mask)
-
-    @staticmethod
-    def _stored_with(field_id: int, aad_prefix: bytes) -> bytes:
-        return b"%d|" % field_id + aad_prefix
-
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
-        """As the key service does it: the key metadata is bound to the field and the file."""
-        if key_metadata != self._stored_with(field_id, aad_prefix):
-            raise AuthenticationError(f"the key of column {field_id} is that of another file or column")
-        if field_id not in self.keys:
-            raise KeyNotFoundError(f"no key of column {field_id}")
-        return self.keys[field_id].reveal()
-
-    def open(self, *opened: int, stored: bytes | None = None, hidden: tuple[int, ...] = (), **options: Any) -> UniformParquetFile:
-        stored = self.stored if stored is None else stored
-        key_metadata = self.key_metadata.with_file_length(len(stored))
-        access = TwinAccess(frozenset(self.keys), frozenset(opened), frozenset(hidden), self.unwrap)
-        return UniformParquetFile(pa.BufferReader(stored), key_metadata, "memory", twins=access, **options)
-
-    def read(self, columns: list[str], *opened: int, stored: bytes | None = None) -> pa.Table:
-        return pa.Table.from_batches(self.open(*opened, stored=stored).batches(columns))
-
-    @property
-    def all_keys(self) -> FileKeys:
-        keys = {twin_name(field_id): key for field_id, key in self.keys.items()}
-        return FileKeys(self.key_metadata.encryption_key, keys, self.key_metadata.aad_prefix)
-
-    def changed(self, change: Callable[[Struct, list[list[Struct]]], None]) -> bytes:
-        """The file with another footer, as someone makes it who has the table's key: `change` gets the footer and its chunks."""
-        source = source_of(self.stored)
-        footer = read_footer(source)
-        ciphers = FileCiphers(footer, FileKeys.of_table_file(self.key_metadata))
-        metadata = footer.open(ciphers.footer)
-        groups = metadata.structs(FileMetaData.ROW_GROUPS)
-        chunks = [[thrift_reader.decode(each, COLUMN_CHUNK_SHAPE) for each in group.deferred_structs(RowGroup.COLUMNS)] for group in groups]
-        change(metadata, chunks)
-        for group, its in zip(groups, chunks, strict=True):
-            group.set(RowGroup.COLUMNS, thrift.LIST, [chunk.encode() for chunk in its])
-        assert footer.algorithm is not None
-        aad_base = self.key_metadata.aad_prefix + footer.algorithm.aad_file_unique
-        cipher = ModuleCipher(self.key_metadata.encryption_key, "the footer key", aad_base, False, "memory", secrets.token_bytes)
-        end = io.BytesIO()
-        write_footer(Sink(end, footer.start), metadata, footer.algorithm, cipher, None, plaintext=False)
-        changed: bytes = self.stored[: footer.start] + end.getvalue()
-        return changed
+from tests.support.twin_files import EMAIL, ID, NOTE, PAID, PHONES, PROTECTED, ROWS, SCHEMA, SECRET, SSN, TABLE, TAGS, ProtectedFile, field
 
 
 @pytest.fixture(scope="module")
@@ -359,7 +245,7 @@ _VALUES: Final[dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]]] = {
     "fixed": (pa.binary(4), st.binary(min_size=4, max_size=4)),
     "list of structs": (
         pa.list_(
-            _field("element", pa.struct([_field("a", pa.int32(), 21), _field("b", pa.list_(_field("element", pa.string(), 23)), 22)]), 20)
+            field("element", pa.struct([field("a", pa.int32(), 21), field("b", pa.list_(field("element", pa.string(), 23)), 22)]), 20)
         ),
         st.lists(
             st.one_of(
@@ -378,7 +264,7 @@ _VALUES: Final[dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]]] = {
 def test_values_of_every_type_are_the_same_in_the_place_of_the_cover(kind: str, nullable: bool, data: st.DataObject) -> None:
     arrow, values = _VALUES[kind]
     column = data.draw(st.lists(values if not nullable else st.none() | values, min_size=1, max_size=30))
-    schema = pa.schema([_field("v", arrow, SSN, nullable), _field("id", pa.int64(), ID)])
+    schema = pa.schema([field("v", arrow, SSN, nullable), field("id", pa.int64(), ID)])
     table = pa.Table.from_arrays([pa.array(column, arrow), pa.array(range(len(column)), pa.int64())], schema=schema)
     file = ProtectedFile(table, (SSN,), row_group_size=7)
     assert file.read(["v", "id"], SSN).to_pylist() == table.to_pylist()

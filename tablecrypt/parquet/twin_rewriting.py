@@ -1,0 +1,351 @@
+"""Files written again with other protected columns than they had, or with the same ones under fresh keys.
+
+    the file has         the new one is to have      pages of the twin are           pages in the column's place are
+    a column             the column protected        the column's                    a cover, made of the column's values
+    a cover and a twin   the column protected        the twin's                      the cover's; made again if its kind is another
+    a cover and a twin   the column unprotected      (no twin)                       the twin's
+    another column       that column                 (no twin)                       its own
+
+Pages go from the old file into the new one as they are: decrypted, so authenticated, and encrypted under the key of the column that they
+become part of. Values are decoded for a cover that is made, of its column alone and one row group at a time.
+
+    old    ssn     | note              │ __protected__.4        salary unprotected, ssn protected so far
+           cover   | column            │ twin
+    new    ssn     | note (cover made) │ __protected__.9        ssn unprotected, note (field id 9) protected
+           twin's  | of note's values  │ note's
+
+A file without a column stays without it. The schema that Arrow leaves in a footer would not be that of the new file, and is dropped.
+
+Raises TamperedFileError for a file in which a twin is under the file's key, or something else under a key of its own; FormatError for a
+column whose values Arrow writes in another physical type than the file has; and what tablecrypt.parquet.layout raises.
+
+Specification: Apache Parquet, "Parquet Modular Encryption", section 5.2; parquet.thrift, SchemaElement and ColumnOrder.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.parquet import thrift, thrift_reader
+from tablecrypt.parquet.covers import error_cover_pages, is_error_cover, placeholder
+from tablecrypt.parquet.footer import described
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.layout import RowGroupLayout, encrypted_layout, plain_layout
+from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWriter, PlacedChunk
+from tablecrypt.parquet.storage import Sink, Source, source_of
+from tablecrypt.parquet.thrift import FLAT, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
+from tablecrypt.parquet.twin_columns import Replacement, covered, path_to
+from tablecrypt.parquet.twins import Leaf, Twin, field_of_twin, leaves_of, twin_name, twins_among
+
+TwinKeyOf = Callable[[int, bytes], Secret]
+"""Returns the DEK of a twin: field id, key metadata. Raises what its key service raises."""
+
+_ARROW_SCHEMA: Final = b"ARROW:schema"
+_KEY: Final = 1
+_COMPRESSION: Final = "zstd"
+
+
+@dataclass(frozen=True)
+class StoredTwins:
+    """What a file says of protected columns; no column key is needed to see it.
+
+    Attributes:
+        columns: the field ids in its schema.
+        keys: the twins that it has: field id and key metadata, each once. Those of a file without rows have none.
+        masked: the field ids of those whose covers hold masked values.
+    """
+
+    columns: frozenset[int]
+    keys: tuple[tuple[int, bytes], ...]
+    masked: frozenset[int]
+
+    @property
+    def protected(self) -> frozenset[int]:
+        """The field ids of the columns with twins."""
+        return frozenset(field_id for field_id, _ in self.keys)
+
+
+@dataclass(frozen=True)
+class RewrittenFile:
+    """The length of a new file in bytes, and at which byte each of its row groups begins."""
+
+    length: int
+    group_starts: tuple[int, ...]
+
+
+class TwinLayout:
+    """The columns of a file, each under the key that it has to be under.
+
+    Args:
+        source: the ciphertext.
+        key_metadata: of the file.
+        twin_key: opens twins. None: they are not to be opened.
+
+    Attributes:
+        file: its layout.
+        leaves: its columns.
+        twins: those that are twins.
+    """
+
+    def __init__(self, source: Source, key_metadata: StandardKeyMetadata, twin_key: TwinKeyOf | None = None) -> None:
+        self._twin_key = twin_key
+        self.file = encrypted_layout(source, FileKeys.of_table_file(key_metadata, self._key_of))
+        self.schema = self.file.metadata.structs(FileMetaData.SCHEMA)
+        with described(source.location, "the schema in the footer"):
+            self.leaves = leaves_of(self.schema)
+        self.twins = twins_among(self.leaves, source.location)
+        ordinals = {twin.twin for twin in self.twins}
+        for chunk in self.file.chunks():
+            if chunk.has_own_key != (chunk.ordinals.column in ordinals):
+                raise TamperedFileError(source.location, f"{chunk.ordinals} is not under the key that it has to be under")
+            if not chunk.has_own_key:
+                _ = chunk.cipher  # an error for a column in the clear
+
+    def stored(self) -> StoredTwins:
+        """Return what the file says of protected columns."""
+        keys = dict.fromkeys(
+            (twin.field_id, chunks[twin.twin].key_metadata or b"") for twin in self.twins for chunks in self.file.row_groups
+        )
+        without_rows = {(twin.field_id, b""): None for twin in self.twins if not self.file.row_groups}
+        columns = frozenset(each for leaf in self.leaves for each in leaf.field_ids)
+        masked = frozenset(twin.field_id for twin in self.twins if self.has_masks(twin))
+        return StoredTwins(columns, tuple({**keys, **without_rows}), masked)
+
+    def has_masks(self, twin: Twin) -> bool:
+        """Whether the cover holds masked values."""
+        groups = self.file.row_groups
+        return bool(groups) and not all(is_error_cover(chunks[twin.cover].metadata) for chunks in groups)
+
+    def _key_of(self, path: tuple[str, ...], key_metadata: bytes | None) -> Secret:
+        field_id = field_of_twin(path[0])
+        if field_id is None or key_metadata is None or self._twin_key is None:
+            raise TamperedFileError(self.file.location, f"column {'.'.join(path)} is encrypted with a key that is no column key")
+        return self._twin_key(field_id, key_metadata)
+
+
+def rewrite_protected(
+    source: object,
+    sink: object,
+    old: StandardKeyMetadata,
+    new: FileKeys,
+    covers: Mapping[int, Replacement | None],
+    twin_key: TwinKeyOf,
+    location: str,
+) -> RewrittenFile:
+    """Write a file again, in which these columns are protected and no others.
+
+    Args:
+        source: a seekable binary file with the old one.
+        sink: a binary file that is open for writing.
+        old: of the old file.
+        new: keys of the new one, of its twins too, by their names.
+        covers: by field id, what is to be protected of the columns that the file has, and what makes the masked values; None for an error
+            cover.
+        twin_key: opens the old twins.
+        location: names the old file in errors.
+
+    Raises: the errors that the module lists, and what `twin_key` raises.
+    """
+    rewriting = _Rewriting(TwinLayout(source_of(source, location), old, twin_key), covers)
+    out = Sink(sink)
+    writer = ModularWriter(out, FileEncryption(new, location, secrets.token_bytes))
+    rewriting.write(writer)
+    return RewrittenFile(writer.finish(), tuple(writer.group_starts))
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of the new file: its path, the old column whose pages or values it has, and the field whose cover is made for it."""
+
+    path: tuple[str, ...]
+    source: int
+    cover_of: int | None = None
+
+
+class _Rewriting:
+    def __init__(self, old: TwinLayout, covers: Mapping[int, Replacement | None]) -> None:
+        self._old = old
+        self._covers = covers
+        self._twin_of = {twin.cover: twin for twin in old.twins}
+        self._shown = [ordinal for ordinal, leaf in enumerate(old.leaves) if leaf.twin_of is None]
+        protected = {ordinal: field_id for field_id in covers for ordinal in self._leaves_of(field_id)}
+        self._columns = [self._column(ordinal, protected.get(ordinal)) for ordinal in self._shown]
+        # Where the old file has what the new columns' order is described by.
+        self._described = [*self._shown, *protected]
+        self._columns += [
+            _Column((twin_name(field_id), *old.leaves[ordinal].path[1:]), self._values_of(ordinal))
+            for ordinal, field_id in protected.items()
+        ]
+
+    def write(self, writer: ModularWriter) -> None:
+        metadata = self._old.file.metadata
+        with described(self._old.file.location, "the footer"):
+            rows = metadata.integer(FileMetaData.NUM_ROWS)
+        writer.begin(self._footer(), [column.path for column in self._columns], rows)
+        groups = zip(metadata.structs(FileMetaData.ROW_GROUPS), self._old.file.row_groups, strict=True)
+        writer.add_groups((group, self._placed(group, chunks)) for group, chunks in groups)
+
+    def _leaves_of(self, field_id: int) -> list[int]:
+        found = [ordinal for ordinal in self._shown if field_id in self._old.leaves[ordinal].field_ids]
+        if not found:
+            raise FormatError(f"{self._old.file.location}: has no column with field id {field_id} that could be protected")
+        return found
+
+    def _column(self, ordinal: int, field_id: int | None) -> _Column:
+        leaf, twin = self._old.leaves[ordinal], self._twin_of.get(ordinal)
+        if field_id is None:
+            return _Column(leaf.path, self._values_of(ordinal))
+        masked = self._covers[field_id] is not None
+        if twin is not None and twin.field_id == field_id and self._old.has_masks(twin) == masked:
+            return _Column(leaf.path, ordinal)
+        return _Column(leaf.path, self._values_of(ordinal), field_id)
+
+    def _values_of(self, ordinal: int) -> int:
+        twin = self._twin_of.get(ordinal)
+        return ordinal if twin is None else twin.twin
+
+    def _placed(self, group: Struct, chunks: RowGroupLayout) -> list[PlacedChunk]:
+        made: dict[int, Iterator[PlacedChunk]] = {}
+        placed: list[PlacedChunk] = []
+        for column in self._columns:
+            if column.cover_of is None:
+                placed.append(PlacedChunk(chunks[column.source], column.path))
+                continue
+            if column.cover_of not in made:
+                made[column.cover_of] = iter(self._made_covers(column.cover_of, group, chunks))
+            placed.append(next(made[column.cover_of]))
+        return placed
+
+    def _made_covers(self, field_id: int, group: Struct, chunks: RowGroupLayout) -> list[PlacedChunk]:
+        """Make the cover of a field in one row group: a chunk for each of its leaves."""
+        columns = [column for column in self._columns if column.cover_of == field_id]
+        make = self._covers[field_id]
+        values = self._decoded(field_id, group, [PlacedChunk(chunks[column.source], column.path) for column in columns])
+        shown = covered(values, path_to(values.schema, field_id), make or _placeholder)
+        plaintext = pa.BufferOutputStream()
+        options = {"compression": _COMPRESSION, "use_dictionary": make is not None, "store_decimal_as_integer": True}
+        with pq.ParquetWriter(plaintext, shown.schema, **options) as writer:
+            writer.write_table(shown, row_group_size=max(1, shown.num_rows))
+        layout = plain_layout(source_of(plaintext.getvalue(), self._old.file.location))
+        leaves = leaves_of(layout.metadata.structs(FileMetaData.SCHEMA))
+        made: list[PlacedChunk] = []
+        for column, leaf, chunk in zip(columns, leaves, layout.row_groups[0], strict=True):
+            covered_leaf = next(each for each in self._old.leaves if each.path == column.path)
+            kind = chunks[column.source].metadata.integer(ColumnMetaData.TYPE)
+            if _levels(leaf) != _levels(covered_leaf) or chunk.metadata.integer(ColumnMetaData.TYPE) != kind:
+                raise FormatError(f"{layout.location}: Arrow writes column {'.'.join(column.path)} otherwise than the file has it")
+            if make is None:
+                made.append(PlacedChunk(chunk, column.path, error_cover_pages(chunk), STRIPPED, has_pages_alone=True))
+            else:
+                made.append(PlacedChunk(chunk, column.path, has_pages_alone=True))
+        return made
+
+    def _decoded(self, field_id: int, group: Struct, columns: Sequence[PlacedChunk]) -> pa.Table:
+        """Return the values of a field in one row group, and of its siblings nothing."""
+        top = columns[0].path[0]
+        schema = _narrowed(_subtree(self._old.schema, top), field_id)
+        root = self._old.schema[0].copy()
+        root.set(SchemaElement.NUM_CHILDREN, thrift.I32, 1)
+        footer = Struct({FileMetaData.VERSION: self._old.file.metadata.fields[FileMetaData.VERSION]})
+        footer.set(FileMetaData.SCHEMA, thrift.LIST, [root, *schema])
+        out = io.BytesIO()
+        writer = ModularWriter(Sink(out), FileEncryption(None, self._old.file.location, secrets.token_bytes))
+        writer.begin(footer, [column.path for column in columns], group.integer(RowGroup.NUM_ROWS))
+        writer.add_groups([(group.copy(without=(RowGroup.SORTING_COLUMNS,)), columns)])
+        writer.finish()
+        return pq.ParquetFile(pa.BufferReader(out.getvalue())).read()
+
+    def _footer(self) -> Struct:
+        old = self._old
+        footer = old.file.metadata.copy()
+        if [column.path for column in self._columns] == [leaf.path for leaf in old.leaves]:
+            return footer
+        tops = dict.fromkeys(old.leaves[ordinal].path[0] for ordinal in self._shown)
+        elements = [element for top in tops for element in _subtree(old.schema, top)]
+        for field_id in self._covers:
+            top = old.leaves[self._leaves_of(field_id)[0]].path[0]
+            elements += _as_twin(_narrowed(_subtree(old.schema, top), field_id), field_id)
+        root = old.schema[0].copy()
+        root.set(SchemaElement.NUM_CHILDREN, thrift.I32, len(tops) + len(self._covers))
+        footer.set(FileMetaData.SCHEMA, thrift.LIST, [root, *elements])
+        with described(old.file.location, "the footer"):
+            self._describe(footer)
+        return footer
+
+    def _describe(self, footer: Struct) -> None:
+        """Bring what the footer says of columns beside the schema into the new order."""
+        orders = _structs(footer, FileMetaData.COLUMN_ORDERS)
+        if len(orders) == len(self._old.leaves):
+            footer.set(FileMetaData.COLUMN_ORDERS, thrift.LIST, [orders[ordinal] for ordinal in self._described])
+        else:
+            footer.remove(FileMetaData.COLUMN_ORDERS)
+        kept = [each for each in _structs(footer, FileMetaData.KEY_VALUE_METADATA) if each.binary(_KEY) != _ARROW_SCHEMA]
+        footer.remove(FileMetaData.KEY_VALUE_METADATA)
+        if kept:
+            footer.set(FileMetaData.KEY_VALUE_METADATA, thrift.LIST, kept)
+
+
+def _structs(footer: Struct, field_id: int) -> list[Struct]:
+    """Return a list of structs that a footer's reader steps over."""
+    if field_id not in footer:
+        return []
+    return thrift_reader.decode(Struct({field_id: footer.fields[field_id]}).encode(), {field_id: FLAT}).structs(field_id)
+
+
+def _subtree(elements: Sequence[Struct], top: str) -> list[Struct]:
+    """Return the nodes of a top-level column."""
+    at = 1
+    while at < len(elements):
+        end = _end(elements, at)
+        if elements[at].binary(SchemaElement.NAME) == top.encode():
+            return list(elements[at:end])
+        at = end
+    raise FormatError(f"its schema has no column {top}")
+
+
+def _end(elements: Sequence[Struct], at: int) -> int:
+    """Return where the nodes of a column end that begins at a position."""
+    left = 1
+    while left:
+        left += (elements[at].optional_integer(SchemaElement.NUM_CHILDREN) or 0) - 1
+        at += 1
+    return at
+
+
+def _narrowed(elements: Sequence[Struct], field_id: int) -> list[Struct]:
+    """Return a column with one field in it and nothing beside that; no node if the field is not there."""
+    if elements[0].optional_integer(SchemaElement.FIELD_ID) == field_id:
+        return list(elements)
+    at = 1
+    while at < len(elements):
+        end = _end(elements, at)
+        if inner := _narrowed(elements[at:end], field_id):
+            around = elements[0].copy()
+            around.set(SchemaElement.NUM_CHILDREN, thrift.I32, 1)
+            return [around, *inner]
+        at = end
+    return []
+
+
+def _as_twin(elements: Sequence[Struct], field_id: int) -> list[Struct]:
+    nodes = [element.copy(without=(SchemaElement.FIELD_ID,)) for element in elements]
+    nodes[0].set(SchemaElement.NAME, thrift.BINARY, twin_name(field_id).encode())
+    return nodes
+
+
+def _levels(leaf: Leaf) -> tuple[int, int]:
+    return leaf.max_definition, leaf.max_repetition
+
+
+def _placeholder(field: pa.Field, values: pa.Array) -> pa.Array:
+    return placeholder(field, len(values))
