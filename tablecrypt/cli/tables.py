@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     cls=DocumentedCommand,
     examples=[
         ("Files whose keys are older than two years", "tablecrypt --catalog prod reencrypt db.orders --older-than 730d"),
+        ("Files that a declaration of column keys has not reached", "tablecrypt --catalog prod reencrypt db.people --out-of-line"),
         (
             "One partition, with longer keys",
             "tablecrypt --catalog prod reencrypt db.orders --where \"region = 'north'\" --data-key-length 32",
@@ -50,19 +51,24 @@ if TYPE_CHECKING:
 )
 @click.option("--data-key-length", type=click.Choice([16, 24, 32]), help="Length of the new keys in bytes; by default what the table says.")
 @click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
+@click.option("--out-of-line", is_flag=True, help="Only data files whose protected columns are not as the table's properties declare.")
 @operation_options(on_files=True)
-def reencrypt(run: Run, table: str, where: str | None, older_than: dt.datetime | None, data_key_length: int | None, branch: str) -> None:
+def reencrypt(
+    run: Run, table: str, where: str | None, older_than: dt.datetime | None, data_key_length: int | None, branch: str, out_of_line: bool
+) -> None:
     """Re-encrypt data files under fresh keys.
 
     Data and delete files of TABLE are decrypted and encrypted module by module, without decoding a value, and replace the old ones in one
     snapshot. Row ids, statistics and the order of rows do not change. Run it again to continue an interrupted run. Older snapshots name the
-    old files until they are expired.
+    old files until they are expired. Protected columns become what the properties declare; where you may not use a column's key, the column
+    stays as it is, and all else comes under fresh keys.
     """
     from tablecrypt.maintenance import reencrypt as encrypt_again
 
     filtered = {} if where is None else {"where": where}
     loaded = run.settings.table(table)
-    run.show(encrypt_again, loaded, **filtered, older_than=older_than, data_key_length=data_key_length, branch=branch)
+    options = {"older_than": older_than, "data_key_length": data_key_length, "branch": branch, "out_of_line": out_of_line}
+    run.show(encrypt_again, loaded, **filtered, **options)
 
 
 @click.command(

@@ -12,7 +12,7 @@ What it does not do: older snapshots still name the old files under the old DEKs
 
 Of each file:
 
-    Parquet    module by module (see parquet/writing.py)
+    Parquet    module by module (see parquet/writing.py; columns/reencryption.py where columns are protected)
     Avro       AGS1 block by block
 
 The new file is another object in the same folder, or in the table's own data folder where the old one lies elsewhere, as one that
@@ -24,8 +24,7 @@ Raises TamperedFileError, naming the old file, where a module or block of it doe
 from __future__ import annotations
 
 import datetime as dt
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -53,6 +52,15 @@ from tablecrypt.maintenance._tables import (
     require_encrypted,
     table_io,
 )
+from tablecrypt.maintenance.columns.reencryption import (
+    NewFile,
+    ProtectedFiles,
+    ProtectedWork,
+    ReencryptWork,
+    look_at,
+    may_have_twins,
+    write_protected,
+)
 from tablecrypt.maintenance.progress import OperationResult, ProgressListener, no_progress
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner, runner_or_threads
 from tablecrypt.manifests.avro_columns import Mask
@@ -63,7 +71,6 @@ from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.writing import reencrypt as reencrypt_modules
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import ScanPlanner
-from tablecrypt.table.protection.policy import has_column_keys
 from tablecrypt.table.replace_files import EncryptedFileSwap
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table import EncryptedTable
@@ -87,6 +94,9 @@ class Reencrypted(OperationResult):
         snapshot_id: the new snapshot; None where nothing had to be done, and for a dry run.
         unused: new files that are not part of the table. `remove_orphan_files` deletes them; they stay until then, since another run may
             be about to commit them.
+        in_line: how many data files had protected columns that were not as the properties declare, and have them so now.
+        twins_kept: how many data files keep the twins of protected columns as they are, since this user may not use a column's key, or the
+            column was shredded. All else in them is under fresh DEKs.
     """
 
     data_files: int
@@ -96,6 +106,8 @@ class Reencrypted(OperationResult):
     gone: int = 0
     snapshot_id: int | None = None
     unused: tuple[str, ...] = ()
+    in_line: int = 0
+    twins_kept: int = 0
 
 
 @checked_arguments(but=("where", "older_than"))
@@ -105,6 +117,7 @@ def reencrypt(
     older_than: dt.datetime | None = None,
     data_key_length: int | None = None,
     branch: str = MAIN_BRANCH,
+    out_of_line: bool = False,
     dry_run: bool = False,
     progress: ProgressListener = no_progress,
     runner: Runner | None = None,
@@ -118,6 +131,7 @@ def reencrypt(
         older_than: only files whose DEK was made before this moment, which has a time zone; by default all.
         data_key_length: bytes of the new DEKs, 16, 24 or 32; by default what the table's properties say.
         branch: whose files.
+        out_of_line: only data files whose protected columns are not as the table's properties declare.
         dry_run: whether to say only what would be done.
         progress: called with the stored bytes that are done.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
@@ -125,6 +139,8 @@ def reencrypt(
 
     Raises:
         ConfigurationError: an argument that does not fit, or a table that is not encrypted.
+        ColumnKeyDeniedError: a file's protected columns are not as the properties declare, and this user may not use a key that changing
+            them takes. Nothing is written then.
         TamperedFileError: a file differs from what was written. The next run keeps what is done so far; the table is unchanged.
         KmsError: the KMS refused the table's key.
         CommitFailedException: other writers committed first, several times in a row; the next run continues.
@@ -134,24 +150,39 @@ def reencrypt(
     _check_numbers(older_than, data_key_length)
     table.refresh()
     refuse_restricted(table.io, "reencrypt")
-    if has_column_keys(table.metadata):
-        raise ConfigurationError(
-            f"{name_of(table)} has protected columns, whose keys are bound to their files: compact(table, rewrite_all=True) writes its "
-            "files again under fresh keys, and brings those in line that were written before the protection changed"
-        )
     check_branch(table, branch)
     plan = _planned(table, checked_filter(table, where), older_than, branch)
-    found = Reencrypted(name_of(table), dry_run, plan.data_files, len(plan.files) - plan.data_files, plan.size)
+    protected = ProtectedFiles.among(table, plan.files.values(), runner)
+    changed = () if protected is None else tuple(each for each in plan.files if not protected.is_in_line(each))
+    if out_of_line:
+        plan = plan.only(changed)
+    if protected is not None:
+        protected.open_all(plan.files)
+    found = Reencrypted(
+        name_of(table),
+        dry_run,
+        plan.data_files,
+        len(plan.files) - plan.data_files,
+        plan.size,
+        in_line=len(changed),
+        twins_kept=0 if protected is None else protected.kept,
+    )
     if dry_run or not plan.files:
         return found
     io, metadata = table_io(table), encrypted_metadata_of(table)
     key_length = data_key_length or io.manager.data_key_length
     journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(branch), OPERATION)
-    earlier = _earlier(journal, plan, key_length)
+    earlier = _earlier(journal, plan, key_length, partial(_usable, table, protected, runner))
     swaps = dict(earlier.swaps)
     folder = table.location_provider().new_data_location("any").rpartition("/")[0]
     work_of = partial(reencrypt_work, data_key_length=key_length, own_folders=io.own_folders, data_folder=folder)
-    make_new_files(table, plan.files, swaps, runner, reencrypt_file, work_of, replacement_entry, journal, OPERATION, progress)
+    if protected is None:
+        make_new_files(table, plan.files, swaps, runner, reencrypt_file, work_of, replacement_entry, journal, OPERATION, progress)
+    else:
+        make_new_files(
+            *(table, plan.files, swaps, runner, reencrypt_protected_file),
+            *(lambda file: protected.work(work_of(file)), protected.entry, journal, OPERATION, progress),
+        )
     swapped, snapshot_id = _commit(table, swaps, branch)
     journal.remove()
     gone = sorted(swaps.keys() - swapped)
@@ -178,6 +209,10 @@ class _Plan:
         """Stored bytes of all of them."""
         return sum(file.file_size_in_bytes for file in self.files.values())
 
+    def only(self, data: Collection[str]) -> _Plan:
+        """Return the plan of these data files, by location, and no delete file."""
+        return _Plan({location: self.files[location] for location in data}, len(data))
+
 
 @dataclass(frozen=True)
 class _Earlier:
@@ -187,16 +222,26 @@ class _Earlier:
     unused: tuple[str, ...]
 
 
-def _earlier(journal: Journal, plan: _Plan, key_length: int) -> _Earlier:
+def _earlier(journal: Journal, plan: _Plan, key_length: int, usable: Callable[[Mapping[str, EncryptedDataFile]], set[str]]) -> _Earlier:
     """Read the journal of an earlier run. Files that are no longer planned, or whose DEKs have another length, are of no use."""
     found = journal.load()
-    swaps = {
+    planned = {
         location: new
         for location, new in found.items()
         if location in plan.files and len(key_metadata_of(new).encryption_key) == key_length
     }
+    chosen = usable(planned)
+    swaps = {location: new for location, new in planned.items() if location in chosen}
     unused = (new.file_path for location, new in found.items() if location not in swaps and new.file_path not in plan.files)
     return _Earlier(swaps, tuple(unused))
+
+
+def _usable(table: EncryptedTable, protected: ProtectedFiles | None, runner: Runner, swaps: Mapping[str, EncryptedDataFile]) -> set[str]:
+    """Return of which old files the new one can be committed: the column keys of a run that was killed may be gone with it."""
+    if protected is None or not swaps:
+        return set(swaps)
+    looks = look_at(table, (new for new in swaps.values() if may_have_twins(new)), runner)
+    return {old for old, new in swaps.items() if new.file_path not in looks or protected.is_usable(looks[new.file_path])}
 
 
 def _planned(table: EncryptedTable, where: BooleanExpression, older_than: dt.datetime | None, branch: str) -> _Plan:
@@ -241,16 +286,6 @@ def _commit(table: EncryptedTable, swaps: Mapping[str, EncryptedDataFile], branc
     return producer.swapped, producer.snapshot_id
 
 
-@dataclass(frozen=True)
-class ReencryptWork:
-    """Which file, of which format ("PARQUET" or "AVRO"), how many bytes its new DEK has, and the folder of the new file."""
-
-    location: str
-    file_format: str
-    data_key_length: int
-    folder: str
-
-
 def reencrypt_work(file: DataFile, data_key_length: int, own_folders: DeletionScope, data_folder: str) -> FileWork[ReencryptWork]:
     """Return the work of re-encrypting one file of a table.
 
@@ -270,12 +305,20 @@ def reencrypt_file(io: EncryptingFileIO, work: ReencryptWork, keys: tuple[Standa
     """Write the new file and return its location and key metadata, which knows the file's length."""
     (old,) = keys
     new = FreshKeys(work.data_key_length).new_key_metadata()
-    location = f"{work.folder}/{uuid.uuid4()}.{work.file_format.lower()}"
+    location = work.new_location()
     copy_one = {FileFormat.PARQUET.value: _copy_parquet, FileFormat.AVRO.value: _copy_avro}.get(work.file_format)
     if copy_one is None:
         raise FormatError(f"{work.location}: {work.file_format} files of encrypted tables are not known")
     with deleting_on_error(io, [location]):
         return FileDone(location, (new.with_file_length(copy_one(io, work.location, old, location, new)),))
+
+
+def reencrypt_protected_file(io: EncryptingFileIO, work: ProtectedWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[NewFile]:
+    """Do the same for a file of a table with protected columns."""
+    if work.twins is not None:
+        return write_protected(io, work.plain, work.twins, keys)
+    done = reencrypt_file(io, work.plain, keys)
+    return FileDone(NewFile(done.result), done.keys)
 
 
 def _copy_parquet(io: EncryptingFileIO, source: str, old: StandardKeyMetadata, target: str, new: StandardKeyMetadata) -> int:

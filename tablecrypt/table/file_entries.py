@@ -42,7 +42,7 @@ from tablecrypt.manifests.records import (
 )
 from tablecrypt.table.planning import EncryptedFileScanTask, FilePart
 
-_STATISTICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+STATISTICS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 
 
 class FileEntryCodec:
@@ -162,6 +162,6 @@ def _entry(file: EncryptedDataFile, spec_id: int, sequence_number: int | None) -
 
 def _without_statistics(file: DataFile) -> EncryptedDataFile:
     values = EncryptedDataFile.of(file).values()
-    for name in _STATISTICS:
+    for name in STATISTICS:
         values[DATA_FILE_POSITIONS[name]] = None
     return EncryptedDataFile(*values)

@@ -222,11 +222,6 @@ def test_a_copy_elsewhere_keeps_its_column_keys_and_no_column_comes_under_its_ma
             m.relocate(table, f"file://{tmp_path}/other", key_id=column_key)
 
 
-def test_reencryption_says_what_does_its_work_for_protected_columns(table: EncryptedTable) -> None:
-    with pytest.raises(ConfigurationError, match=r"compact\(table, rewrite_all=True\)"):
-        m.reencrypt(table)
-
-
 def test_a_migration_does_not_declare_columns(both: Clients, tmp_path: Path) -> None:
     plain = both.payroll.create_table("db.plain", SCHEMA)
     for properties in ({"encryption.column-keys": DECLARED}, {"encryption.column.2.key-id": COLUMN_KEY}):

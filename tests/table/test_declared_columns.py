@@ -125,7 +125,7 @@ def test_removed_protection_is_remembered_for_the_files_that_have_it(table: Encr
 def test_a_column_may_change_its_master_key_once_until_files_are_encrypted_again(table: EncryptedTable) -> None:
     declare(table, {"encryption.column-keys": f"{OTHER_COLUMN_KEY}: ssn"})
     assert policy_of(table.metadata).master_keys(SSN) == (OTHER_COLUMN_KEY, COLUMN_KEY)
-    with pytest.raises(ConfigurationError, match="compact the table"):
+    with pytest.raises(ConfigurationError, match="reencrypt the table"):
         declare(table, {"encryption.column-keys": "third: ssn"})
     declare(table, {"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
 

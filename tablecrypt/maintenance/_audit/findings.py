@@ -115,7 +115,7 @@ class FindingKind(Enum):
         "column-exposed",
         Severity.CRITICAL,
         "Protected column under the table's key",
-        "Compact the table with rewrite_all, then shred the snapshots that have the old files.",
+        "Reencrypt the table, then shred the snapshots that have the old files.",
     )
     COLUMN_POLICY_CHANGED = _Meaning(
         "column-policy-changed",
@@ -145,7 +145,7 @@ class FindingKind(Enum):
         "column-formerly-protected",
         Severity.INFO,
         "Column that is no longer protected, except in some files",
-        "Compact the table with rewrite_all, so that its readers can read the column.",
+        "Reencrypt the table, so that its readers can read the column.",
     )
     KEK_AHEAD = _Meaning(
         "kek-ahead",

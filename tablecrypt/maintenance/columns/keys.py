@@ -222,7 +222,7 @@ def shred_column(
 
     The other columns stay as they are. The column stays in the schema: reading it raises KeyNotFoundError until it is dropped, and rows
     that are written later have it under a new column key. It does NOT reach files from before the column was protected, which hold it under
-    the table's key (first `compact` with `rewrite_all`, and shred their snapshots), copies of metadata files elsewhere, or keys that
+    the table's key (first `reencrypt`, and shred their snapshots), copies of metadata files elsewhere, or keys that
     somebody has read.
 
     Killed at any moment, the next call continues.

@@ -13,7 +13,7 @@ which files from before are still read; remove that by hand once no snapshot has
 for the snapshots that have it.
 
 New files follow the properties of the moment that they are written in; files from before do not change. What a declaration does not reach
-is logged, and `compact` with `rewrite_all` brings it in line.
+is logged, and `reencrypt` brings it in line.
 
 Raises ConfigurationError: a column is unknown or named twice, the text cannot be read, or a property by field id is set by hand.
 """
@@ -182,7 +182,7 @@ def _keep_former(former: dict[int, str], field_id: int, key_id: str, new: str | 
     if former.get(field_id, key_id) not in (key_id, new):
         raise ConfigurationError(
             f"files hold column {field_id} under the master keys {former[field_id]!r} and {key_id!r} already, and a third is one too many: "
-            f"compact the table with rewrite_all, and remove {COLUMN_PREFIX}{field_id}.former-key-id, first"
+            f"reencrypt the table, and remove {COLUMN_PREFIX}{field_id}.former-key-id, first"
         )
     former[field_id] = key_id
 
@@ -232,6 +232,6 @@ def _log_unreached(metadata: TableMetadata, policy: ColumnPolicy) -> None:
     )
     logger.warning(
         "%s: the protection of %s changes for files that are written from now on. %s data files of the current snapshot and those of %d "
-        "earlier ones stay as they are: compact with rewrite_all brings the current ones in line, shredding the snapshots ends the others",
+        "earlier ones stay as they are: reencrypt brings the current ones in line, shredding the snapshots ends the others",
         *(metadata.location, ", ".join(names) or "no column", files, len(metadata.snapshots) - (current is not None)),
     )

@@ -56,7 +56,7 @@ class WriteProtection:
         check_layout(policy, metadata)
         keys, schema = column_keys(metadata, io), metadata.schema()
         covers = {field_id: cover_of(column, schema, keys.mask_key) for field_id, column in policy.columns.items()}
-        return cls(keys, covers, frozenset(_left_out(policy, schema)))
+        return cls(keys, covers, fields_left_out(policy, schema))
 
     def fields(self, key_metadata: StandardKeyMetadata) -> list[ProtectedField]:
         """Return what is protected in a new file, each column under a fresh key.
@@ -78,5 +78,6 @@ class WriteProtection:
         return {field_id: value for field_id, value in by_field.items() if field_id not in self.left_out}
 
 
-def _left_out(policy: ColumnPolicy, schema: Schema) -> set[int]:
-    return {each for each in schema.field_ids if not policy.columns.keys().isdisjoint((each, *ancestors(schema, each)))}
+def fields_left_out(policy: ColumnPolicy, schema: Schema) -> frozenset[int]:
+    """Return the field ids that manifest entries say nothing of: those of protected columns and of all that lies in them."""
+    return frozenset(each for each in schema.field_ids if not policy.columns.keys().isdisjoint((each, *ancestors(schema, each))))

@@ -1,0 +1,300 @@
+"""Protected columns in a re-encryption: which files are not as the properties declare, and what becomes of the twins of all.
+
+    look    the footer of each Parquet data file says which twins it has, and which kind of covers; it needs no column key
+    plan    here, where the key service is: old twins are opened, new column DEKs are made
+    file    on threads or executors: one new file (parquet/twin_rewriting.py, or kept_twins.py)
+
+    the file has                               the properties say     the new file has                          needs the column's key
+    a twin                                     protected              a twin under a fresh DEK                  yes
+                                                                      the same twin, byte for byte, without it  no
+    the column under the file's own key        protected              a cover, and a twin                       to wrap under
+    a twin                                     not protected          the column                                yes
+    a cover of another kind than the mask's    protected              the cover that the mask asks for          yes
+
+A file of the second kind is from before the column was protected, or another engine wrote it since: reading refuses those until they are
+brought in line. Where a file has to change, the keys of all of its twins are needed, because none can stay where it was.
+
+A shredded column has no key, and its twin is kept as it is: its values are gone whatever the properties say.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.files.raw_output import RawContent
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ProtectedColumn, key_id_in
+from tablecrypt.maintenance._journal import replacement_entry
+from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
+from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
+from tablecrypt.parquet.kept_twins import reencrypt_beside_twins
+from tablecrypt.parquet.keys import FileKeys
+from tablecrypt.parquet.storage import source_of
+from tablecrypt.parquet.twin_rewriting import RewrittenFile, StoredTwins, TwinLayout, rewrite_protected
+from tablecrypt.parquet.twins import twin_name
+from tablecrypt.table.file_entries import STATISTICS
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of
+from tablecrypt.table.protection.stored_masks import cover_of
+from tablecrypt.table.protection.writing import fields_left_out
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import FreshKeys, deleting_on_error, key_metadata_of
+
+logger = logging.getLogger(__name__)
+
+_FOOTER_SIZE: Final = 64 * 1024
+_HASH: Final = "hash"
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """The DEKs of a file's twins, as they are in `StoredTwins.keys`; None where they are kept as they are."""
+
+    deks: tuple[Secret, ...] | None
+
+
+class ProtectedFiles:
+    """The data files of a table with protected columns, for one re-encryption.
+
+    Args:
+        table: the table.
+        looks: what the footers of its planned files say, by location.
+
+    Attributes:
+        policy: what the table's properties declare.
+    """
+
+    def __init__(self, table: EncryptedTable, looks: Mapping[str, StoredTwins]) -> None:
+        self._metadata: EncryptedTableMetadata = encrypted_metadata_of(table)
+        self._keys: ColumnKeys = column_keys(self._metadata, table_io(table))
+        self.policy: ColumnPolicy = policy_of(self._metadata)
+        self._looks = looks
+        self._opened: dict[str, _Opened] = {}
+
+    @classmethod
+    def among(cls, table: EncryptedTable, files: Iterable[DataFile], runner: Runner) -> ProtectedFiles | None:
+        """Look at the footers of files; None for a table without protected columns.
+
+        Raises:
+            TamperedFileError, FormatError: a footer is not what was written.
+        """
+        if not has_column_keys(encrypted_metadata_of(table)):
+            return None
+        return cls(table, look_at(table, (file for file in files if may_have_twins(file)), runner))
+
+    def is_in_line(self, location: str) -> bool:
+        """Whether a file's protected columns are as the properties declare. What is no Parquet data file has none."""
+        found = self._looks.get(location)
+        return found is None or is_in_line(found, self.policy)
+
+    def is_usable(self, found: StoredTwins) -> bool:
+        """Whether a file that an earlier run has written is in line, under column keys that the metadata has."""
+        known = {entry.key_id for entry in self._metadata.key_ring.column_keys}
+        return is_in_line(found, self.policy) and all(key_id_in(stored) in known for _, stored in found.keys if stored)
+
+    def open_all(self, files: Mapping[str, DataFile]) -> None:
+        """Open the twins of files, and make sure that new ones can be made.
+
+        Raises:
+            ColumnKeyDeniedError: a file is not in line, and this user may not use a key that changing it takes.
+            KmsError: the KMS failed.
+        """
+        wanted: set[int] = set()
+        for location, file in files.items():
+            found = self._looks.get(location)
+            if found is None:
+                continue
+            self._opened[location] = opened = self._open(found, key_metadata_of(file).aad_prefix)
+            if opened.deks is not None:
+                wanted |= self._wanted(found)
+        self._keys.generate(sorted(wanted), secrets.token_bytes(16))
+        for field_id in sorted(wanted):
+            if self.policy.columns[field_id].mask.kind == _HASH:
+                self._keys.mask_key(field_id)
+
+    @property
+    def kept(self) -> int:
+        """How many of the opened files keep their twins as they are."""
+        return sum(opened.deks is None for opened in self._opened.values())
+
+    def work(self, plain: FileWork[ReencryptWork]) -> FileWork[ProtectedWork]:
+        """Return the work of writing one file again.
+
+        Args:
+            plain: the same for a table without protected columns.
+        """
+        location = plain.work.location
+        opened, found = self._opened.get(location), self._looks.get(location)
+        if opened is None or found is None:
+            return FileWork(ProtectedWork(plain.work, None), plain.keys, plain.size)
+        if opened.deks is None:
+            return FileWork(ProtectedWork(plain.work, KeptTwins()), plain.keys, plain.size)
+        prefix = FreshKeys(plain.work.data_key_length).new_key_metadata().aad_prefix
+        made = self._keys.generate(sorted(self._wanted(found)), prefix)
+        hashed = tuple(each for each in made if self.policy.columns[each].mask.kind == _HASH)
+        stored = [key for key in found.keys if key[1]]
+        work = FreshTwins(
+            prefix,
+            tuple(stored),
+            tuple((field_id, key.key_metadata) for field_id, key in made.items()),
+            tuple(self.policy.columns[field_id] for field_id in made),
+            hashed,
+            self._metadata.schema(),
+        )
+        column_deks = (*opened.deks, *(Secret(key.secret) for key in made.values()), *(self._keys.mask_key(each) for each in hashed))
+        keys = (*plain.keys, *(StandardKeyMetadata(key, prefix) for key in column_deks))
+        return FileWork(ProtectedWork(plain.work, work), keys, plain.size)
+
+    def entry(self, file: DataFile, done: FileDone[NewFile]) -> EncryptedDataFile:
+        """Return the new file's entry, which says nothing of protected columns."""
+        new = replacement_entry(file, FileDone(done.result.location, done.keys))
+        left_out = fields_left_out(self.policy, self._metadata.schema())
+        for name in STATISTICS:
+            values = new[DATA_FILE_POSITIONS[name]]
+            if isinstance(values, Mapping):
+                new[DATA_FILE_POSITIONS[name]] = {each: value for each, value in values.items() if each not in left_out} or None
+        if done.result.group_starts is not None:
+            new[DATA_FILE_POSITIONS["split_offsets"]] = list(done.result.group_starts) or None
+        return new
+
+    def _wanted(self, found: StoredTwins) -> set[int]:
+        return self.policy.columns.keys() & found.columns
+
+    def _open(self, found: StoredTwins, aad_prefix: bytes) -> _Opened:
+        try:
+            return _Opened(tuple(Secret(self._keys.unwrap(field_id, stored, aad_prefix)) for field_id, stored in found.keys if stored))
+        except ColumnKeyDeniedError:
+            if is_in_line(found, self.policy):
+                return _Opened(None)
+            raise
+        except KeyNotFoundError:
+            return _Opened(None)
+
+
+def is_in_line(found: StoredTwins, policy: ColumnPolicy) -> bool:
+    """Whether a file's protected columns are those of a policy, and its covers of the kind that their masks ask for."""
+    if found.protected != policy.columns.keys() & found.columns:
+        return False
+    has_rows = any(stored for _, stored in found.keys)
+    return not has_rows or all(policy.columns[each].mask.is_stored == (each in found.masked) for each in found.protected)
+
+
+def look_at(table: EncryptedTable, files: Iterable[DataFile], runner: Runner) -> dict[str, StoredTwins]:
+    """Return what the footers of Parquet data files say of protected columns, by location."""
+    works = [FileWork(file.file_path, (key_metadata_of(file),), _FOOTER_SIZE) for file in files]
+    return {works[index].work: done.result for index, done in runner.run(table, look_at_twins, works)}
+
+
+def look_at_twins(io: EncryptingFileIO, work: str, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins]:
+    """Return what the footer of the file at a location says of protected columns."""
+    with io.raw_input(work).open() as stored:
+        return FileDone(TwinLayout(source_of(stored, work), keys[0]).stored())
+
+
+@dataclass(frozen=True)
+class ReencryptWork:
+    """Which file, of which format ("PARQUET" or "AVRO"), how many bytes its new DEK has, and the folder of the new file."""
+
+    location: str
+    file_format: str
+    data_key_length: int
+    folder: str
+
+    def new_location(self) -> str:
+        """Return where a new file goes that no other has the name of."""
+        return f"{self.folder}/{uuid.uuid4()}.{self.file_format.lower()}"
+
+
+@dataclass(frozen=True)
+class KeptTwins:
+    """The twins stay as they are."""
+
+
+@dataclass(frozen=True)
+class FreshTwins:
+    """New twins. Their DEKs, those of the old ones and the keys of hashes travel apart, in the order of these fields.
+
+    Attributes:
+        aad_prefix: of the new file, which the new twins are bound to.
+        old: field id and key metadata of each old twin.
+        new: the same of each new one.
+        columns: of the new ones, in their order.
+        hashed: the field ids of those whose mask is a hash.
+        schema: the table's.
+    """
+
+    aad_prefix: bytes
+    old: tuple[tuple[int, bytes], ...]
+    new: tuple[tuple[int, bytes], ...]
+    columns: tuple[ProtectedColumn, ...]
+    hashed: tuple[int, ...]
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class ProtectedWork:
+    """A file of a table with protected columns; `twins` is None for one that cannot have any."""
+
+    plain: ReencryptWork
+    twins: KeptTwins | FreshTwins | None
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """Where a new file is, and at which byte each of its row groups begins; None where they are where they were."""
+
+    location: str
+    group_starts: tuple[int, ...] | None = None
+
+
+def write_protected(
+    io: EncryptingFileIO, work: ReencryptWork, twins: KeptTwins | FreshTwins, keys: tuple[StandardKeyMetadata, ...]
+) -> FileDone[NewFile]:
+    """Write the new file and return where it is, and its key metadata, which knows the file's length."""
+    old, *column_keys = keys
+    dek = FreshKeys(work.data_key_length).new_key_metadata().encryption_key
+    location = work.new_location()
+    with deleting_on_error(io, [location]), io.raw_input(work.location).open() as stored:
+        with io.raw_output(location, RawContent.SELF_ENCRYPTED).create() as sink:
+            if isinstance(twins, KeptTwins):
+                new = StandardKeyMetadata(dek, old.aad_prefix)
+                length, starts = reencrypt_beside_twins(stored, sink, old, new, work.location), None
+            else:
+                new = StandardKeyMetadata(dek, twins.aad_prefix)
+                deks = [each.encryption_key for each in column_keys]
+                rewritten = _write_fresh(stored, sink, old, new, twins, deks, work.location)
+                length, starts = rewritten.length, rewritten.group_starts
+        return FileDone(NewFile(location, starts), (new.with_file_length(length),))
+
+
+def _write_fresh(
+    stored: object, sink: object, old: StandardKeyMetadata, new: StandardKeyMetadata, twins: FreshTwins, deks: list[Secret], location: str
+) -> RewrittenFile:
+    opened = dict(zip(twins.old, deks, strict=False))
+    made, hash_keys = deks[len(twins.old) : len(twins.old) + len(twins.new)], deks[len(twins.old) + len(twins.new) :]
+    of_hashes = dict(zip(twins.hashed, hash_keys, strict=True))
+    keys = FileKeys(
+        new.encryption_key,
+        {twin_name(field_id): dek for (field_id, _), dek in zip(twins.new, made, strict=True)},
+        new.aad_prefix,
+        column_key_metadata={twin_name(field_id): key_metadata for field_id, key_metadata in twins.new},
+    )
+    covers = {column.field_id: cover_of(column, twins.schema, of_hashes.__getitem__) for column in twins.columns}
+    return rewrite_protected(stored, sink, old, keys, covers, lambda field_id, held: opened[field_id, held], location)
+
+
+def may_have_twins(file: DataFile) -> bool:
+    """Whether a file is one that can have protected columns: a Parquet data file."""
+    return file.content == DataFileContent.DATA and file.file_format == FileFormat.PARQUET

@@ -1,0 +1,243 @@
+"""Re-encryption of tables with protected columns: fresh keys for all that the caller may use, and files brought in line.
+
+The careless user declares a column and forgets the files that are there; the adversary has the table's key, and wants a file under it.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+
+from tablecrypt import maintenance as m
+from tablecrypt.errors import ColumnKeyDeniedError, TamperedFileError
+from tablecrypt.keys.column_keys import key_id_in
+from tablecrypt.maintenance import _reencrypt
+from tablecrypt.maintenance.columns.reencryption import look_at
+from tablecrypt.maintenance.runner import LocalRunner
+from tablecrypt.parquet.twin_rewriting import StoredTwins
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.transaction import EncryptedTransaction
+from tablecrypt.table.write import write_data_files
+from tests.support.protected_tables import (
+    COLUMN_KEY,
+    EMAIL,
+    OTHER_COLUMN_KEY,
+    SALARY,
+    SCHEMA,
+    SSN,
+    Clients,
+    clients,
+    metadata_of,
+    protected_table,
+)
+
+BOTH_COLUMNS: Final = f"{COLUMN_KEY}: ssn, person.email"
+
+
+def _row(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "ssn": None if number % 3 == 0 else f"SSN-{number}",
+        "salary": Decimal(number),
+        "person": None if number % 4 == 0 else {"email": f"{number}@example.org", "age": number},
+        "phones": [f"+49-{number}"],
+        "note": f"note {number}",
+    }
+
+
+def _rows(*numbers: int) -> pa.Table:
+    return pa.Table.from_pylist([_row(number) for number in numbers], schema=schema_to_pyarrow(SCHEMA, include_field_ids=False))
+
+
+def _all(table: EncryptedTable) -> list[dict[str, Any]]:
+    return sorted(table.refresh().scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+
+
+def _files(table: EncryptedTable) -> list[DataFile]:
+    return [task.file for task in table.refresh().scan().plan_files()]
+
+
+def _stored(table: EncryptedTable) -> list[StoredTwins]:
+    return list(look_at(table, _files(table), LocalRunner(1)).values())
+
+
+def _of(both: Clients, who: str, table: EncryptedTable) -> EncryptedTable:
+    return cast("EncryptedTable", getattr(both, who).load_table(table.name()))
+
+
+def _declare(table: EncryptedTable, **properties: str) -> None:
+    with table.transaction() as transaction:
+        transaction.set_properties(properties)
+
+
+def _write_as_java_does(table: EncryptedTable, rows: pa.Table) -> None:
+    """Append a file that holds every column under the table's key, with its bounds in the manifest."""
+    metadata = metadata_of(table)
+    properties = {name: value for name, value in metadata.properties.items() if not name.startswith(("encryption.column", "write."))}
+    io = cast("TableFileIO", table.io)
+    files = write_data_files(metadata.model_copy(update={"properties": properties, "encryption_keys": []}), rows, io, io.manager)
+    with table.transaction() as transaction:
+        cast("EncryptedTransaction", transaction)._append_files(files, {}, "main")
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Clients:
+    return clients(tmp_path)
+
+
+@pytest.fixture
+def people(both: Clients) -> EncryptedTable:
+    table = protected_table(both.payroll, **{"write.delete.mode": "merge-on-read"})
+    table.append(_rows(*range(6)))
+    table.append(_rows(*range(6, 10)))
+    table.delete("id = 5")
+    return table
+
+
+@pytest.fixture
+def late(both: Clients) -> EncryptedTable:
+    """A table whose columns were declared after its first file, so that it has a file of each kind."""
+    table = protected_table(both.payroll, **{"encryption.column-keys": ""})
+    table.append(_rows(*range(6)))
+    _declare(table, **{"encryption.column-keys": BOTH_COLUMNS})
+    table.append(_rows(*range(6, 10)))
+    return table
+
+
+def test_with_the_right_every_dek_is_fresh_and_rows_are_as_they_were(both: Clients, people: EncryptedTable) -> None:
+    before, rows = _stored(people), _all(people)
+    deks = {key_metadata_of(file).encryption_key.reveal() for file in _files(people)}
+    done = m.reencrypt(people)
+    assert (done.data_files, done.in_line, done.twins_kept) == (2, 0, 0)
+    assert _all(_of(both, "payroll", people)) == rows
+    assert deks.isdisjoint(key_metadata_of(file).encryption_key.reveal() for file in _files(people))
+    assert {key for each in before for key in each.keys}.isdisjoint(key for each in _stored(people) for key in each.keys)
+    assert {row["ssn"] for row in _all(_of(both, "analyst", people))} == {None}
+    assert m.verify(people).is_good
+
+
+def test_without_the_right_everything_but_the_twins_comes_under_fresh_deks(both: Clients, people: EncryptedTable) -> None:
+    before, rows = _stored(people), _all(people)
+    deks = {key_metadata_of(file).encryption_key.reveal() for file in _files(people)}
+    done = m.reencrypt(_of(both, "analyst", people))
+    assert (done.data_files, done.twins_kept) == (2, 2)
+    assert _all(_of(both, "payroll", people)) == rows
+    assert deks.isdisjoint(key_metadata_of(file).encryption_key.reveal() for file in _files(people))
+    assert sorted(key for each in _stored(people) for key in each.keys) == sorted(key for each in before for key in each.keys)
+    m.reencrypt(people)
+    assert _all(people) == rows, "twins that were kept open and come under fresh keys later"
+
+
+@pytest.mark.parametrize("mask", ["null", "redact", "hash", "truncate(2)", "constant(x)"])
+def test_files_from_before_the_declaration_are_brought_in_line(both: Clients, late: EncryptedTable, mask: str) -> None:
+    _declare(late, **{"encryption.column-mask.ssn": mask})
+    done = m.reencrypt(late, out_of_line=True)
+    assert done.in_line == (1 if mask == "null" else 2), "a stored mask is made for the files with another one too"
+    assert _all(late) == [_row(number) for number in range(10)]
+    assert {each.protected for each in _stored(late)} == {frozenset({SSN, EMAIL})}
+    shown = {row["id"]: row["ssn"] for row in _all(_of(both, "analyst", late))}
+    late.append(_rows(*range(20, 29)))
+    as_written = {row["id"]: row["ssn"] for row in _all(_of(both, "analyst", late)) if row["id"] >= 20}
+    assert {"null": None, "redact": "XXX-9", "truncate(2)": "SS", "constant(x)": "x"}.get(mask, as_written and shown[7]) == shown[7]
+    assert (shown[7] is None) == (as_written[22] is None)
+    assert m.reencrypt(late, out_of_line=True).data_files == 0
+
+
+def test_a_file_that_another_engine_wrote_under_the_tables_key_is_brought_in_line(both: Clients, people: EncryptedTable) -> None:
+    _write_as_java_does(people, _rows(77))
+    with pytest.raises(TamperedFileError):
+        _all(people)
+    m.reencrypt(people, out_of_line=True)
+    assert _all(people)[-1] == _row(77)
+    assert _all(_of(both, "analyst", people))[-1]["ssn"] is None
+    for file in _files(people):
+        for counts in (file.column_sizes, file.value_counts, file.null_value_counts, file.lower_bounds, file.upper_bounds):
+            assert {SSN, EMAIL}.isdisjoint(counts or {})
+            assert SALARY in (counts or {}), "other columns keep their statistics"
+    exposed = [finding for finding in m.audit(people).tables[0].findings if finding.kind == m.FindingKind.COLUMN_EXPOSED]
+    m.shred(people, [each.snapshot_id for each in people.snapshots()[:-1]])
+    assert exposed != [f for f in m.audit(people.refresh()).tables[0].findings if f.kind == m.FindingKind.COLUMN_EXPOSED] == []
+
+
+def test_protection_that_was_removed_or_moved_leaves_values_in_their_place(both: Clients, people: EncryptedTable) -> None:
+    rows = _all(people)
+    _declare(people, **{"encryption.column-keys": f"{OTHER_COLUMN_KEY}: salary"})
+    assert m.reencrypt(people).in_line == 2
+    assert {each.protected for each in _stored(people)} == {frozenset({SALARY})}
+    seen = _all(_of(both, "analyst", people))
+    assert [{**row, "salary": None} for row in rows] == seen
+    assert _all(people) == rows
+
+
+def test_a_change_of_the_master_key_moves_twins_to_the_new_one(both: Clients, people: EncryptedTable) -> None:
+    rows = _all(people)
+    _declare(people, **{"encryption.column-keys": f"{OTHER_COLUMN_KEY}: ssn, person.email"})
+    m.reencrypt(people)
+    ring = metadata_of(people.refresh()).key_ring
+    keks = {ring.entry(key_id_in(stored)).encrypted_by_id for each in _stored(people) for _, stored in each.keys}
+    assert {ring.entry(str(kek)).encrypted_by_id for kek in keks} == {OTHER_COLUMN_KEY}
+    assert _all(_of(both, "payroll", people)) == rows
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["", f"{BOTH_COLUMNS}; {OTHER_COLUMN_KEY}: salary"],
+    ids=["a twin to bring back", "a column to protect"],
+)
+def test_without_the_right_files_that_have_to_change_are_refused_before_anything_is_written(
+    both: Clients, people: EncryptedTable, declared: str
+) -> None:
+    _declare(people, **{"encryption.column-keys": declared})
+    analyst = _of(both, "analyst", people)
+    before, stored = analyst.metadata.current_snapshot_id, _objects(people)
+    for dry_run in (True, False):
+        with pytest.raises(ColumnKeyDeniedError):
+            m.reencrypt(analyst, dry_run=dry_run)
+    assert analyst.refresh().metadata.current_snapshot_id == before
+    assert _objects(people) == stored
+
+
+def test_a_shredded_column_does_not_keep_the_others_from_fresh_keys(both: Clients, people: EncryptedTable) -> None:
+    m.shred_column(people, "ssn")
+    deks = {key_metadata_of(file).encryption_key.reveal() for file in _files(people)}
+    assert m.reencrypt(people).twins_kept == 2
+    assert deks.isdisjoint(key_metadata_of(file).encryption_key.reveal() for file in _files(people))
+    kept = people.refresh().scan(selected_fields=("id", "person")).to_arrow().to_pylist()
+    assert sorted(row["id"] for row in kept) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def test_a_run_that_was_killed_is_continued_unless_its_column_keys_died_with_it(
+    both: Clients, late: EncryptedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    fresh = protected_table(both.payroll, "db.fresh", **{"encryption.column-keys": ""})
+    fresh.append(_rows(1, 2))
+    _declare(fresh, **{"encryption.column-keys": BOTH_COLUMNS})
+    for table, resumed in ((late, 2), (fresh, 0)):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(_reencrypt, "_commit", killed)
+            m.reencrypt(table)
+        again = _of(both, "payroll", table)
+        assert m.reencrypt(again).resumed == resumed
+        assert [row["ssn"] for row in _all(again)] == [_row(row["id"])["ssn"] for row in _all(again)]
+
+
+def test_a_filter_and_a_dry_run_leave_the_others_as_they_are(late: EncryptedTable) -> None:
+    assert m.reencrypt(late, dry_run=True).in_line == 1
+    done = m.reencrypt(late, where="id > 7")
+    assert (done.data_files, done.in_line) == (1, 0)
+    assert sorted(len(each.protected) for each in _stored(late)) == [0, 2]
+
+
+def _objects(table: EncryptedTable) -> set[str]:
+    folder = Path(table.location().removeprefix("file://"))
+    return {str(path) for path in folder.rglob("*") if path.is_file()}
