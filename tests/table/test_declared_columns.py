@@ -256,7 +256,7 @@ def test_a_declaration_says_what_it_does_not_reach(both: Clients, caplog: pytest
     with caplog.at_level(logging.WARNING):
         declare(plain, {"encryption.column-keys": f"{COLUMN_KEY}: ssn"})
     assert "the protection of ssn changes for files that are written from now on. 2 data files of the current snapshot" in caplog.text
-    assert "compact with rewrite_all" in caplog.text
+    assert "reencrypt brings the current ones in line" in caplog.text
 
 
 def test_an_unknown_mask_of_a_column_with_dots_in_its_name_is_found_by_the_whole_name(both: Clients) -> None:
