@@ -260,3 +260,10 @@ def test_a_file_that_counts_no_values_is_not_one_of_nulls_alone() -> None:
     file.spec_id = 0
     for row_filter in (NotNull(term="n"), GreaterThan(term="n", value=3)):
         assert _planned(row_filter, [file], False) == {"s3://b/none"} == _judged(row_filter, [file], False)
+
+
+def test_a_bound_that_nobody_can_read_does_not_matter_where_the_number_of_rows_is_unknown() -> None:
+    file = data_file("s3://b/unknown", record_count=-1, lower_bounds={10: b""})
+    file.spec_id = 0
+    row_filter = EqualTo(term="yes", value=False)
+    assert _planned(row_filter, [file], False) == {"s3://b/unknown"} == _judged(row_filter, [file], False)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
+import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -318,7 +319,7 @@ class _Statistics(BoundBooleanExpressionVisitor[Mask]):
         for row in np.flatnonzero(stored).tolist():
             try:
                 values[row] = from_bytes(kind, self._records[begins[row] : ends[row]])
-            except (ValueError, TypeError, ArithmeticError, LookupError):
+            except (ValueError, TypeError, ArithmeticError, LookupError, struct.error):
                 continue
         return np.array([value is not None for value in values], np.bool_), values
 
