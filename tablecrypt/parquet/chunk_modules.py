@@ -50,14 +50,23 @@ from tablecrypt.errors import FormatError, KeyMismatchError, TamperedFileError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, Span
-from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, module_length
+from tablecrypt.parquet.modules import (
+    CTR_OVERHEAD,
+    GCM_OVERHEAD,
+    LENGTH_BYTES,
+    ModuleCipher,
+    ModuleType,
+    impossible_length,
+    module_length,
+    stated_length,
+)
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import FLAT, BloomFilterHeader, PageHeader, PageType
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-PIECE_LENGTH: Final = 8 * 1024 * 1024
+PIECE_LENGTH: Final = 4 * 1024 * 1024
 
 _HEADER_GUESS: Final = 256
 _KNOWN_TYPES: Final = (PageType.DATA, PageType.DICTIONARY, PageType.DATA_V2)
@@ -177,12 +186,24 @@ class Window:
 
     def peek(self, length: int) -> memoryview:
         """The next `length` bytes, or as many as are left."""
+        begin = self.position - self._piece_start
+        end = begin + length
+        if end <= self._piece.nbytes:
+            return self._piece[begin:end]
         length = min(length, self.left)
-        offset = self.position - self._piece_start
-        if offset + length > self._piece.nbytes:
-            self._piece_start, offset = self.position, 0
+        if begin + length > self._piece.nbytes:
+            self._piece_start, begin = self.position, 0
             self._piece = self._source.read_at(self.position, min(max(length, PIECE_LENGTH), self.left))
-        return self._piece[offset : offset + length]
+        return self._piece[begin : begin + length]
+
+    def take_module(self) -> memoryview | None:
+        """The module that begins here, encrypted with AES-GCM; None where its length is none that it can have."""
+        length = stated_length(self.peek(LENGTH_BYTES))
+        if not GCM_OVERHEAD <= length <= self.left:
+            return None
+        framed = self.peek(length)
+        self.position += length
+        return framed
 
     def take(self, length: int) -> tuple[memoryview, Span]:
         """The next `length` bytes, of which so many must be left."""
@@ -308,32 +329,35 @@ class _DecryptedPages:
         return self._memory
 
 
-def authenticate_pages(chunk: Chunk, cipher: ModuleCipher) -> Iterator[tuple[ModuleType, TamperedFileError | KeyMismatchError | None]]:
-    """Yield the type of each module of a chunk's pages, and what is wrong with it if it does not authenticate.
+def authenticate_pages(
+    chunk: Chunk, cipher: ModuleCipher, failed: Callable[[TamperedFileError | KeyMismatchError], None]
+) -> dict[ModuleType, int]:
+    """Return how many modules of each type authenticate among a chunk's pages.
 
     Args:
         chunk: encrypted with AES_GCM_V1.
         cipher: the chunk's.
+        failed: is told of each module that does not.
     """
     window, ordinals = Window(chunk.source, chunk.pages), chunk.ordinals
+    authentic = dict.fromkeys((*_DICTIONARY, *_DATA), 0)
     scratch = memoryview(bytearray())
     number = 0
     while window.left:
         is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
         for module_type in _DICTIONARY if is_dictionary else _DATA:
-            what = ordinals.describe(module_type, number)
-            length = module_length(window.peek(LENGTH_BYTES), window.left, what, chunk.location)
-            framed = window.peek(length)
-            window.position += length
-            if len(scratch) < length - GCM_OVERHEAD:
-                scratch = memoryview(bytearray(length - GCM_OVERHEAD))
-            try:
-                cipher.decrypt_into(ordinals.suffix(module_type, number), framed, what, scratch)
-            except (TamperedFileError, KeyMismatchError) as error:
-                yield module_type, error
+            framed = window.take_module()
+            if framed is None:
+                what = ordinals.describe(module_type, number)
+                raise impossible_length(window.peek(LENGTH_BYTES), window.left, what, chunk.location)
+            if len(scratch) < len(framed):
+                scratch = memoryview(bytearray(len(framed)))
+            if cipher.opens(ordinals.suffix(module_type, number), framed, scratch[: len(framed) - GCM_OVERHEAD]):
+                authentic[module_type] += 1
             else:
-                yield module_type, None
+                failed(cipher.refusal(ordinals.describe(module_type, number)))
         number += not is_dictionary
+    return authentic
 
 
 @dataclass(frozen=True, slots=True)

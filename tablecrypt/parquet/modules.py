@@ -49,6 +49,8 @@ MAX_MODULES_OF_A_KEY: Final = 2**32
 MAX_MODULE_LENGTH: Final = 2**31 - 1
 
 _LENGTH: Final = struct.Struct("<I")
+_SUFFIX: Final = struct.Struct("<Bhh")
+_PAGE_SUFFIX: Final = struct.Struct("<Bhhh")
 _COUNTER: Final = struct.pack(">I", 1)
 _SPARE: Final = 15
 """How much more space than it fills the cipher wants for its output in counter mode: a block less one byte."""
@@ -75,7 +77,10 @@ class ModuleType(IntEnum):
 
     @property
     def has_page(self) -> bool:
-        return self in (ModuleType.DATA_PAGE, ModuleType.DATA_PAGE_HEADER)
+        return _HAS_PAGE[self]
+
+
+_HAS_PAGE: Final = tuple(each in (ModuleType.DATA_PAGE, ModuleType.DATA_PAGE_HEADER) for each in ModuleType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +102,12 @@ class ModuleOrdinals:
     def suffix(self, module_type: ModuleType, page: int = 0) -> bytes:
         """What follows aad_file_unique in the AAD of a module here."""
         if not module_type.has_page:
-            return struct.pack("<Bhh", module_type, self.row_group, self.column)
+            return _SUFFIX.pack(module_type, self.row_group, self.column)
         if not 0 <= page <= MAX_ORDINAL:
             raise ConfigurationError(
                 f"page {page} of {self} cannot be encrypted: modular encryption has pages 0 to {MAX_ORDINAL} of a chunk"
             )
-        return struct.pack("<Bhhh", module_type, self.row_group, self.column, page)
+        return _PAGE_SUFFIX.pack(module_type, self.row_group, self.column, page)
 
     def describe(self, module_type: ModuleType, page: int = 0) -> str:
         return f"{module_type.label} {page} of {self}" if module_type.has_page else f"the {module_type.label} of {self}"
@@ -111,18 +116,25 @@ class ModuleOrdinals:
 FOOTER_SUFFIX: Final = bytes([ModuleType.FOOTER])
 
 
-def module_length(framed: Buffer, available: int, what: str, location: str, least: int = GCM_OVERHEAD) -> int:
-    """How long the module is that begins with `framed`, its length field included.
+def stated_length(framed: memoryview) -> int:
+    """How long the module says it is that begins with these bytes, its length field included; 0 where they are too few to say it."""
+    return 0 if framed.nbytes < LENGTH_BYTES else _LENGTH.unpack_from(framed)[0] + LENGTH_BYTES
 
-    TamperedFileError when that is less than `least`, or more than the `available` bytes that it has.
-    """
+
+def module_length(framed: Buffer, available: int, what: str, location: str, least: int = GCM_OVERHEAD) -> int:
+    """As `stated_length`. TamperedFileError when that is less than `least`, or more than the `available` bytes that it has."""
     view = memoryview(framed)
-    if view.nbytes < LENGTH_BYTES:
-        raise TamperedFileError(location, f"{what} is cut off: {view.nbytes} bytes are left for it")
-    length: int = _LENGTH.unpack_from(view)[0] + LENGTH_BYTES
+    length = stated_length(view)
     if not least <= length <= available:
-        raise TamperedFileError(location, f"{what} says it has {length} bytes, where {least} to {available} can be")
+        raise impossible_length(view, available, what, location, least)
     return length
+
+
+def impossible_length(framed: memoryview, available: int, what: str, location: str, least: int = GCM_OVERHEAD) -> TamperedFileError:
+    """The error that says why the module which begins with these bytes is none."""
+    if framed.nbytes < LENGTH_BYTES:
+        return TamperedFileError(location, f"{what} is cut off: {framed.nbytes} bytes are left for it")
+    return TamperedFileError(location, f"{what} says it has {stated_length(framed)} bytes, where {least} to {available} can be")
 
 
 class ModuleCipher:
@@ -174,13 +186,19 @@ class ModuleCipher:
     def decrypt_into(self, suffix: bytes, framed: memoryview, what: str, out: memoryview) -> memoryview:
         """As `decrypt`, into the beginning of `out`, which is returned. What an error leaves in `out` is not authentic."""
         plaintext = out[: framed.nbytes - GCM_OVERHEAD]
-        nonce = bytes(framed[LENGTH_BYTES : LENGTH_BYTES + NONCE_LENGTH])
-        try:
-            self._gcm.decrypt_into(nonce, framed[LENGTH_BYTES + NONCE_LENGTH :], self._aad_base + suffix, plaintext)
-        except InvalidTag:
-            raise self._refusal(what) from None
-        self.may_not_fit = False
+        if not self.opens(suffix, framed, plaintext):
+            raise self.refusal(what)
         return plaintext
+
+    def opens(self, suffix: bytes, framed: memoryview, plaintext: memoryview) -> bool:
+        """Whether a whole module authenticates; `plaintext`, exactly as long as its own, is what it says only then."""
+        nonce = bytes(framed[LENGTH_BYTES:CTR_OVERHEAD])
+        try:
+            self._gcm.decrypt_into(nonce, framed[CTR_OVERHEAD:], self._aad_base + suffix, plaintext)
+        except InvalidTag:
+            return False
+        self.may_not_fit = False
+        return True
 
     def decrypt_page(self, suffix: bytes, framed: memoryview, what: str) -> bytearray:
         """Return the body of a page, which in AES_GCM_CTR_V1 is not authenticated."""
@@ -242,10 +260,11 @@ class ModuleCipher:
         try:
             self._gcm.decrypt(nonce, ciphertext + tag, aad)
         except InvalidTag:
-            raise self._refusal("the signature of the plaintext footer") from None
+            raise self.refusal("the signature of the plaintext footer") from None
         self.may_not_fit = False
 
-    def _refusal(self, what: str) -> AuthenticationError:
+    def refusal(self, what: str) -> TamperedFileError | KeyMismatchError:
+        """The error for a module that does not authenticate."""
         refused = f"{what} does not authenticate under {self.key_name}"
         if self.may_not_fit:
             return KeyMismatchError(self._location, f"{refused}: the key or the AAD prefix does not fit, or the file was changed")

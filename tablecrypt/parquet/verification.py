@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from tablecrypt.arguments import checked_arguments
@@ -215,11 +216,8 @@ class _Checks:
 
     def _pages(self, chunk: Chunk) -> None:
         if chunk.cipher is not None and not chunk.cipher.ctr:
-            for module_type, error in authenticate_pages(chunk, chunk.cipher):
-                if error is None:
-                    self._count(chunk, module_type)
-                else:
-                    self._fail(chunk, error)
+            for module_type, count in authenticate_pages(chunk, chunk.cipher, partial(self._fail, chunk)).items():
+                self._count(chunk, module_type, count)
             return
         for page in read_pages(chunk):
             self._count(chunk, page.header_type)
@@ -253,6 +251,6 @@ class _Checks:
     def _own(self, span: Span, owner: str) -> None:
         self._spans.append(OwnedSpan(span.start, span.end, owner))
 
-    def _count(self, chunk: Chunk, module_type: ModuleType) -> None:
-        if chunk.is_encrypted:
-            self._modules[module_type.label] += 1
+    def _count(self, chunk: Chunk, module_type: ModuleType, count: int = 1) -> None:
+        if chunk.is_encrypted and count:
+            self._modules[module_type.label] += count
