@@ -34,7 +34,7 @@ def printable(text: object) -> str:
 
 
 def json_printable(text: str) -> str:
-    """Return JSON with such characters as JSON's escapes. They stand in strings alone, so that it means the same."""
+    """Return JSON with such characters as JSON's escapes. They occur in strings only, so the meaning does not change."""
     return "".join(_json_escaped(each) if ord(each) > 0x7E and unicodedata.category(each) in _HIDDEN else each for each in text)
 
 

@@ -42,7 +42,7 @@ class Property:
         reader: the package that reads it.
         default: what it is where nobody sets it.
         sensitive: its value is a credential, or part of one.
-        from_table: believed where it stands in a table's metadata; other properties there have no effect.
+        from_table: takes effect in a table's metadata too; other properties have no effect there.
         from_server: taken where a REST catalog server sends it; others that it sends have no effect or are refused.
         to_executors: Spark's executors get it.
         names_code: its value names a class or module that is imported, so it comes from this client's configuration alone.
@@ -335,7 +335,7 @@ def property_named(name: str) -> Property | None:
 
 
 def is_sensitive(name: str, value: object = "") -> bool:
-    """Whether a property is a credential: by the registry, for other names by how they look, and for a URL by what stands in it."""
+    """Whether a property is a credential: by the registry, for other names by how they look, and for a URL by what it contains."""
     known = property_named(name.lower())
     by_name = known.sensitive if known is not None else _SECRET_MARK.search(name.lower()) is not None
     if by_name:
@@ -372,7 +372,7 @@ def kms_impl(catalog_properties: Mapping[str, Any]) -> str | None:
 
 
 def is_foreign_kms(catalog_properties: Mapping[str, Any]) -> bool:
-    """Whether encryption.kms-impl names a class that is none of this package's, by Java's name or its own."""
+    """Whether encryption.kms-impl names a class outside of this package, by Java's name or its own."""
     impl = kms_impl(catalog_properties)
     return bool(impl) and not str(impl).startswith(_KMS_CLASSES_OF_JAVA)
 

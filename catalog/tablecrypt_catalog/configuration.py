@@ -2,7 +2,7 @@
 
     catalog:
       prod:
-        type: tablecrypt                      PyIceberg's own load_catalog knows no such type and raises ValueError
+        type: tablecrypt                      PyIceberg's own load_catalog does not know this type and raises ValueError
         uri: sqlite:///catalog.db             says which catalog it is: sqlite, postgresql → SQL, http → REST, thrift → Hive
         py-catalog-impl: package.module.Class where the uri does not: Glue, in-memory, a class of the user's own
 

@@ -62,7 +62,7 @@ class CommitAnswer(CommitTableResponse):
 
 
 class CommitRequest(IcebergBaseModel):
-    """A commit whose updates are written as what they are: PyIceberg's own request knows no key updates and drops key-id."""
+    """A commit whose updates are written as what they are: PyIceberg's own request does not support key updates and drops key-id."""
 
     identifier: TableIdentifier
     requirements: tuple[SerializeAsAny[IcebergBaseModel], ...]

@@ -42,7 +42,7 @@ class RestViews(RestCatalogAdapter):
         """Load a view.
 
         Raises:
-            NoSuchViewError: there is none of that name.
+            NoSuchViewError: no view has that name.
             KeyIdChangedError: this client's pins know an encrypted table of that name.
             FormatError: the answer is no view.
         """
@@ -87,7 +87,7 @@ class RestViews(RestCatalogAdapter):
         """Rename a view.
 
         Raises:
-            NoSuchViewError, ViewAlreadyExistsError: there is none of the old name, or one of the new.
+            NoSuchViewError, ViewAlreadyExistsError: no view has the old name, or one has the new name.
         """
         names = {"source": old, "destination": new}
         self.request_view_rename(json.dumps({each: {"namespace": name[:-1], "name": name[-1]} for each, name in names.items()}))

@@ -81,7 +81,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """Load a table. If it has encryption.key-id, it is an EncryptedTable.
 
         Raises:
-            NoSuchTableError: there is none of that name.
+            NoSuchTableError: no table has that name.
             KeyIdChangedError: encryption.key-id differs from what was pinned, or is gone.
             TamperedFileError: metadata.json was edited.
             MetadataRollbackError: the catalog names older metadata than is pinned.
@@ -172,7 +172,7 @@ class EncryptedSqlCatalog(EncryptionMixin, SqlCatalogAdapter):
         """Drop a table, and forget its pin.
 
         Raises:
-            NoSuchTableError: there is none of that name.
+            NoSuchTableError: no table has that name.
         """
         with Session(self.engine) as session:
             if not self.delete_row(session, identifier):

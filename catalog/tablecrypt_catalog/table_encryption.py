@@ -55,7 +55,7 @@ def refusing_unreadable(identifier: str | Identifier) -> Iterator[None]:
     """Turn errors of parsing a location or the metadata there into FormatError. Errors of the store and of this package stay what they are.
 
     Raises:
-        FormatError: the location is none, or what lies there is not table metadata.
+        FormatError: the location is not valid, or has no table metadata.
     """
     try:
         yield

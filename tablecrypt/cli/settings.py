@@ -60,7 +60,7 @@ class Settings:
         """Return a table of the catalog.
 
         Raises:
-            NoSuchTableError: there is none of that name; the error tells the names that come near.
+            NoSuchTableError: no table has that name; the error lists similar names.
             ConfigurationError: as `catalog` does, or the name has no namespace.
         """
         if self.catalog_name is None and Path(name).is_file():

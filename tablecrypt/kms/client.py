@@ -6,7 +6,7 @@
         generate_key(length)                ──►  key and wrapped key, in one call where the service can
         rewrap_key(wrapped)     wrapped key ──►  the same key wrapped by the newest version of a master key (`RewrappingClient`)
 
-Keys are 16, 24 or 32 bytes. What a wrapped key looks like is each service's own affair and stands in its client's docstring.
+Keys are 16, 24 or 32 bytes. Each service has its own form of wrapped keys, which its client's docstring describes.
 A table's KEKs are the only keys that pass through here, so a KMS sees a few calls per table and not one per file.
 
 Clients that hold their master keys themselves (local, memory) wrap a key with AES-GCM, with the master key's id as AAD:

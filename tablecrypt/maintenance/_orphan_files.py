@@ -189,7 +189,7 @@ def _delete(io: TableFileIO, found: Iterable[StoredFile]) -> tuple[list[str], di
 
 
 def _inventory(listed: Sequence[tuple[str, dt.datetime]]) -> list[StoredFile]:
-    """Return the files of an inventory that a caller has. ConfigurationError where it is none."""
+    """Return the files of an inventory that a caller has. ConfigurationError if it is not one."""
     if not isinstance(listed, (list, tuple)) or not all(_is_listed(each) for each in listed):
         raise ConfigurationError("listed must be a list of pairs: a file's location, and when it was last written")
     return [StoredFile(location, 0, checked_moment("listed", moment)) for location, moment in listed]

@@ -304,7 +304,7 @@ def _add(found: Reachable, file: ReachableFile) -> None:
 
 def _manager_io(io: FileIO) -> TableFileIO:
     if not isinstance(io, TableFileIO):
-        # Metadata without a word of encryption, over manifests that hold keys: somebody removed it from the one and not from the others.
+        # Metadata that does not mention encryption, over manifests that hold keys: somebody edited the metadata and not the manifests.
         raise KeyIdChangedError("a key is named for a file of a table whose metadata says that it is not encrypted")
     return io
 

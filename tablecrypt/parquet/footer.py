@@ -1,10 +1,10 @@
-"""The end of a Parquet file: the footer in its three forms, and what stands beside it to decrypt it.
+"""The end of a Parquet file: the footer in its three forms, and the metadata that is needed to decrypt it.
 
     plain                 FileMetaData | length (4, LE) | "PAR1"
     signed, in the clear  FileMetaData with encryption_algorithm | nonce (12) | tag (16) | length of all these (4, LE) | "PAR1"
     encrypted             FileCryptoMetaData | FileMetaData as an encrypted module | length of both (4, LE) | "PARE"
 
-The file begins with the same magic. FileCryptoMetaData stands in the clear and nothing authenticates it by itself. A changed AAD field
+The file begins with the same magic. FileCryptoMetaData is in the clear and nothing authenticates it by itself. A changed AAD field
 makes the footer fail to decrypt. A changed algorithm does not: a reader would then take pages that nothing authenticates for pages of
 AES_GCM_CTR_V1, so the caller's keys say which algorithms are accepted (Algorithm.admit). Two parsers must not read two things in it, so it
 has to be encoded as every Thrift writer encodes it: without fields that are not known here, long numbers or bits that mean nothing.
@@ -147,7 +147,7 @@ class StoredFooter:
     """A footer as it lies in the file, not decrypted yet. Offsets are bytes from the start of the file.
 
     Attributes:
-        start: where FileCryptoMetaData begins, or FileMetaData where that stands in the clear.
+        start: where FileCryptoMetaData begins, or FileMetaData if that is in the clear.
         module_start: where the footer module begins; as `start` when it is in the clear.
         end: where the length field begins.
         stored: the encrypted module, or FileMetaData in the clear.
@@ -170,7 +170,7 @@ class StoredFooter:
         return self.algorithm is not None and self.signature is None
 
     def open(self, cipher: ModuleCipher | None) -> Struct:
-        """Return FileMetaData, authenticated if there is a cipher. Without one the footer must stand in the clear."""
+        """Return FileMetaData, authenticated if there is a cipher. Without one the footer must be in the clear."""
         if self.is_encrypted and cipher is not None:
             decrypted = cipher.decrypt(FOOTER_SUFFIX, memoryview(self.stored), "the footer")
             with described(self.location, "the footer"):
@@ -258,7 +258,7 @@ def unauthenticated(location: str, what: str) -> Iterator[None]:
 
 
 def _no_parquet_file(source: Source, what: str, of_a_table: bool) -> FormatError | TamperedFileError:
-    """One that begins as a Parquet file was one, and lost its end; of another kind nobody but a table says that it was."""
+    """A file that begins like a Parquet file was one and lost its end. Of any other file only a table can say that it was one."""
     head = bytes(source.read_at(0, min(source.length, HEAD_LENGTH)))
     if of_a_table or head[:MAGIC_LENGTH] in _MAGICS:
         return TamperedFileError(source.location, what)

@@ -4,7 +4,7 @@
           └─ footer modules
 
 Only what the tree needs is decrypted: the footer, the metadata of columns, headers of pages in the clear. The length of an encrypted module
-stands in the clear before it, so pages are listed without decrypting them. That they authenticate is not said here: `verify` finds it out.
+is in the clear before it, so pages are listed without decrypting them. Whether they authenticate is not tested here: `verify` does that.
 
 Without keys, of an encrypted footer only its place is known; a plaintext footer is shown unauthenticated, as it is to anyone.
 

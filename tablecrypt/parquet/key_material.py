@@ -4,7 +4,7 @@
     in the file, key elsewhere      {"keyMaterialType": "PKMT1", "internalStorage": false, "keyReference": "footerKey"}
     elsewhere                       {"footerKey": "{\"keyMaterialType\": \"PKMT1\", \"isFooterKey\": true, … }", "columnKey0": "…"}
 
-    isFooterKey            true: kmsInstanceID and kmsInstanceURL stand beside it, for the columns' keys too
+    isFooterKey            true: kmsInstanceID and kmsInstanceURL follow, for the columns' keys too
     masterKeyID            the key in the KMS
     wrappedDEK             in base64
     doubleWrapping         false: the KMS wrapped the DEK
@@ -15,7 +15,7 @@
 kmsInstanceID and kmsInstanceURL are read and never used: the writer of a file could name a KMS of his own. Which KMS is asked, the
 client's configuration says.
 
-Key material may stand in a file beside the Parquet file, so that master keys can be rotated without touching the data.
+Key material may be in a file beside the Parquet file, so that master keys can be rotated without touching the data.
 
     folder/orders.parquet                                 key metadata: {"internalStorage": false, "keyReference": "columnKey0"}
     folder/_KEY_MATERIAL_FOR_orders.parquet.json          {"footerKey": "<PKMT1 JSON>", "columnKey0": "<PKMT1 JSON>", …}

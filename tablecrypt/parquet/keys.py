@@ -54,7 +54,7 @@ class FileKeys:
     Args:
         footer_key: 16, 24 or 32 bytes; for the footer, and for the columns without a key of their own. None: the retriever's.
         column_keys: keys by column.
-        aad_prefix: begins the AAD of each module, so that no file can stand in for another.
+        aad_prefix: begins the AAD of each module, so that no file can replace another.
         store_aad_prefix: write the prefix into the file, where readers find it.
         algorithm: AES_GCM_V1, or AES_GCM_CTR_V1, which leaves the pages' bodies without authentication; on reading this accepts both.
         plaintext_footer: sign the footer instead of encrypting it; readers without keys see the schema and the plain columns.

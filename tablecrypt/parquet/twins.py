@@ -1,4 +1,4 @@
-"""Protected columns in a file: where a column's values are, and what stands where readers look for them.
+"""Protected columns in a file: where a column's values are, and what the file has where readers look for them.
 
 A protected column is in its file twice. The cover has the column's own name and field id and is under the file's DEK: a page that nobody
 can decode, or masked values. The twin holds the values. It is a column of its own behind all others, without a field id at any level, and

@@ -16,7 +16,7 @@
     timestamptz_ns, others      type for it
 
 A timestamp_ntz is never turned into a timestamp or back: that would depend on the session's time zone. Cast it in Spark, where the zone
-is in sight. Arrow casts all other values, except those of uuid, which are text in Spark:
+is known. Arrow casts all other values, except those of uuid, which are text in Spark:
 
     uuid  16 bytes  ⇄  "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 

@@ -7,7 +7,7 @@ Rows of data files, by file and position:
 
 A file is named by the scan task list that it is in and its index there; the bitmap is a portable 64-bit Roaring bitmap of positions from 0.
 
-Works of a runner, and what came of them:
+Work items of a runner, and their results:
 
     message = number of items, 4 bytes LE | item | item | …
     item    = index of the work, 8 bytes LE | kind, 1 byte: 0 a value, 1 an error | pickle | number of keys, 4 bytes LE | key | key | …

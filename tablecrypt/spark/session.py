@@ -42,7 +42,7 @@ def check_java() -> None:
     """Check, before a session is made, that Spark will find a Java that it can use, in JAVA_HOME or on the PATH.
 
     Raises:
-        ConfigurationError: there is none, or it is older than 17.
+        ConfigurationError: there is no Java, or it is older than 17.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home) / "bin" / "java") if home else "java")

@@ -129,7 +129,7 @@ class ListOf(Form):
     item: Writer
 
     def __call__(self, value: Any) -> str:
-        """Return the list. Raises FormatError where it is none."""
+        """Return the list. Raises FormatError if it is not a list."""
         return "[" + ",".join(self.item(item) for item in checked(value, list)) + "]"
 
     def stray_keys(self, value: Any, path: str) -> Iterator[str]:
@@ -146,7 +146,7 @@ class MapOf(Form):
     item: Writer
 
     def __call__(self, value: Any) -> str:
-        """Return the map. Raises FormatError where it is none."""
+        """Return the map. Raises FormatError if it is not a map."""
         return "{" + ",".join(f"{string(key)}:{self.item(item)}" for key, item in checked(value, dict).items()) + "}"
 
     def stray_keys(self, value: Any, path: str) -> Iterator[str]:

@@ -343,7 +343,7 @@ class ParsedJson:
         """Parse UTF-8.
 
         Raises:
-            ValueError: it is none, or not JSON, or nested too deeply.
+            ValueError: it is not an object, not JSON, or nested too deeply.
         """
         self.repeated: list[str] = []
         text = content if isinstance(content, str) else content.decode("utf-8")

@@ -72,7 +72,7 @@ def test_every_verb_works_from_a_client(results: dict[str, Any], step: str, held
 @pytest.mark.parametrize("step", ["read by the JVM", "write by the JVM"])
 def test_the_jvm_path_is_refused_with_its_reason(results: dict[str, Any], step: str) -> None:
     assert "ConfigurationError" in results[step]["error"]
-    assert "the session is one of Spark Connect, which has no JVM at hand" in results[step]["error"]
+    assert "the session is one of Spark Connect, whose client has no JVM" in results[step]["error"]
 
 
 def test_keys_that_spark_would_bring_are_refused_with_the_reason(results: dict[str, Any]) -> None:

@@ -59,7 +59,7 @@ class HiveCatalogAdapter(HiveCatalog):
         """Return a table's entry as it is now.
 
         Raises:
-            NoSuchTableError: there is none.
+            NoSuchTableError: it does not exist.
         """
         with self._client as client:
             return self._get_hive_table(client, database, table)

@@ -87,7 +87,7 @@ class RestCatalogAdapter(RestCatalog):
         """Ask for a table; return the answer's JSON.
 
         Raises:
-            NoSuchTableError: there is none of that name.
+            NoSuchTableError: no table has that name.
         """
         self._check_endpoint(Capability.V1_LOAD_TABLE)
         mode = self.properties.get(SNAPSHOT_LOADING_MODE)
@@ -124,7 +124,7 @@ class RestCatalogAdapter(RestCatalog):
         """Send changes of a view, which PyIceberg cannot; return the answer's JSON.
 
         Raises:
-            NoSuchViewError: there is none of that name.
+            NoSuchViewError: no view has that name.
             CommitFailedException: the server refused the changes and made none of them.
             CommitStateUnknownException: the server failed: the changes may have landed.
         """
@@ -137,7 +137,7 @@ class RestCatalogAdapter(RestCatalog):
         """Send the renaming of a view, which PyIceberg cannot.
 
         Raises:
-            NoSuchViewError, ViewAlreadyExistsError: there is none of that name, or one of the new name.
+            NoSuchViewError, ViewAlreadyExistsError: no view has that name, or one has the new name.
         """
         response = self._session.post(self.url("views/rename"), data=request.encode(UTF8))
         _text(response, {404: NoSuchViewError, 409: ViewAlreadyExistsError})

@@ -1,4 +1,4 @@
-"""PyIceberg's SqlCatalog: its tables, rows and locations stay as they are, while our statements can stand in one transaction with its own.
+"""PyIceberg's SqlCatalog: its tables, rows and locations stay as they are, while our statements can share a transaction with its own.
 
 SqlCatalog: _create_table_row, _iceberg_type_filter                    a row as every client of the database expects it
 MetastoreCatalog: _create_staged_table, _convert_schema_if_needed, _resolve_table_location, _load_file_io    namespaces of any depth

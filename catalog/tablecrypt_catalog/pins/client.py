@@ -15,7 +15,7 @@ Without encryption.pins all of this does nothing. The file:
                "heads": {"main": [<snapshot id>, <sequence number>], …}, "retired-keks": ["…"],
                "folders": ["<location>", "<write.data.path>", …]}, …]}
 
-Pins stand in the order in which their tables were first seen. Format 2 had no folders; format 1 had no heads and retired-keks
+Pins are in the order in which their tables were first seen. Format 2 had no folders; format 1 had no heads and retired-keks
 either, and another order. Such a file is read, takes what it lacks of the next version that is seen on trust, and is written in format 3.
 There an empty list of folders says that they are not known yet.
 The file has mode 0600 and is replaced as a whole, so a reader needs no lock. A writer holds an exclusive lock on `<file>.lock` from

@@ -401,12 +401,12 @@ class Audit:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All findings, gravest first."""
+        """All findings, most severe first."""
         return by_severity(finding for table in self.tables for finding in table.findings)
 
     @property
     def worst(self) -> Severity | None:
-        """The gravest severity; None without findings."""
+        """The highest severity; None without findings."""
         return max((finding.severity for finding in self.findings), default=None)
 
     @property
@@ -428,7 +428,7 @@ class Audit:
 
 
 def by_severity(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings, gravest first, and those of one kind together."""
+    """Return findings, most severe first, and those of one kind together."""
     return tuple(sorted(findings, key=lambda each: (-each.severity, each.kind.code, each.where)))
 
 

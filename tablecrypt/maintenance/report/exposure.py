@@ -1,6 +1,5 @@
-"""Who could read what without the key service: each way in which rows, or something about them, lie open, and how many there are of it.
-
-A way that was found nowhere is on the page too: an auditor wants to see that it was looked for.
+"""Who could read what without the key service: each way in which rows, or facts about them, are readable, and how often
+it was found. Ways that were not found are on the page too, so that an auditor sees what was searched for.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ UNSEEN: Final = frozenset({FindingKind.REFUSED_TABLE, FindingKind.KEY_REFUSED, F
 
 @dataclass(frozen=True)
 class Exposure:
-    """One way in which something lies open.
+    """One way in which something is readable.
 
     Attributes:
-        title: what lies open.
+        title: what is readable.
         what: what whoever can read the storage learns from it.
         style: how grave it is; "good" where nothing was found.
         amount: how much there is of it.

@@ -4,10 +4,10 @@
               ──finish────▶ RPC endpoint, before the task returns
 
 A task can put a file nowhere else, and cannot finish once the endpoint is closed. So when the Spark job has ended, the locations that were
-given are those of all files, of failed, killed and outrun attempts too: what is not committed is deleted.
+given are those of all files, of failed, killed and superseded attempts too: what is not committed is deleted.
 
-The requests of executors to the driver's JVM, those of reads too, are JSON objects with exactly the fields of `REQUESTS`, and `request` for
-which of them it is:
+The requests of executors to the driver's JVM, those of reads too, are JSON objects with exactly the fields of `REQUESTS`. Their field
+`request` says which of them it is:
 
     {"request": "key", "read": "5f…", "path": "s3://…"}        ─▶ the key of a file of this read (keys.py)
     {"request": "deletes", "read": "5f…", "file": 3}           ─▶ the positions that are deleted from the file of this number

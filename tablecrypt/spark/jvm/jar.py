@@ -3,7 +3,7 @@
     tablecrypt spark-jar -o tablecrypt-spark.jar     compiled by the Janino of the PySpark that is installed; no JDK is needed
     spark-submit --jars tablecrypt-spark.jar …       on Spark 4.0 to 4.3, whichever of them compiled it
 
-Entries stand in the order of their names and carry no time, so that the same sources and the same compiler make the same bytes.
+Entries are in the order of their names and have no time, so that the same sources and the same compiler make the same bytes.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
       └ for (number of the file, position in it) a bit of the file's deleted positions says whether the row is gone
 
 What Spark reads is given to it file by file, by the plan; it lists nothing. Columns are found by field id at every level, whatever the
-session says; corrupt and missing files are errors, whatever the session says. The session's settings are not touched: all of it stands in
+session says; corrupt and missing files are errors, whatever the session says. The session's settings do not change: everything is in
 the options of this one relation, and none of it is secret. Filters and projections that are put on the DataFrame are pushed down as for
 any Parquet file.
 

@@ -2,7 +2,7 @@
 
 Reading: Spark finds struct fields by these ids, list elements and map keys and values by their place. The result of a read has no ids any
 more. Spark pushes filters down by name, in each file: had two columns swapped names since a file was written, a filter on one would skip
-row groups by the statistics of the other, and rows would be missing in silence. So a column is read under its real name only if, in every
+row groups by the statistics of the other, and rows would silently be missing. So a column is read under its real name only if, in every
 schema that the table ever had, it and all within it had the names that they have now, and nothing else had them; writers replace some
 characters, and those names count too. Nor may its type have changed: Spark would write the filter's value in the narrower type of an old
 file. Any other column is read under a name that no file knows, which turns the pushing down off for it, and is renamed afterwards.

@@ -2,7 +2,7 @@
 
 The reason sends the work to the Python path, or becomes the error of path="jvm". A read is not supported where
 
-- the session has no JVM at hand (Spark Connect), or Hadoop does not find the files: one of each bucket is looked for;
+- the client has no JVM (Spark Connect), or Hadoop does not find the files: one of each bucket is looked for;
 - a data file is not Parquet, or its location would be read as another path by Hadoop;
 - deletes are by equality, or a file with deletes has 2^31 rows or more;
 - a column is of a type that Python translates (uuid, fixed, …), or asked for by a reserved name (_row_id);
@@ -13,7 +13,7 @@ The reason sends the work to the Python path, or becomes the error of path="jvm"
 
 A write is not supported where
 
-- the session has no JVM at hand (Spark Connect), or Hadoop does not find the table's files;
+- the client has no JVM (Spark Connect), or Hadoop does not find the table's files;
 - a column is of a type that Python translates (uuid, fixed, …) or Spark does not have;
 - a column that the DataFrame lacks, at any depth, has a write-default;
 - names of columns differ in case alone;
@@ -110,7 +110,7 @@ def unsupported_session(spark: SparkSession) -> str | None:
     """Return why this session is not supported; None if it is."""
     context = getattr(spark, "sparkContext", None)
     if context is None or getattr(context, "_jvm", None) is None or not hasattr(spark, "_jsparkSession"):
-        return "the session is one of Spark Connect, which has no JVM at hand"
+        return "the session is one of Spark Connect, whose client has no JVM"
     return None
 
 

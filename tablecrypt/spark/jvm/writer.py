@@ -4,8 +4,8 @@
     executor   a DEK and an AAD prefix for each file, made there ─▶ Parquet straight to its location ─▶ result, encrypted
     driver     the results of the attempts that won ─▶ manifest entries, for the one commit of write.py
 
-No committer or format of Spark is involved, nor any setting of the session: other writes in it go their way. Nothing is renamed. What an
-attempt that fails has written it removes; what it cannot is removed by the driver, which gave every file its location (coordinator.py).
+It uses no committer or format of Spark and changes no setting of the session, so other writes of the session are not affected. Nothing is
+renamed. A failed attempt removes its files; the driver, which gave every file its location, removes the others (coordinator.py).
 
 Rows of a partitioned table are sorted by partition within each task, so a task has one file open at a time. Table properties `write.*`
 are given to Spark's Parquet writer as its own settings:

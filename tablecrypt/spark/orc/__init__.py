@@ -1,11 +1,11 @@
-"""Encrypted ORC columns with Spark's own reader and writer, kept from ORC's silent ways to plaintext and masks.
+"""Encrypted ORC columns with Spark's own reader and writer, with checks where ORC would silently write plaintext or read masks.
 
     options.py      what to encrypt and how to mask, checked against the schema, as ORC's writer options
     session.py      what of a session or a table would write plaintext, and whether the KMS gives the keys
     checked.py      key providers that turn a failing KMS into an error instead of masks (java/)
     files.py        write_orc, which looks at what was written, and read_orc
 
-Keys come from a Hadoop KMS: `tablecrypt hadoop-kms` in front of any key service, or an existing one. Needs a session with a JVM at hand.
+Keys come from a Hadoop KMS: `tablecrypt hadoop-kms` in front of any key service, or an existing one. Not for Spark Connect.
 """
 
 from __future__ import annotations

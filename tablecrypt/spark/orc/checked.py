@@ -1,6 +1,6 @@
 """Key providers for ORC in Spark that never turn a failure into masks, compiled into the session when first needed.
 
-    orc.key.provider    the KMS refuses      the KMS fails      the KMS is not there
+    orc.key.provider    the KMS refuses      the KMS fails      the KMS is unreachable
     hadoop              masks                masks              masks                     what ORC has
     tablecrypt          error                error              error
     tablecrypt-masks    masks                error              error

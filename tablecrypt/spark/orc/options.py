@@ -3,16 +3,16 @@
     orc.encrypt = key:column,column;key:column          column = part.part, each part bare ([A-Za-z0-9_]+) or in backquotes
     orc.mask    = mask[,parameter...]:column,column;...  mask = nullify | redact | sha256
 
-Below a list the part is _elem, below a map _key or _value. What ORC would do without a word, and what is refused here therefore:
+Below a list the part is _elem, below a map _key or _value. ORC would do the following silently, so it is refused here:
 
-    a column that is not there, or named in other case   java.lang.IllegalArgumentException in a task; here before it
+    a column that does not exist, or in other case       java.lang.IllegalArgumentException in a task; here before it
     a mask of a column that is not encrypted              ignored
     sha256 of a number or a date                          null for everyone without the key; nullify says so
     redact of text                                        NullPointerException in Spark's writer
     a column below another encrypted column               one of the two keys is left out
     a column whose name is a number                       taken for a column id
     a bloom filter on an encrypted column                 stored unencrypted: it tells which values are in the column
-    a partition column                                    its values stand in the paths
+    a partition column                                    its values appear in the paths
 
 Raises ConfigurationError.
 """

@@ -1,8 +1,8 @@
-"""What of a session or a table would make ORC write plaintext without a word, and whether the KMS gives the keys.
+"""Settings of a session or table with which ORC would silently write plaintext, and whether the KMS grants the keys.
 
-    spark.sql.orc.impl = hive                     Hive's ORC 1.2 classes know no encryption
+    spark.sql.orc.impl = hive                     Hive's ORC 1.2 classes do not support encryption
     a table that is not of the provider orc       written through Hive's serde, or as another format
-    orc.encrypt in TBLPROPERTIES, not in OPTIONS  Spark hands OPTIONS to ORC, and nothing else
+    orc.encrypt in TBLPROPERTIES, not in OPTIONS  Spark passes only OPTIONS to ORC
     no hadoop.security.key.provider.path          ORC has no keys: an endless loop on write, masks on read
     another provider than a Hadoop KMS            ORC does not support it
     plain HTTP to another machine                 local keys would cross the network
@@ -85,7 +85,7 @@ def _check_provider(path: str) -> None:
         raise ConfigurationError(f"no KMS is named: set spark.hadoop.{PROVIDER_PATH} to kms://https@host:9600/kms when the session is made")
     match = _KMS.fullmatch(path)
     if match is None:
-        # A token may stand in it.
+        # It may contain a token.
         raise ConfigurationError(f"{PROVIDER_PATH} is not of the form kms://https@host:port/kms, the one kind that ORC supports")
     if match["scheme"] == "http" and not all(map(_is_loopback, match["hosts"].split(";"))):
         raise ConfigurationError(f"{PROVIDER_PATH} names plain HTTP on {match['hosts']}: keys would cross the network, use kms://https@")
@@ -109,7 +109,7 @@ def _ask_for(spark: SparkSession, key: str) -> None:
     try:
         metadata = factory.getProviders(context._jsc.hadoopConfiguration()).get(0).getMetadata(key)
     except (Py4JJavaError, PySparkException) as error:
-        # Not chained: messages of Hadoop's client may quote the URL, and a token may stand in it.
+        # Not chained: messages of Hadoop's client may quote the URL, which may contain a token.
         raise _refusal(str(error), key) from None
     if metadata is None:
         raise KeyNotFoundError(f"the KMS has no key {key!r}")

@@ -1,7 +1,7 @@
 """spark.read.format("tablecrypt"): planned on the driver when a query is, read by executors from encrypted partitions.
 
 Filters of queries are not pushed down. Spark 4.1 keeps one plan for each DataFrame of a Python source, so what one query's filter left
-out would be missing from the next query of the same DataFrame, and from the other side of a self-join, without a word. The option `filter`
+out would be missing from the next query of the same DataFrame, and from the other side of a self-join, silently. The option `filter`
 rules out files and rows instead. A plan holds for the life of its DataFrame or view: make a new one to see newer rows.
 """
 

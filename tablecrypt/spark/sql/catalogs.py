@@ -47,7 +47,7 @@ def open_catalog(planner: Planner, request: Request) -> Response:
 
 
 def check_spark_settings(catalog: str, in_spark: Mapping[str, Any], of_session: Sequence[str]) -> None:
-    """Refuse properties that may not stand in Spark's configuration.
+    """Refuse properties that must not be in Spark's configuration.
 
     Args:
         catalog: its name.

@@ -110,7 +110,7 @@ def check_names(identifier: Identifier) -> None:
 
 
 def check_settable(wanted: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for what is shown as a property and is none."""
+    """Raise ConfigurationError for a name that is shown as a property but is not one."""
     for name in wanted:
         if name in _SHOWN_ONLY:
             raise ConfigurationError(f"{name} cannot be set as a property: it only shows what another part of the table's metadata says")

@@ -61,7 +61,7 @@ def load_table(planner: Planner, request: Request) -> Response:
     """Load a table, the rows of a metadata table, or a view.
 
     Raises:
-        NoSuchTableError: there is none, or it has no such branch, tag or metadata table.
+        NoSuchTableError: it does not exist, or it has no such branch, tag or metadata table.
         ConfigurationError: it is not encrypted, or has no such snapshot.
         KeyIdChangedError, FormatError: it is a view that may not be read, or cannot be.
     """
@@ -139,7 +139,7 @@ def find_table(opened: OpenCatalog, identifier: Identifier) -> tuple[LocatedTabl
     """Return the table that a name means, and what the name says behind that of the table.
 
     Raises:
-        NoSuchTableError: there is none.
+        NoSuchTableError: it does not exist.
         ConfigurationError: it is not encrypted.
     """
     name = ".".join(identifier)

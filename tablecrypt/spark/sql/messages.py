@@ -24,7 +24,7 @@ class Request:
     content: bytes = b""
 
     def text(self, name: str) -> str:
-        """Return a field that must be a string. FormatError where it is none."""
+        """Return a field that must be a string. FormatError if it is not."""
         return str(self._of_type(name, str))
 
     def optional_text(self, name: str) -> str | None:
@@ -32,7 +32,7 @@ class Request:
         return None if self.fields.get(name) is None else self.text(name)
 
     def number(self, name: str) -> int:
-        """Return a field that must be an integer. FormatError where it is none."""
+        """Return a field that must be an integer. FormatError if it is not."""
         return int(self._of_type(name, int))
 
     def optional_number(self, name: str) -> int | None:
@@ -40,7 +40,7 @@ class Request:
         return None if self.fields.get(name) is None else self.number(name)
 
     def numbers(self, name: str) -> list[int]:
-        """Return a field that must be a list of integers. FormatError where it is none."""
+        """Return a field that must be a list of integers. FormatError if it is not."""
         values = self.items(name)
         if not all(type(value) is int for value in values):
             raise FormatError(f"the field {name!r} of a request is not a list of integers")
@@ -51,18 +51,18 @@ class Request:
         return bool(self._of_type(name, bool))
 
     def texts(self, name: str) -> list[str]:
-        """Return a field that must be a list of strings. FormatError where it is none."""
+        """Return a field that must be a list of strings. FormatError if it is not."""
         values = self.items(name)
         if not all(isinstance(value, str) for value in values):
             raise FormatError(f"the field {name!r} of a request is not a list of strings")
         return values
 
     def items(self, name: str) -> list[Any]:
-        """Return a field that must be a list. FormatError where it is none."""
+        """Return a field that must be a list. FormatError if it is not."""
         return list(self._of_type(name, list))
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """Return a field that must be an object. FormatError where it is none."""
+        """Return a field that must be an object. FormatError if it is not."""
         return dict(self._of_type(name, dict))
 
     @property

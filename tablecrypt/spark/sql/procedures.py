@@ -52,7 +52,7 @@ def list_procedures(planner: Planner, request: Request) -> Response:
 
 
 def load_procedure(planner: Planner, request: Request) -> Response:
-    """Describe a procedure, or why Iceberg's is refused here. ConfigurationError where there is none of the name."""
+    """Describe a procedure, or why Iceberg's is refused here. ConfigurationError if no procedure has that name."""
     *namespace, name = (part.lower() for part in request.identifier)
     if namespace != [_SYSTEM]:
         raise ConfigurationError(f"procedures are in the namespace {_SYSTEM}: CALL {catalog_of(planner, request).name}.{_SYSTEM}.{name}(…)")

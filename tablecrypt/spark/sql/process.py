@@ -4,7 +4,7 @@
     request  = {"operation": "load_table", …}, and bytes where the operation takes some
     response = an object, and bytes where the operation has some; or {"error": {"kinds": [names of classes], "message": "…"}}
 
-Both ends are one JVM and the process that it started. Nobody else can read or write the two pipes, so keys travel in them in the clear.
+Both ends are one JVM and the process that it started. No other process can read or write the two pipes, so keys travel in the clear.
 What libraries print goes to stderr, which is the driver's. The process ends when its stdin does, with the JVM.
 """
 

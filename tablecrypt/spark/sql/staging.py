@@ -108,7 +108,7 @@ def stage_replace(planner: Planner, request: Request) -> Response:
     """Begin to replace a table.
 
     Raises:
-        NoSuchTableError: there is none.
+        NoSuchTableError: it does not exist.
         ConfigurationError: it is not encrypted, or a property or the location cannot be changed.
         KeyIdChangedError: the statement names another master key than the table has.
         ReadRestrictionError: the catalog's server does not let the user see all rows that would go.

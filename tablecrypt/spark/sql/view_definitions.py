@@ -96,7 +96,7 @@ def alter_view(planner: Planner, request: Request) -> Response:
 
 
 def drop_view(planner: Planner, request: Request) -> Response:
-    """Drop a view. NoSuchViewError where there is none, unless `if_exists`."""
+    """Drop a view. NoSuchViewError if it does not exist, unless `if_exists`."""
     _, catalog = views_of(planner, request)
     try:
         catalog.drop_view(request.identifier)
@@ -107,7 +107,7 @@ def drop_view(planner: Planner, request: Request) -> Response:
 
 
 def rename_view(planner: Planner, request: Request) -> Response:
-    """Rename a view. NoSuchViewError, ViewAlreadyExistsError: there is none of the old name, or one of the new."""
+    """Rename a view. NoSuchViewError, ViewAlreadyExistsError: no view has the old name, or one has the new name."""
     _, catalog = views_of(planner, request)
     new = without_catalog(catalog, tuple(request.texts("to")))
     # ALTER VIEW prod.db.v RENAME TO w means db.w.

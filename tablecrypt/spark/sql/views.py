@@ -35,7 +35,7 @@ COMMENT: Final = "comment"
 
 
 def find_view(catalog: Catalog, identifier: Identifier) -> View | None:
-    """Return a view; None where there is none of that name, or the catalog keeps no views."""
+    """Return a view; None if no view has that name, or the catalog does not support views."""
     if not isinstance(catalog, RestViews) or not catalog.has_views or len(identifier) == 1:
         return None
     with suppress(NoSuchViewError):

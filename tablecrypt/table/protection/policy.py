@@ -5,7 +5,7 @@
 
 The rules, held for every commit:
 
-    1. A protected column is no partition source, sort column or identifier field of the current layout: partition values stand in file
+    1. A protected column is no partition source, sort column or identifier field of the current layout: partition values are in file
        paths, the order of rows tells which of two values is larger, and engines write identifier fields into equality deletes.
     2. What has a column key is named by the properties, unless the column is gone: see `check_protected`.
     3. A column that takes the name of a protected one which was dropped is protected too, or that one's protection was removed first.

@@ -26,7 +26,7 @@ class Token:
 
     @property
     def word(self) -> str | None:
-        """The word or sign in capitals; None for what stands in quotes or backticks."""
+        """The word or sign in capitals; None for text in quotes or backticks."""
         return None if self.is_quoted or self.is_text else self.text.upper()
 
 

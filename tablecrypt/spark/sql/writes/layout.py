@@ -68,7 +68,7 @@ def write_layout(planner: Planner, request: Request) -> Response:
 
 
 def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind) -> dict[str, Any]:
-    """Return the fields of the response. ConfigurationError for a mode or size that is none."""
+    """Return the fields of the response. ConfigurationError for an unknown mode, or a size that is not a number."""
     partition = [_sorted(field) for field in described_partitioning(metadata.spec(), metadata.schema())]
     order = described_order(metadata)
     properties = options.over(metadata.properties)
