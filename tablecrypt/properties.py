@@ -39,6 +39,7 @@ class Property:
 
     Attributes:
         scope: whose it is: `table`, `catalog`, or `pyiceberg` for properties of PyIceberg.
+        also_of: another scope in which it may be set, for all tables of it.
         reader: the package that reads it.
         default: what it is where nobody sets it.
         sensitive: its value is a credential, or part of one.
@@ -53,6 +54,7 @@ class Property:
     scope: str
     reader: str
     doc: str
+    also_of: str | None = None
     default: str | None = None
     sensitive: bool = False
     from_table: bool = False
@@ -88,11 +90,9 @@ _of_gcp: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.gcp",
 _of_azure: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.azure", to_executors=True)
 _of_vault: Final = partial(Property, scope="catalog", reader="tablecrypt.kms.vault", to_executors=True)
 
-KEY_ID: Final = Property(
+KEY_ID: Final = _of_keys(
     name="encryption.key-id",
-    scope="table",
     reader="tablecrypt_catalog",
-    from_table=True,
     doc="The master key that wraps the table's KEKs. Set at creation, never changed or removed.",
 )
 DATA_KEY_LENGTH: Final = _of_keys(
@@ -104,12 +104,13 @@ KEK_LIFESPAN_MS: Final = _of_keys(
     doc="Age at which a KEK wraps nothing new. May shorten the 730 days that Iceberg Java uses, never lengthen them.",
 )
 COLUMN_KEYS: Final = _of_columns(
-    name="encryption.column-keys",
-    doc="Columns with master keys of their own: `alias/pii: ssn, person.email; alias/fin: salary`. Kept by field id.",
+    name="encryption.column-keys", doc="Columns with master keys of their own: `alias/pii: ssn, person.email; alias/fin: salary`."
+)
+COLUMN_TAGS: Final = _of_columns(
+    name="encryption.column-tags", also_of="catalog", doc="Master keys for tags in the documentation of columns: `pii: alias/pii`."
 )
 COLUMN_MASK: Final = _of_columns(
-    name="encryption.column-mask.",
-    doc="Prefix: what others see of a protected column: null, error, redact, hash, truncate(n) or constant(value).",
+    name="encryption.column-mask.", doc="Prefix: what others see of the column: null, error, redact, hash, truncate(n), constant(value)."
 )
 COLUMN: Final = _of_keys(
     name="encryption.column.", doc="Prefix: `<field id>.key-id`, `.mask` and `.former-key-id` of protected columns. Never set by hand."
@@ -117,9 +118,8 @@ COLUMN: Final = _of_keys(
 COLUMN_GUARD: Final = _of_columns(
     name="encryption.column-guard", default="true", doc="false: set no properties that keep Java from writing protected columns."
 )
-MASKED_READS: Final = Property(
+MASKED_READS: Final = _of_own_catalogs(
     name="encryption.masked-reads",
-    scope="catalog",
     reader="tablecrypt.table",
     default="mask",
     doc="What scans do with protected columns whose keys the reader may not use: `mask` returns masks, `error` refuses to read them.",
@@ -420,7 +420,7 @@ def check_own_names(given: Iterable[str], scope: str, is_foreign_kms: bool = Fal
 
 def _is_registered(name: str, scope: str) -> bool:
     known = property_named(name)
-    return known is not None and known.scope == scope
+    return known is not None and scope in (known.scope, known.also_of)
 
 
 def _spelt(name: str) -> str:
@@ -430,7 +430,7 @@ def _spelt(name: str) -> str:
 
 
 def _nearest(meant: str, scope: str) -> str | None:
-    own = (each.name for each in registered() if each.name.startswith(_OWN_PREFIXES) and each.scope == scope)
+    own = (each.name for each in registered() if each.name.startswith(_OWN_PREFIXES) and scope in (each.scope, each.also_of))
     ours = [name for name in own if not name.endswith(".")]
     return next(iter(difflib.get_close_matches(meant, ours, n=1, cutoff=0.8)), None)
 

@@ -31,6 +31,7 @@ from tablecrypt.table.foreign_engines import location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata, encrypted_metadata
 from tablecrypt.table.protection.declaration import declared_at_creation, declares
 from tablecrypt.table.protection.policy import check_layout
+from tablecrypt.table.protection.tags import tagged_columns, tags_of, written_tags
 from tablecrypt.table.table import EncryptedTable, plain_tables_opened
 from tablecrypt.table.transaction import EncryptedCreateTransaction
 from tablecrypt.table.updates import EncryptTableUpdate, UpgradeToVersion3Update, check_commit, check_migration
@@ -275,13 +276,16 @@ class EncryptingCatalog(Catalog):
 
     def _with_columns(self, new: NewTable) -> NewTable:
         """Return a new table whose declaration of protected columns is by field id, and fits its layout."""
+        tags = tags_of(self.client_properties, new.properties)
         if not new.is_encrypted:
-            if declares(new.properties):
+            if declares(new.properties) or tagged_columns(new.fresh_schema, tags):
                 raise ConfigurationError(
-                    f"{names.COLUMN_KEYS.name} protects columns of encrypted tables: give the table {names.KEY_ID.name}"
+                    f"{names.COLUMN_KEYS.name} and {names.COLUMN_TAGS.name} protect columns of encrypted tables: give the table "
+                    f"{names.KEY_ID.name}"
                 )
             return new
-        properties = declared_at_creation(new.properties, new.fresh_schema)
+        tagging = {names.COLUMN_TAGS.name: written_tags(tags)} if tags else {}
+        properties = declared_at_creation({**new.properties, **tagging}, new.fresh_schema)
         if policy := ColumnPolicy.from_properties(properties):
             layout = new_table_metadata(iceberg_schema(new.schema), new.partition_spec, new.sort_order, new.location or "", properties)
             check_layout(policy, layout)

@@ -29,7 +29,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE, DOWNCAST_NS_TIMESTAMP_TO_US_ON_WRITE, StagedTable, TableProperties, Transaction, UpsertResult
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update import RemovePropertiesUpdate, TableUpdate, UpgradeFormatVersionUpdate
+from pyiceberg.table.update import (
+    RemovePropertiesUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+    update_table_metadata,
+)
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
@@ -43,7 +50,7 @@ from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, UpdateSpecAdapter, parse_row_filter
 from tablecrypt.table.filters import partitions_filter, with_nanoseconds, with_sql_null_semantics
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.protection.declaration import Declaration, declared_by_removal, declared_by_update
+from tablecrypt.table.protection.declaration import Declaration, declared_by_removal, declared_by_schema, declared_by_update
 from tablecrypt.table.protection.policy import refuse_protected
 from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
@@ -264,7 +271,7 @@ class EncryptedTransaction(TransactionAdapter):
             ConfigurationError: another property of encryption is among them with a value that cannot be used, or columns cannot be
                 protected as declared.
         """
-        declared = declared_by_update(self.table_metadata, {**properties, **kwargs})
+        declared = declared_by_update(self.table_metadata, {**properties, **kwargs}, self._of_catalog)
         check_table_properties(self.table_metadata.properties, {**self.table_metadata.properties, **declared.updates})
         return self._set_and_remove(declared)
 
@@ -274,10 +281,14 @@ class EncryptedTransaction(TransactionAdapter):
         Raises:
             KeyIdChangedError: encryption.key-id is among them.
         """
-        declared = declared_by_removal(self.table_metadata, removals)
+        declared = declared_by_removal(self.table_metadata, removals, self._of_catalog)
         remaining = {name: value for name, value in self.table_metadata.properties.items() if name not in declared.removals}
         check_properties_keep_key_id(self.table_metadata.properties, remaining)
         return self._set_and_remove(declared)
+
+    @property
+    def _of_catalog(self) -> Properties:
+        return self.table.catalog.properties
 
     def _set_and_remove(self, declared: Declaration) -> Transaction:
         if declared.removals:
@@ -305,6 +316,13 @@ class EncryptedTransaction(TransactionAdapter):
     def partition_predicate(self, partitions: set[Record], fields: list[str]) -> BooleanExpression:
         """Return a filter that matches exactly these partitions."""
         return partitions_filter(partitions, fields)
+
+    def following(self, updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
+        """Return the update that protects columns which a new schema tags."""
+        if not any(isinstance(update, SetCurrentSchemaUpdate) for update in updates):
+            return ()
+        declared = declared_by_schema(update_table_metadata(self.table_metadata, updates), self._of_catalog)
+        return (SetPropertiesUpdate(updates=declared),) if declared else ()
 
     def belongs_to_attempt(self, update: TableUpdate) -> bool:
         """Key entries of an abandoned attempt must not reach the metadata."""

@@ -73,6 +73,13 @@ class TransactionAdapter(Transaction):
         self._updates = tuple(update for update in self._updates if not self.belongs_to_attempt(update))
         super()._rebuild_snapshot_updates()
 
+    @abstractmethod
+    def following(self, updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
+        """Return the updates that others, which are to be staged, bring about."""
+
+    def _apply(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
+        return super()._apply((*updates, *self.following(updates)), requirements)
+
     def apply(self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...] = ()) -> Transaction:
         """Stage updates, and commit them at once where the transaction commits by itself."""
         return self._apply(updates, requirements)

@@ -2,10 +2,11 @@
 
     encryption.column-keys = alias/pii: ssn, person.email; alias/fin: salary      every protected column of the current schema
     encryption.column-mask.ssn = truncate(4)                                      what others see of one of them
+    encryption.column-tags = pii: alias/pii                                       columns with #pii in their documentation, too (tags.py)
     encryption.column-guard = false                                               leaves Iceberg Java unguarded (guard.py)
 
     set encryption.column-keys        columns that are named are protected from now on; those that are not, no longer
-    set it to nothing, or remove it   no column is protected from now on
+    set it to nothing, or remove it   no column is protected from now on but those with tags
     remove encryption.column-mask.x   x is masked by null
 
 A master key's id may hold colons: the last one of a group ends it. Removing protection leaves `encryption.column.<id>.former-key-id`, by
@@ -23,16 +24,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
+from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, DECLARED_KEYS, DECLARED_MASK_PREFIX, ColumnPolicy, Mask, ProtectedColumn
 from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX, guard_properties, is_guarded
+from tablecrypt.table.protection.tags import tagged_columns, tags_of
 
 logger = logging.getLogger(__name__)
+NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,12 @@ def parse_column_keys(text: str) -> dict[str, str]:
 
 def declares(properties: Iterable[str]) -> bool:
     """Whether names of properties are among those by which columns are declared."""
-    return any(name == DECLARED_KEYS or name.startswith(DECLARED_MASK_PREFIX) for name in properties)
+    return any(name in (DECLARED_KEYS, names.COLUMN_TAGS.name) or _is_consumed(name) for name in properties)
+
+
+def _is_consumed(name: str) -> bool:
+    """Whether a property is turned into others, and not stored itself."""
+    return name == DECLARED_KEYS or name.startswith(DECLARED_MASK_PREFIX)
 
 
 def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[str, str]:
@@ -81,16 +90,16 @@ def declared_at_creation(properties: Mapping[str, Any], schema: Schema) -> dict[
     _refuse_by_id(given, "a new table: field ids belong to one table. Leave it out")
     if not declares(given):
         return given
-    declaration = _declared({}, given, schema, None)
-    return declaration.updates
+    return _declared({}, given, schema, None, tags_of(given)).updates
 
 
-def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any]) -> Declaration:
+def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_catalog: Mapping[str, Any] = NOTHING) -> Declaration:
     """Return what setting these properties comes to.
 
     Args:
         metadata: the table's, with what the transaction has staged.
         updates: as the user gave them.
+        of_catalog: the catalog's properties.
 
     Raises:
         ConfigurationError: the declaration cannot be used, or a property by field id is among them.
@@ -99,12 +108,31 @@ def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any]) -> D
     _refuse_by_id(given, "the table")
     if not declares(given):
         return Declaration(given)
-    declaration = _declared(metadata.properties, given, metadata.schema(), _last_sequence_number(metadata))
+    tags = tags_of(of_catalog, {**metadata.properties, **given})
+    declaration = _declared(metadata.properties, given, metadata.schema(), _last_sequence_number(metadata), tags)
     _log_unreached(metadata, ColumnPolicy.from_properties({**_without(metadata.properties, declaration.removals), **declaration.updates}))
     return declaration
 
 
-def declared_by_removal(metadata: TableMetadata, removals: Iterable[str]) -> Declaration:
+def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties to set so that columns of the current schema are protected which have tags and are not.
+
+    Args:
+        metadata: the table's, with the schema that is staged.
+        of_catalog: the catalog's properties.
+
+    Raises:
+        ConfigurationError: tags cannot be read, or contradict each other.
+    """
+    tags = tags_of(of_catalog, metadata.properties)
+    if not tagged_columns(metadata.schema(), tags, ColumnPolicy.from_properties(metadata.properties).columns):
+        return {}
+    declaration = _declared(metadata.properties, {}, metadata.schema(), _last_sequence_number(metadata), tags)
+    _log_unreached(metadata, ColumnPolicy.from_properties({**metadata.properties, **declaration.updates}))
+    return {name: value for name, value in declaration.updates.items() if metadata.properties.get(name) != value}
+
+
+def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_catalog: Mapping[str, Any] = NOTHING) -> Declaration:
     """Return what removing these properties comes to.
 
     Raises:
@@ -114,19 +142,21 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str]) -> Dec
     schema = metadata.schema()
     by_id = [name for name in asked if name.startswith(COLUMN_PREFIX) and not name.endswith(".former-key-id")]
     _refuse_by_id([name for name in by_id if schema.find_column_name(_field_id(name)) is not None], "the table")
-    if not declares(asked):
+    if not any(_is_consumed(name) for name in asked):
         return Declaration({}, asked)
     updates = {DECLARED_KEYS: ""} if DECLARED_KEYS in asked else {}
     updates |= {name: "null" for name in asked if name.startswith(DECLARED_MASK_PREFIX) and DECLARED_KEYS not in asked}
-    declaration = declared_by_update(metadata, updates)
-    others = tuple(name for name in asked if not declares([name]))
+    declaration = declared_by_update(metadata, updates, of_catalog)
+    others = tuple(name for name in asked if not _is_consumed(name))
     return Declaration(declaration.updates, (*declaration.removals, *others))
 
 
-def _declared(before: Mapping[str, Any], given: Mapping[str, str], schema: Schema, since: int | None) -> Declaration:
+def _declared(
+    before: Mapping[str, Any], given: Mapping[str, str], schema: Schema, since: int | None, tags: Mapping[str, str]
+) -> Declaration:
     earlier = ColumnPolicy.from_properties(before)
-    others = {name: value for name, value in given.items() if not declares([name])}
-    policy = _policy(earlier, given, schema, since)
+    others = {name: value for name, value in given.items() if not _is_consumed(name)}
+    policy = _policy(earlier, given, schema, since, tags)
     written = policy.to_properties()
     removed = tuple(name for name in earlier.to_properties() if name not in written)
     current = ColumnPolicy.of(each for each in policy.columns.values() if schema.find_column_name(each.field_id) is not None)
@@ -140,11 +170,15 @@ def _declared(before: Mapping[str, Any], given: Mapping[str, str], schema: Schem
     return Declaration({**guard, **others, **written}, (*removed, *metrics, *(no_guard if not current else ())))
 
 
-def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, since: int | None) -> ColumnPolicy:
+def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, since: int | None, tags: Mapping[str, str]) -> ColumnPolicy:
     columns = dict(earlier.columns)
     former = dict(earlier.former)
+    named = _unchanged(earlier, schema)
     if DECLARED_KEYS in given:
         named = {_field(schema, name): key_id for name, key_id in parse_column_keys(given[DECLARED_KEYS]).items()}
+    if tagged := tagged_columns(schema, tags, named):
+        named = {**named, **tagged}
+    if DECLARED_KEYS in given or tagged:
         for field_id, column in earlier.columns.items():
             if schema.find_column_name(field_id) is not None and named.get(field_id) != column.column_key_id:
                 _keep_former(former, field_id, column.column_key_id, named.get(field_id))
@@ -160,6 +194,10 @@ def _policy(earlier: ColumnPolicy, given: Mapping[str, str], schema: Schema, sin
                 raise ConfigurationError(f"{name}: the column is not protected. Name it in {DECLARED_KEYS}")
             columns[field_id] = replace(columns[field_id], mask=Mask.parse(value))
     return ColumnPolicy.of(columns.values(), former)
+
+
+def _unchanged(earlier: ColumnPolicy, schema: Schema) -> dict[int, str]:
+    return {each.field_id: each.column_key_id for each in earlier.columns.values() if schema.find_column_name(each.field_id) is not None}
 
 
 def _mask_of(earlier: ColumnPolicy, field_id: int) -> Mask:

@@ -23,6 +23,7 @@ from tablecrypt.parquet.twin_writer import ProtectedField
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import check_layout, column_keys, policy_of
 from tablecrypt.table.protection.stored_masks import cover_of
+from tablecrypt.table.protection.tags import check_tagged
 from tablecrypt.table.table_files import TableFileIO
 
 
@@ -45,10 +46,11 @@ class WriteProtection:
         """Return the protection of a table's new files; None for a table without protected columns.
 
         Raises:
-            ConfigurationError: the properties or the layout cannot be used with protected columns.
+            ConfigurationError: the properties or the layout cannot be used with protected columns, or a column has a tag alone.
             ColumnKeyDeniedError: the KMS refuses a key that a mask needs.
         """
         policy = policy_of(metadata)
+        check_tagged(metadata.schema(), metadata.properties, policy.columns)
         if not policy:
             return None
         if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, TableFileIO):
