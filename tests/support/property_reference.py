@@ -31,7 +31,7 @@ def _table(scope: str) -> str:
         for each in all_properties()
         if each.scope == scope
     ]
-    head = [f"Of the {scope}:", "", "| property | default | meaning |", "|---|---|---|"]
+    head = [f"## {scope.capitalize()} properties", "", "| property | default | meaning |", "|---|---|---|"]
     return "\n".join([*head, *rows, ""])
 
 
@@ -41,7 +41,7 @@ def _doc(each: Property) -> str:
 
 def _pyicebergs() -> str:
     rows = [f"| `{each.name}` | {_setter(each)} | {_doc(each)} |" for each in all_properties() if each.scope == "pyiceberg"]
-    head = ["Of PyIceberg, as far as it matters who sets them:", "", "| property | set by | meaning |", "|---|---|---|"]
+    head = ["## PyIceberg's properties", "", "This list shows who may set them.", "", "| property | set by | meaning |", "|---|---|---|"]
     return "\n".join([*head, *rows, ""])
 
 
