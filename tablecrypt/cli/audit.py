@@ -232,6 +232,8 @@ def _print_verification(done: Verification) -> None:
         say(f"  bad {file.kind.value}: {file.location}")
         for problem in file.problems:
             say(f"    {problem.part}: {problem.message}")
+    for column, files in done.unchecked_columns.items():
+        say(f"  protected column {column}: not authenticated in {counted(files, 'file', 'files')}, for lack of its key")
     if done.is_empty:
         say("nothing was verified: the table has no files")
         return

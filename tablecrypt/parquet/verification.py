@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import FormatError, KeyMismatchError, TamperedFileError
+from tablecrypt.errors import FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
 from tablecrypt.parquet.chunk_modules import authenticate_pages, read_bloom_filter, read_index, read_pages
 from tablecrypt.parquet.footer import MAGIC_LENGTH
 from tablecrypt.parquet.keys import FileKeys
@@ -103,7 +103,7 @@ def verify(source: Any, keys: FileKeys, *, location: str | None = None) -> Verif
     """
     with open_source(source, location) as opened:
         layout = encrypted_layout(opened, keys)
-        checks = _Checks(layout, keys.hides_twins)
+        checks = _Checks(layout, keys)
         for chunk in layout.chunks():
             checks.check_chunk(chunk)
         return checks.result()
@@ -148,9 +148,9 @@ class _Fault:
 class _Checks:
     """The checks of one file, and what they found so far."""
 
-    def __init__(self, layout: FileLayout, hides_twins: bool) -> None:
+    def __init__(self, layout: FileLayout, keys: FileKeys) -> None:
         self._layout = layout
-        self._hides_twins = hides_twins
+        self._keys = keys
         self._hidden: dict[str, None] = {}
         self._modules: Counter[str] = Counter({ModuleType.FOOTER.label: 1})
         self._unauthenticated_pages = 0
@@ -159,7 +159,7 @@ class _Checks:
         self._spans = [OwnedSpan(0, MAGIC_LENGTH, "the first magic"), OwnedSpan(layout.footer.start, layout.source.length, "the footer")]
 
     def check_chunk(self, chunk: Chunk) -> None:
-        if self._hides_twins and chunk.has_own_key and field_of_twin(chunk.path[0]) is not None:
+        if self._is_hidden(chunk):
             self._hidden[chunk.ordinals.path] = None
             return
         if not chunk.is_encrypted:
@@ -168,6 +168,18 @@ class _Checks:
         # Without its metadata nothing of a chunk can be found.
         for check in checks if self._passes(self._metadata, chunk) else ():
             self._passes(check, chunk)
+
+    def _is_hidden(self, chunk: Chunk) -> bool:
+        """Whether it is the twin of a table's protected column, and its key was not given."""
+        if not (self._keys.of_a_table and chunk.has_own_key and field_of_twin(chunk.path[0]) is not None):
+            return False
+        if self._keys.hides_twins:
+            return True
+        try:
+            _ = chunk.cipher
+        except KeyNotFoundError:
+            return True
+        return False
 
     def result(self) -> Verification:
         """What was found. An error as the module says if that is any fault."""

@@ -1,0 +1,213 @@
+"""Verifying one file: every block or module of it authenticated, and every one named that does not.
+
+A file is Parquet, looked at module by module, or an AGS1 stream, looked at block by block (layout: tablecrypt.crypto.ags1). A reader stops
+at the first block that does not authenticate. Here the bytes are thrown away, so a bad block is noted and the next one is tried: which
+blocks are bad says what happened to the file. Memory: a few encrypted blocks and one of plaintext. A file that is missing or cannot be what
+it should be is a finding, as a bad block is. Any other error of the store stops the run: it says nothing about the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.io import InputStream
+from pyiceberg.manifest import FileFormat
+
+from tablecrypt import parquet
+from tablecrypt.crypto import ags1
+from tablecrypt.crypto.aes_gcm import OVERHEAD, AesGcm
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import AuthenticationError, FormatError, KeyNotFoundError, PlaintextRefusedError, TamperedFileError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance.runner import FileDone
+from tablecrypt.parquet.twins import field_of_twin
+from tablecrypt.parquet.verification import verify_footer
+
+FETCHED_BLOCKS: Final = 4
+"""Blocks that are read from the store at once."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One part of a file that is not what its writer left.
+
+    Attributes:
+        part: "length", "header", "block 3", "footer", or a Parquet module by the name that the specification gives it.
+        message: what failed.
+    """
+
+    part: str
+    message: str
+
+
+@dataclass(frozen=True)
+class FileLook:
+    """What a look at one file came to. Holds no key, and can be pickled.
+
+    Attributes:
+        length: bytes that were authenticated or, in a short look, bytes of the file.
+        parts: how many blocks or modules authenticated.
+        problems: empty for a good file.
+    """
+
+    length: int
+    parts: int
+    problems: tuple[Problem, ...] = ()
+
+
+def verify_ags1(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, full: bool = True) -> FileLook:
+    """Authenticate a file.
+
+    Args:
+        raw: the stored bytes. The caller closes it.
+        key_metadata: the file's DEK, AAD prefix and, where its writer recorded it, the length to hold the store's against.
+        location: names the file in messages.
+        full: every block; else the header and the length alone.
+    """
+    raw.seek(0, os.SEEK_END)
+    stored = raw.tell()
+    problems = [*_length_problems(stored, key_metadata), *_header_problems(_read(raw, 0, min(stored, ags1.HEADER_LENGTH)), location)]
+    if not full:
+        return FileLook(stored, 0, tuple(problems))
+    blocks = _blocks(stored)
+    bad = list(_bad_blocks(raw, key_metadata, blocks))
+    return FileLook(stored, len(blocks) - len(bad), (*problems, *bad))
+
+
+def _length_problems(stored: int, key_metadata: StandardKeyMetadata) -> Iterator[Problem]:
+    trusted = key_metadata.file_length
+    if trusted is not None and trusted != stored:
+        yield Problem("length", f"has {stored} bytes in the store, but {trusted} according to its key metadata")
+    try:
+        ags1.plaintext_length(stored)
+    except FormatError as impossible:
+        yield Problem("length", str(impossible))
+
+
+def _header_problems(header: bytes, location: str) -> Iterator[Problem]:
+    try:
+        ags1.check_header(header, location)
+    except (TamperedFileError, PlaintextRefusedError) as refused:
+        yield Problem("header", refused.what)
+    except FormatError as refused:
+        yield Problem("header", str(refused))
+
+
+def _blocks(stored: int) -> list[int]:
+    """Sealed lengths of the blocks that a file of so many bytes can hold: all full but the last, which may be too short to be one."""
+    full, rest = divmod(max(0, stored - ags1.HEADER_LENGTH), ags1.ENCRYPTED_BLOCK_LENGTH)
+    return [ags1.ENCRYPTED_BLOCK_LENGTH] * full + ([rest] if rest else [])
+
+
+def _bad_blocks(raw: InputStream, key_metadata: StandardKeyMetadata, blocks: list[int]) -> Iterator[Problem]:
+    cipher = AesGcm(key_metadata.encryption_key)
+    scratch = memoryview(bytearray(max(blocks, default=0)))
+    for first in range(0, len(blocks), FETCHED_BLOCKS):
+        lengths = blocks[first : first + FETCHED_BLOCKS]
+        window = memoryview(_read(raw, ags1.block_offset(first), sum(lengths)))
+        for block, length in enumerate(lengths, start=first):
+            encrypted, window = window[:length], window[length:]
+            problem = _block_problem(cipher, encrypted, ags1.block_aad(key_metadata.aad_prefix, block), scratch)
+            if problem is not None:
+                yield Problem(f"block {block}", problem)
+
+
+def _block_problem(cipher: AesGcm, encrypted: memoryview, aad: bytes, scratch: memoryview) -> str | None:
+    if len(encrypted) < OVERHEAD:
+        return f"{len(encrypted)} bytes are too few for a block"
+    try:
+        cipher.decrypt_into(encrypted, aad, scratch[: len(encrypted) - OVERHEAD])
+    except AuthenticationError as refused:
+        return str(refused)
+    return None
+
+
+def _read(raw: InputStream, offset: int, length: int) -> bytes:
+    """Read from the store, which may give less at once than was asked for; fewer bytes only where the file ends."""
+    raw.seek(offset)
+    pieces: list[bytes] = []
+    while length > 0 and (piece := raw.read(length)):
+        pieces.append(piece)
+        length -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def verify_parquet(
+    raw: InputStream,
+    key_metadata: StandardKeyMetadata,
+    location: str,
+    full: bool = True,
+    twins: Mapping[tuple[int, bytes], Secret] | None = None,
+) -> FileLook:
+    """Authenticate a file.
+
+    Args:
+        raw: the stored bytes. The caller closes it.
+        key_metadata: the file's DEK, AAD prefix and length.
+        location: names the file in messages.
+        full: every module; else the length, the magics and the footer alone.
+        twins: the DEKs of protected columns by field id and key metadata. Twins under other keys are passed over.
+    """
+    raw.seek(0, os.SEEK_END)
+    stored = raw.tell()
+    raw.seek(0)
+    try:
+        parts = _all_modules(raw, key_metadata, location, twins or {}) if full else verify_footer(raw, key_metadata, location)
+    except (TamperedFileError, PlaintextRefusedError) as refused:
+        return FileLook(stored, 0, (Problem("modules" if full else "footer", refused.what),))
+    except FormatError as refused:
+        return FileLook(stored, 0, (Problem("format", str(refused)),))
+    return FileLook(stored, parts)
+
+
+def _all_modules(raw: InputStream, key_metadata: StandardKeyMetadata, location: str, twins: Mapping[tuple[int, bytes], Secret]) -> int:
+    def twin_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
+        field_id = field_of_twin(path[0])
+        if field_id is None:
+            raise TamperedFileError(location, f"column {'.'.join(path)} is encrypted with a key of its own, and is no protected column")
+        if stored is None or (field_id, stored) not in twins:
+            raise KeyNotFoundError(f"{location}: the key of protected column {field_id} is not there")
+        return twins[field_id, stored]
+
+    verified = parquet.verify(raw, parquet.FileKeys.of_table_file(key_metadata, twin_key if twins else None), location=location)
+    if not verified.complete:
+        clear = ", ".join(verified.columns_in_the_clear) or f"{verified.unauthenticated_pages} pages"
+        raise TamperedFileError(location, f"is encrypted by {verified.algorithm} in parts only: {clear} cannot be authenticated")
+    return sum(verified.modules.values())
+
+
+@dataclass(frozen=True)
+class LookAt:
+    """Which file, what it holds, and whether to look at every byte. Its key travels apart.
+
+    Attributes:
+        twins: field id and key metadata of each twin whose DEK travels behind the file's key, in that order.
+    """
+
+    location: str
+    file_format: str
+    is_content: bool
+    full: bool
+    twins: tuple[tuple[int, bytes], ...] = ()
+
+
+def look_at_file(io: EncryptingFileIO, work: LookAt, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[FileLook]:
+    """Authenticate one file with its key, `keys[0]`, and those of twins behind it, and tell everything that is wrong with it."""
+    if work.is_content and work.file_format == FileFormat.ORC.value:
+        problem = Problem(
+            "format", "an ORC file: encrypted Iceberg tables hold Parquet and Avro data files, and tablecrypt does not read this one"
+        )
+        return FileDone(FileLook(0, 0, (problem,)))
+    is_parquet = work.is_content and work.file_format == FileFormat.PARQUET.value
+    twins = {twin: key.encryption_key for twin, key in zip(work.twins, keys[1:], strict=True)}
+    try:
+        with io.raw_input(work.location).open() as raw:
+            if is_parquet:
+                return FileDone(verify_parquet(raw, keys[0], work.location, work.full, twins))
+            return FileDone(verify_ags1(raw, keys[0], work.location, work.full))
+    except FileNotFoundError:
+        return FileDone(FileLook(0, 0, (Problem("file", "is missing"),)))

@@ -1,0 +1,231 @@
+"""Verifying a table: every byte of every file that any of its snapshots leads to is authenticated, and every bad part is named.
+
+    metadata ─▶ manifest lists ─▶ manifests ─▶ all files ──Runner──▶ look at each: every block, every module, lengths
+                   │ what cannot be opened                              │
+                   └────────────────── bad files ◀──────────────────────┘
+
+A bad file does not end the report: it says everything that is wrong. Below a manifest list or manifest that does not open, nothing can be
+found, so its report is not the whole truth until that file is restored: it says so by naming the file.
+
+Of protected columns the values are authenticated where this user may use the column's key (columns/verification.py). Without it they are
+passed over, and the result counts the files.
+
+What verifying cannot see: metadata.json, which nothing authenticates (pins compare it), and whether the rows make sense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.manifest import FileFormat
+from pyiceberg.table import Table
+
+from tablecrypt.arguments import checked_arguments
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import TamperedFileError
+from tablecrypt.maintenance._storage import StoredFile, canonical, stored_files
+from tablecrypt.maintenance._tables import require_encrypted, table_io
+from tablecrypt.maintenance._verify.files import FileLook, LookAt, Problem, look_at_file
+from tablecrypt.maintenance._verify.state import VerifyState
+from tablecrypt.maintenance.columns.verification import TwinKeys, twins_to_verify, unchecked_columns
+from tablecrypt.maintenance.progress import Progress, ProgressListener, no_progress
+from tablecrypt.maintenance.reachable import FileKind, Reachable, ReachableFile, Unopened, reachable_files
+from tablecrypt.maintenance.runner import FileWork, Runner, runner_or_threads
+from tablecrypt.printable import json_fields
+from tablecrypt.table.table import EncryptedTable
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """A file that differs from what its writer left, with every part that failed."""
+
+    location: str
+    kind: FileKind
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was verified.
+
+    Attributes:
+        table: the table's name.
+        full: whether every byte was, or heads, lengths and footers alone.
+        snapshots: how many snapshots the metadata has.
+        files: how many files they lead to.
+        resumed: how many of these the interrupted run had verified.
+        bytes: length of all files that were looked at now.
+        parts: blocks and modules that authenticated, including those of the interrupted run.
+        bad: every file that failed.
+        unchecked_columns: by protected column, in how many of the files that were looked at its values were not authenticated, because
+            this user may not use the column's key, or it was shredded.
+    """
+
+    table: str
+    full: bool
+    snapshots: int
+    files: int
+    resumed: int
+    bytes: int
+    parts: int
+    bad: tuple[BadFile, ...]
+    unchecked_columns: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether everything authenticated but `unchecked_columns`. Of a table without files nothing did: see `is_empty`."""
+        return not self.bad
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no file to verify."""
+        return self.files == 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON's types."""
+        return {**json_fields(self), "good": self.is_good, "empty": self.is_empty}
+
+
+@checked_arguments(formerly={"full": "not quick"})
+def verify(
+    table: Table,
+    *,
+    quick: bool = False,
+    progress: ProgressListener = no_progress,
+    runner: Runner | None = None,
+    workers: int | None = None,
+    resume_from: str | Path | None = None,
+) -> Verification:
+    """Authenticate every byte of every file that an encrypted table's snapshots lead to.
+
+    Args:
+        table: as it was loaded; what is committed meanwhile is not looked at.
+        quick: only heads, lengths and Parquet footers, without reading whole data files; else every block and module.
+        progress: told how many bytes are done.
+        runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
+        workers: how many files at once, without `runner`; by default one for each core. Memory grows with it.
+        resume_from: a file in which good files are noted; if it exists, the run continues from it. It is removed at the end.
+            A continued run skips only files below the table's location.
+
+    Raises:
+        ConfigurationError: the table is not encrypted, `resume_from` is not a state file of this table, or the key service cannot be asked.
+        KmsError, KeyNotFoundError: the key service refused every KEK, or failed.
+        OSError: the store failed. With `resume_from`, the next run continues from there.
+    """
+    table = require_encrypted(table, "there is nothing to authenticate")
+    found = reachable_files(table.metadata, table.io)
+    state = None if resume_from is None else VerifyState(Path(resume_from), str(table.metadata.table_uuid))
+    run = _Run(table, found, not quick, state, progress)
+    if state is not None:
+        run.stamp(stored_files(table_io(table).inner, table.location().rstrip("/")))
+    run.look(runner_or_threads(runner, workers))
+    if state is not None:
+        state.remove()
+    return run.result()
+
+
+class _Run:
+    """One run over what was found."""
+
+    def __init__(self, table: EncryptedTable, found: Reachable, full: bool, state: VerifyState | None, progress: ProgressListener) -> None:
+        self._table = table
+        self._found = found
+        self._full = full
+        self._state = state
+        self._progress = progress
+        self._stamps: dict[tuple[str, str, str], StoredFile] = {}
+        self._problems: dict[str, list[Problem]] = {}
+        self._twins: dict[str, TwinKeys] = {}
+        self._resumed = self._bytes = self._parts = 0
+
+    def stamp(self, listed: Iterable[StoredFile]) -> None:
+        """Take the lengths and times of files as they are before any is read."""
+        self._stamps = {canonical(file.location): file for file in listed}
+
+    def look(self, runner: Runner) -> None:
+        """Look at every file that has a key; those without one are bad."""
+        files = [file for file in self._found.files.values() if not self._is_known_good(file)]
+        unopened = {each.location for each in self._found.unopened}
+        for file in files:
+            if file.key is None and file.location not in unopened:
+                self._note(file.location, Problem("key", "the file that names it has no key for it: it is plaintext"))
+        keyed = [(file, file.key) for file in files if file.key is not None]
+        if self._full:
+            content = {
+                file.location: key for file, key in keyed if file.file_format == FileFormat.PARQUET.value and not file.kind.is_metadata
+            }
+            self._twins = twins_to_verify(self._table, content, runner)
+        total, done = sum(file.length or 0 for file, _ in keyed), 0
+        for index, looked in runner.run(self._table, look_at_file, [self._work(file, key) for file, key in keyed]):
+            file, key = keyed[index]
+            self._take(file, key, looked.result)
+            done += file.length or 0
+            self._progress(Progress("verify", done, total, "bytes"))
+
+    def result(self) -> Verification:
+        """Put together what the looks came to, and what could not be opened on the way."""
+        for unopened in self._found.unopened:
+            self._note_unopened(unopened)
+        return Verification(
+            table=".".join(self._table.name()),
+            full=self._full,
+            snapshots=len(self._table.metadata.snapshots),
+            files=len(self._found.files),
+            resumed=self._resumed,
+            bytes=self._bytes,
+            parts=self._parts,
+            bad=tuple(self._bad_files()),
+            unchecked_columns=unchecked_columns(self._table, self._twins.values()),
+        )
+
+    def _work(self, file: ReachableFile, key: StandardKeyMetadata) -> FileWork[LookAt]:
+        is_content = not file.kind.is_metadata
+        twins = self._twins[file.location].opened if file.location in self._twins else {}
+        work = LookAt(file.location, file.file_format, is_content, self._full, tuple(twins))
+        return FileWork(work, (key, *(StandardKeyMetadata(dek, b"") for dek in twins.values())), file.length or 0)
+
+    def _is_known_good(self, file: ReachableFile) -> bool:
+        stamp = self._stamps.get(canonical(file.location))
+        if self._state is None or stamp is None or file.key is None:
+            return False
+        parts = self._state.parts_of(stamp, file.key, self._full)
+        if parts is None:
+            return False
+        self._resumed += 1
+        self._parts += parts
+        return True
+
+    def _take(self, file: ReachableFile, key: StandardKeyMetadata, look: FileLook) -> None:
+        self._bytes += look.length
+        self._parts += look.parts
+        for problem in look.problems:
+            self._note(file.location, problem)
+        twins = self._twins.get(file.location)
+        if twins is not None and not look.problems:
+            for each in twins.problems:
+                self._note(file.location, Problem("protected columns", each))
+        # Whoever goes on with this run may have the right to the column.
+        is_whole = twins is None or not (twins.hidden or twins.problems)
+        stamp = self._stamps.get(canonical(file.location))
+        if self._state is not None and stamp is not None and not look.problems and is_whole:
+            self._state.remember(stamp, key, self._full, look.parts)
+
+    def _note(self, location: str, problem: Problem) -> None:
+        self._problems.setdefault(location, []).append(problem)
+
+    def _note_unopened(self, unopened: Unopened) -> None:
+        """What kept a file from being opened, unless the look at its bytes has said it already."""
+        if unopened.location in self._problems:
+            return
+        error = unopened.error
+        message = error.what if isinstance(error, TamperedFileError) else f"{type(error).__name__}: {error}"
+        self._note(unopened.location, Problem("content", message))
+
+    def _bad_files(self) -> Iterator[BadFile]:
+        kinds = {unopened.location: unopened.kind for unopened in self._found.unopened}
+        for location, problems in self._problems.items():
+            file = self._found.files.get(location)
+            yield BadFile(location, kinds[location] if file is None else file.kind, tuple(problems))

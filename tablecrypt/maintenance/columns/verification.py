@@ -1,0 +1,113 @@
+"""The twins of protected columns in a verification: opened where this user may use their keys, else counted as not checked.
+
+    look    the footer of each Parquet data file says which twins it has (look_at_twins in reencryption.py)
+    open    here, where the key service is: the DEK of each twin, from the key metadata beside it
+    check   with the file's other modules (_verify/files.py)
+
+A refusal of the key service says nothing against a file. Key metadata that was made for another file or column does, and so does a footer
+in which a twin is under the table's key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import (
+    AuthenticationError,
+    ColumnKeyDeniedError,
+    FormatError,
+    KeyIdChangedError,
+    KeyNotFoundError,
+    PlaintextRefusedError,
+    TamperedFileError,
+)
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.keys.column_keys import ColumnKeys
+from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.columns.reencryption import look_at_twins
+from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
+from tablecrypt.parquet.twin_rewriting import StoredTwins
+from tablecrypt.table.protection.policy import column_keys, has_column_keys
+from tablecrypt.table.table import EncryptedTable
+
+_FOOTER_SIZE: Final = 64 * 1024
+
+
+@dataclass(frozen=True)
+class TwinKeys:
+    """What a verification has of one file's twins. Holds keys.
+
+    Attributes:
+        opened: field id and key metadata of each twin that can be checked, and its DEK.
+        hidden: the field ids of those that cannot: their keys may not be used, or were shredded.
+        problems: what is wrong with the file's twins already.
+    """
+
+    opened: Mapping[tuple[int, bytes], Secret]
+    hidden: frozenset[int] = frozenset()
+    problems: tuple[str, ...] = ()
+
+
+def twins_to_verify(table: EncryptedTable, files: Mapping[str, StandardKeyMetadata], runner: Runner) -> dict[str, TwinKeys]:
+    """Return what can be checked of the twins of Parquet data files, by location; nothing for a table without protected columns.
+
+    Args:
+        table: the files are its.
+        files: their key metadata, by location.
+        runner: looks at footers.
+
+    Raises:
+        KmsError: the KMS failed otherwise than by refusing a column's key.
+    """
+    metadata = encrypted_metadata_of(table)
+    if not has_column_keys(metadata):
+        return {}
+    keys = column_keys(metadata, table_io(table))
+    works = [FileWork(location, (key_metadata,), _FOOTER_SIZE) for location, key_metadata in files.items()]
+    found: dict[str, TwinKeys] = {}
+    for index, done in runner.run(table, look_at_footer, works):
+        location = works[index].work
+        found[location] = _opened(keys, done.result, files[location].aad_prefix)
+    return found
+
+
+def look_at_footer(io: EncryptingFileIO, work: str, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins | str]:
+    """Return what a footer says of protected columns, or what is wrong with it."""
+    try:
+        return FileDone(look_at_twins(io, work, keys).result)
+    except (TamperedFileError, PlaintextRefusedError) as refused:
+        return FileDone(refused.what)
+    except FormatError as refused:
+        return FileDone(str(refused))
+    except FileNotFoundError:
+        return FileDone("is missing")
+
+
+def unchecked_columns(table: EncryptedTable, files: Iterable[TwinKeys]) -> dict[str, int]:
+    """Return in how many files each protected column was not checked, by its name; by its field id for one that is dropped."""
+    counted = Counter(field_id for file in files for field_id in file.hidden)
+    schema = table.metadata.schema()
+    return {schema.find_column_name(field_id) or str(field_id): count for field_id, count in sorted(counted.items())}
+
+
+def _opened(keys: ColumnKeys, look: StoredTwins | str, aad_prefix: bytes) -> TwinKeys:
+    if isinstance(look, str):
+        return TwinKeys({}, problems=(look,))
+    opened: dict[tuple[int, bytes], Secret] = {}
+    hidden: set[int] = set()
+    problems: list[str] = []
+    for field_id, stored in look.keys:
+        try:
+            if stored:
+                opened[field_id, stored] = Secret(keys.unwrap(field_id, stored, aad_prefix))
+        except (ColumnKeyDeniedError, KeyNotFoundError):
+            hidden.add(field_id)
+        except (AuthenticationError, FormatError, KeyIdChangedError) as error:
+            problems.append(f"the key metadata of protected column {field_id}: {error}")
+            hidden.add(field_id)
+    return TwinKeys(opened, frozenset(hidden), tuple(problems))

@@ -1,0 +1,146 @@
+"""Verification of protected columns: what is authenticated with the right to their keys, and what is counted without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pyarrow as pa
+import pytest
+from pyiceberg.manifest import DataFile
+
+from tablecrypt import maintenance as m
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.parquet import FileKeys, thrift
+from tablecrypt.parquet.layout import encrypted_layout
+from tablecrypt.parquet.storage import source_of
+from tablecrypt.parquet.thrift import ColumnChunk, ColumnCryptoMetaData, EncryptionWithColumnKey, Struct
+from tablecrypt.parquet.twins import field_of_twin
+from tablecrypt.table.protection.policy import column_keys
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tests.support.protected_tables import EMAIL, SSN, Clients, clients, metadata_of, protected_table
+from tests.support.twin_files import ProtectedFile
+
+ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "note": ["a", "b", "c"]})
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Clients:
+    return clients(tmp_path)
+
+
+@pytest.fixture
+def people(both: Clients) -> EncryptedTable:
+    table = protected_table(both.payroll)
+    table.append(ROWS)
+    table.append(ROWS)
+    return table
+
+
+def _of_analyst(both: Clients, table: EncryptedTable) -> EncryptedTable:
+    return cast("EncryptedTable", both.analyst.load_table(table.name()))
+
+
+def _files(table: EncryptedTable) -> list[DataFile]:
+    return [task.file for task in table.scan().plan_files()]
+
+
+def _path(file: DataFile) -> Path:
+    return Path(file.file_path.removeprefix("file://"))
+
+
+def _flip_a_byte_of_the_twin(table: EncryptedTable, file: DataFile, field_id: int) -> None:
+    key_metadata, path = key_metadata_of(file), _path(file)
+    keys = column_keys(metadata_of(table), cast("TableFileIO", table.io))
+
+    def twin_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
+        return Secret(keys.unwrap(cast("int", field_of_twin(path[0])), stored or b"", key_metadata.aad_prefix))
+
+    layout = encrypted_layout(source_of(path.read_bytes()), FileKeys.of_table_file(key_metadata, twin_key))
+    (chunk,) = (chunk for chunk in layout.chunks() if field_of_twin(chunk.path[0]) == field_id)
+    stored = bytearray(path.read_bytes())
+    stored[chunk.pages.start + chunk.pages.length // 2] ^= 1
+    path.write_bytes(stored)
+
+
+def test_with_the_right_twins_are_authenticated_and_without_it_they_are_counted(both: Clients, people: EncryptedTable) -> None:
+    done, seen = m.verify(people), m.verify(_of_analyst(both, people))
+    assert done.is_good
+    assert done.unchecked_columns == {}
+    assert seen.is_good
+    assert seen.unchecked_columns == {"ssn": 2, "person.email": 2}
+    assert done.parts > seen.parts
+    assert seen.to_json()["unchecked_columns"] == {"ssn": 2, "person.email": 2}
+
+
+def test_a_changed_byte_of_a_twin_is_found_and_the_column_named(both: Clients, people: EncryptedTable) -> None:
+    first, _ = _files(people)
+    _flip_a_byte_of_the_twin(people, first, SSN)
+    (bad,) = m.verify(people).bad
+    assert bad.location == first.file_path
+    assert f"__protected__.{SSN}" in bad.problems[0].message
+    assert m.verify(_of_analyst(both, people)).is_good, "the table's key says nothing about the column's bytes"
+
+
+def test_key_metadata_of_another_file_is_found_though_the_footer_authenticates(people: EncryptedTable) -> None:
+    """As somebody puts it there who has the table's key."""
+    first, second = _files(people)
+    other = ProtectedFile.__new__(ProtectedFile)
+    taken: dict[int, Any] = {}
+
+    def take(_: Struct, chunks: list[list[Struct]]) -> None:
+        taken.update(dict(enumerate(chunks[0])))
+
+    def put(_: Struct, chunks: list[list[Struct]]) -> None:
+        for at, chunk in enumerate(chunks[0]):
+            crypto = chunk.struct(ColumnChunk.CRYPTO_METADATA)
+            if ColumnCryptoMetaData.WITH_COLUMN_KEY in crypto:
+                stored = taken[at].struct(ColumnChunk.CRYPTO_METADATA).struct(ColumnCryptoMetaData.WITH_COLUMN_KEY)
+                own = crypto.struct(ColumnCryptoMetaData.WITH_COLUMN_KEY)
+                own.set(EncryptionWithColumnKey.KEY_METADATA, thrift.BINARY, stored.binary(EncryptionWithColumnKey.KEY_METADATA))
+
+    for file, change in ((second, take), (first, put)):
+        other.stored, other.key_metadata = _path(file).read_bytes(), key_metadata_of(file)
+        changed = other.changed(change)
+    assert len(changed) == first.file_size_in_bytes, "its length does not tell"
+    _path(first).write_bytes(changed)
+    (bad,) = m.verify(people).bad
+    assert bad.location == first.file_path
+    assert {problem.part for problem in bad.problems} == {"protected columns"}
+
+
+def test_a_shredded_column_is_counted_and_the_others_are_authenticated(people: EncryptedTable) -> None:
+    m.shred_column(people, "ssn")
+    done = m.verify(people.refresh())
+    assert done.is_good
+    assert done.unchecked_columns == {"ssn": 2}
+    _flip_a_byte_of_the_twin(cast("EncryptedTable", people), _files(people)[0], EMAIL)
+    assert len(m.verify(people).bad) == 1
+
+
+def test_a_quick_look_says_nothing_of_twins(both: Clients, people: EncryptedTable) -> None:
+    assert m.verify(_of_analyst(both, people), quick=True).unchecked_columns == {}
+
+
+def test_a_file_that_is_gone_or_cut_off_is_a_finding_as_in_any_table(people: EncryptedTable) -> None:
+    first, second = _files(people)
+    _path(first).unlink()
+    _path(second).write_bytes(_path(second).read_bytes()[:-9])
+    assert {bad.location for bad in m.verify(people).bad} == {first.file_path, second.file_path}
+
+
+def test_whoever_continues_a_run_looks_at_twins_that_the_one_before_could_not(
+    both: Clients, people: EncryptedTable, tmp_path: Path
+) -> None:
+    state, analyst = tmp_path / "state", _of_analyst(both, people)
+
+    def killed(heard: m.Progress) -> None:
+        if heard.done == heard.total:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        m.verify(analyst, resume_from=state, progress=killed)
+    done = m.verify(people, resume_from=state)
+    assert done.resumed == done.files - 2
+    assert done.unchecked_columns == {}
