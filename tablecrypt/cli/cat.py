@@ -31,6 +31,7 @@ _COPIED = 1024 * 1024
             "tablecrypt --catalog prod cat db.orders --columns id,total --filter \"region = 'north'\" --limit 20",
         ),
         ("A table as it was", "tablecrypt --catalog prod cat db.orders --snapshot 4358109269873137077 --format json"),
+        ("Values or nothing of protected columns", "tablecrypt --catalog prod cat db.people --masked error"),
         ("A Parquet file", "tablecrypt cat ./rows.enc.parquet --key-file keys.json --key-id orders"),
     ],
     needs="Permission to unwrap with the master key, and to read the table's files.",
@@ -40,6 +41,11 @@ _COPIED = 1024 * 1024
 @click.option("--filter", "row_filter", metavar="FILTER", help="Only rows that pass this filter; tables only.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most this many rows.")
 @click.option("--snapshot", type=int, metavar="ID", help="The table as it was at this snapshot.")
+@click.option(
+    "--masked",
+    type=click.Choice(("mask", "error")),
+    help="What to do with protected columns whose keys you may not use: print their masks, or refuse; by default what the catalog says.",
+)
 @click.option(
     "--format", "row_format", type=click.Choice(ROW_FORMATS), default="csv", show_default=True, help="json prints one object per line."
 )
@@ -53,6 +59,7 @@ def cat(
     row_filter: str | None,
     limit: int | None,
     snapshot: int | None,
+    masked: str | None,
     row_format: str,
     as_json: bool,
     key_file: Path | None,
@@ -66,19 +73,26 @@ def cat(
     names = None if columns is None else columns.split(",")
     wanted = "json" if as_json else row_format
     if "/" not in source:
-        print_rows(_table_rows(settings, source, names, row_filter, limit, snapshot), wanted)
+        print_rows(_table_rows(settings, source, names, row_filter, limit, snapshot, masked), wanted)
         return
-    if row_filter is not None or snapshot is not None:
-        raise ConfigurationError("--filter and --snapshot are for tables")
+    if row_filter is not None or snapshot is not None or masked is not None:
+        raise ConfigurationError("--filter, --snapshot and --masked are for tables")
     path = Path(source)
     key_metadata = file_keys.read_key(file_keys.manager(settings, key_file, key_id), file_keys.key_path(path))
     _print_file(path, key_metadata, names, limit, wanted)
 
 
 def _table_rows(
-    settings: Settings, name: str, columns: list[str] | None, row_filter: str | None, limit: int | None, snapshot: int | None
+    settings: Settings,
+    name: str,
+    columns: list[str] | None,
+    row_filter: str | None,
+    limit: int | None,
+    snapshot: int | None,
+    masked: str | None,
 ) -> pa.RecordBatchReader:
-    chosen: dict[str, Any] = {} if row_filter is None else {"row_filter": row_filter}
+    given = {"row_filter": row_filter, "masked": masked}
+    chosen: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
     selected = ("*",) if columns is None else tuple(columns)
     from pyparsing import ParseBaseException
 

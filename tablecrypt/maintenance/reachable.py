@@ -40,6 +40,7 @@ from tablecrypt.errors import (
     TablecryptError,
 )
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.maintenance._tables import encrypted_metadata_of, require_encrypted
 from tablecrypt.manifests import EncryptedManifestFile
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
@@ -342,6 +343,7 @@ def inspect(table: Table) -> dict[str, Any]:
             }
             for kek in metadata.key_ring.keks
         ],
+        **_protected_columns(metadata),
         "snapshots": [
             {
                 "snapshot_id": snapshot.snapshot_id,
@@ -354,4 +356,29 @@ def inspect(table: Table) -> dict[str, Any]:
         ],
         "files": [{"kind": kind.value, "files": kinds[kind], "bytes": sizes[kind]} for kind in FileKind if kinds[kind]],
         "unopened": [{"location": each.location, "error": str(each.error)} for each in found.unopened],
+    }
+
+
+def _protected_columns(metadata: EncryptedTableMetadata) -> dict[str, Any]:
+    """Return the protected columns and the column KEKs of a table, for one that has any."""
+    policy, ring = ColumnPolicy.from_properties(metadata.properties), metadata.key_ring
+    if not policy and not ring.column_keks:
+        return {}
+    names = {field_id: metadata.schema().find_column_name(field_id) or str(field_id) for field_id in policy.columns}
+    return {
+        "protected_columns": [
+            {"column": names[field_id], "field_id": field_id, "master_key_id": column.column_key_id, "mask": str(column.mask)}
+            for field_id, column in policy.columns.items()
+        ],
+        "column_keks": [
+            {
+                "key_id": kek.key_id,
+                "wrapped_by": kek.encrypted_by_id,
+                "timestamp_ms": kek.timestamp,
+                "columns": [
+                    names.get(entry.field_id, str(entry.field_id)) for entry in ring.column_keys if entry.encrypted_by_id == kek.key_id
+                ],
+            }
+            for kek in ring.column_keks
+        ],
     }

@@ -65,10 +65,17 @@ def _rename_column(table: EncryptedTable) -> None:
         change.rename_column("ssn", "social")
 
 
+def _drop_column(table: EncryptedTable) -> None:
+    with table.update_schema() as change:
+        change.delete_column("ssn")
+
+
 def _mend(table: EncryptedTable) -> None:
     maintenance.compact(table, rewrite_all=True)
 
 
+OF_LATE_FILES: Final = "reencrypt files from before the declaration"
+"""Tried on a table whose column was declared after its file."""
 OPERATIONS: Final[Mapping[str, Callable[[EncryptedTable], str]]] = {
     "read the column: Arrow": lambda table: _seen(table.scan().to_arrow()["ssn"].to_pylist()),
     "read the column: DuckDB": lambda table: _seen(_duckdb(table, "SELECT ssn FROM people")),
@@ -83,12 +90,18 @@ OPERATIONS: Final[Mapping[str, Callable[[EncryptedTable], str]]] = {
     "delete by another column": _done(lambda table: table.delete("id = 2")),
     "delete by the column": _done(lambda table: table.delete("ssn = 'SSN-2'")),
     "upsert": _done(lambda table: table.upsert(pa.table({"id": [2], "ssn": ["SSN-4"], "note": ["d"]}), join_cols=["id"])),
+    "overwrite by another column": _done(lambda table: table.overwrite(ROWS.slice(0, 1), "id = 2")),
     "compact": _done(_mend),
+    "reencrypt": _done(maintenance.reencrypt),
+    OF_LATE_FILES: _done(lambda table: maintenance.reencrypt(table, out_of_line=True)),
     "add a column": _done(_add_column),
     "rename the column": _done(_rename_column),
     "rotate the table's KEK": _done(maintenance.rotate_kek),
     "rotate the columns' KEKs": _done(maintenance.rotate_column_keks),
     "audit, verify": _done(lambda table: (maintenance.audit(table), maintenance.verify(table))),
+    "verify: columns left unchecked": lambda table: ", ".join(maintenance.verify(table).unchecked_columns) or "none",
+    "relocate": _done(lambda table: maintenance.relocate(table, f"{table.location()}-copy")),
+    "drop the column": _done(_drop_column),
     "shred the column": _done(lambda table: maintenance.shred_column(table, "ssn")),
 }
 CHANGES_FROM: Final = list(OPERATIONS).index("append")
@@ -108,8 +121,12 @@ def access(folder: Path) -> dict[str, dict[str, str]]:
         for number, (principal, catalog) in enumerate(catalogs.items()):
             name = "db.read" if at < CHANGES_FROM else f"db.t{at}_{number}"
             if not both.payroll.table_exists(name):
-                declared = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": "pii: ssn"}
-                both.payroll.create_table(name, ROWS.schema, properties=declared).append(ROWS)
+                declared = {"encryption.column-keys": "pii: ssn"}
+                first = {} if operation == OF_LATE_FILES else declared
+                table = both.payroll.create_table(name, ROWS.schema, properties={"encryption.key-id": TABLE_KEY, **first})
+                table.append(ROWS)
+                if not first:
+                    table.transaction().set_properties(declared).commit_transaction()
             found[operation][principal] = _outcome(run, cast("EncryptedTable", catalog.load_table(name)))
     return found
 

@@ -31,7 +31,9 @@ from tablecrypt.keys.column_keys import ColumnKeys
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
 from tablecrypt.maintenance.columns.reencryption import look_at_twins
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
+from tablecrypt.parquet.keys import TwinKey
 from tablecrypt.parquet.twin_rewriting import StoredTwins
+from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.table.protection.policy import column_keys, has_column_keys
 from tablecrypt.table.table import EncryptedTable
 
@@ -86,6 +88,25 @@ def look_at_footer(io: EncryptingFileIO, work: str, keys: tuple[StandardKeyMetad
         return FileDone(str(refused))
     except FileNotFoundError:
         return FileDone("is missing")
+
+
+def twin_keys(table: EncryptedTable, key_metadata: StandardKeyMetadata) -> TwinKey | None:
+    """Return what opens the twins of a file as they are met; None for a table without protected columns.
+
+    It raises ColumnKeyDeniedError or KeyNotFoundError for a key that cannot be had.
+    """
+    metadata = encrypted_metadata_of(table)
+    if not has_column_keys(metadata):
+        return None
+    keys = column_keys(metadata, table_io(table))
+
+    def twin_key(path: tuple[str, ...], stored: bytes | None) -> Secret:
+        field_id = field_of_twin(path[0])
+        if field_id is None or stored is None:
+            raise FormatError(f"column {'.'.join(path)} is encrypted with a key of its own, and is no protected column")
+        return Secret(keys.unwrap(field_id, stored, key_metadata.aad_prefix))
+
+    return twin_key
 
 
 def unchecked_columns(table: EncryptedTable, files: Iterable[TwinKeys]) -> dict[str, int]:
