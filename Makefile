@@ -35,7 +35,7 @@ help:
 	@echo "make test-fast  the tests that need neither Java nor patience"
 	@echo "make campaign   the long tests: attacks, kills, faults and load  (about an hour; needs Java 17 or newer)"
 	@echo "make lint       ruff, mypy and the import contracts"
-	@echo "make bench      the benchmarks; their ratios and curves become docs/performance.md"
+	@echo "make bench      the benchmarks; their ratios and curves become docs/performance.md  (at most 25 minutes; Spark's need Java 17 or newer)"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
 	@echo "make test-pyiceberg VERSION=0.12.1   the tests without Java against another release of PyIceberg, in $(PYICEBERG_VENV)"
 	@echo "make test-spark VERSION=4.3.0        the tests of Spark against another release of it, in $(SPARK_VENV)  (needs Java 17 or newer)"
@@ -113,9 +113,10 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+# Installs tpchgen-cli by itself: nothing else needs it.
 bench: setup
-	@rm -rf build/bench; missed=0; for benchmark in benchmarks/[!_]*.py; do echo "== $$benchmark"; BENCHMARK_RESULTS=build/bench $(BIN)/python "$$benchmark" || missed=1; done; \
-	  $(BIN)/python benchmarks/_page.py build/bench docs; exit $$missed
+	$(PIP) install --require-hashes -r requirements/bench.txt
+	$(BIN)/python benchmarks/_all.py build/bench docs
 
 # Installs atheris by itself: nothing else needs it.
 fuzz: setup
@@ -156,6 +157,7 @@ lock: setup
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/demo.txt --extra demo
 	$(LOCK_DOCS) --output-file requirements/docs.txt --group docs
 	$(LOCK) --output-file requirements/daft.txt --extra daft
+	$(LOCK) --constraint requirements/dev.txt --output-file requirements/bench.txt --extra bench
 	$(LOCK) --constraint requirements/dev.txt --output-file requirements/mutation.txt --extra mutation
 
 wheel: setup

@@ -1,6 +1,6 @@
 """docs/performance.md and its plots, of the results that the benchmarks kept.
 
-Run by `make bench`: python benchmarks/_page.py RESULTS DOCS
+Run by `make bench` through _all.py; by itself, to write the page again: python benchmarks/_page.py RESULTS DOCS
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyiceberg
 from _paired import OURS, Case, Took
-from growth import exponent
+from growth import BOUNDS, exponent
 
 COLORS = {OURS: "#1f6feb", "PyIceberg": "#b35900"}
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 560, 300, 60, 40, 34, 110
@@ -31,29 +31,46 @@ threads, which other work on the machine disturbs less than the clock. Figures o
 """
 
 
-def main() -> None:
-    """Read the results and write the page."""
-    results, docs = Path(sys.argv[1]), Path(sys.argv[2])
-    found = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
+def write_page(results: Path, docs: Path) -> None:
+    """Write docs/performance.md and its plots.
+
+    Args:
+        results: what each benchmark kept (NAME.json), and how `_all.py` saw it go (NAME.run.json); either may be missing.
+        docs: where the page goes.
+    """
+    # _all.py wrote how each went in the order in which they ran.
+    runs = {path.name.removesuffix(".run.json"): json.loads(path.read_text()) for path in _by_time(results.glob("*.run.json"))}
+    found = {path.stem: json.loads(path.read_text()) for path in _by_time(results.glob("*.json")) if not path.name.endswith(".run.json")}
     parts = [PREAMBLE, f"Measured with {_machine()}.\n"]
-    for name, kept in found.items():
-        cases = [Case(each["name"], {}, each["aim"], each["against"], took=_took(each["took"])) for each in kept.get("cases", [])]
-        if cases:
-            parts.append(f"## {_command(name, kept)}\n\n" + "\n".join(_table(cases)) + "\n")
-            parts.append(_figure(docs, name, _bars(cases), f"processor time of tablecrypt by the other side's, {name}.py"))
-    curves = found.get("growth", {}).get("curves", {})
-    if curves:
-        parts.append(f"## {_command('growth', found['growth'])}\n")
-        parts.append("Processor time; the exponent says how cost grows (1: in proportion, 0: not at all).\n")
-    for name, curve in curves.items():
-        said = ", ".join(f"{side} {exponent([(size, took) for size, took in points]):.2f}" for side, points in curve.items())
-        parts.append(f"**{name}**: exponents {said}.\n")
-        parts.append(_figure(docs, name.replace(": ", "-").replace(" ", "-"), _lines(name, curve), f"growth with {name}"))
+    for name in dict.fromkeys([*runs, *found]):
+        parts += _section(docs, name, runs.get(name, {}), found.get(name, {}))
     (docs / "performance.md").write_text("\n".join(parts))
 
 
-def _command(name: str, kept: dict[str, Any]) -> str:
-    return " ".join([f"{name}.py", *kept["arguments"]])
+def _by_time(paths: Iterable[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: path.stat().st_mtime_ns)
+
+
+def _section(docs: Path, name: str, run: dict[str, Any], kept: dict[str, Any]) -> Iterator[str]:
+    """One benchmark: its ratios and curves where it kept any, else what it printed."""
+    arguments = run["arguments"].split() if run else kept["arguments"]
+    yield f"## {' '.join([f'{name}.py', *arguments])}\n"
+    if run and run["outcome"] not in ("done", "missed an aim"):
+        yield f"This benchmark {run['outcome']}.\n"
+    cases = [Case(each["name"], {}, each["aim"], each["against"], took=_took(each["took"])) for each in kept.get("cases", [])]
+    curves = kept.get("curves", {})
+    if cases:
+        yield f"{len(cases[0].took[OURS])} rounds.\n"
+        yield "\n".join(_table(cases)) + "\n"
+        yield _figure(docs, name, _bars(cases), f"processor time of tablecrypt by the other side's, {name}.py")
+    if curves:
+        yield "Processor time; the exponent says how cost grows (1: in proportion, 0: not at all).\n"
+    for curve, sides in curves.items():
+        said = ", ".join(f"{side} {exponent([(size, took) for size, took in points]):.2f}" for side, points in sides.items())
+        yield f"**{curve}**: exponents {said}. {BOUNDS.get(curve, '')}".strip() + "\n"
+        yield _figure(docs, curve.replace(": ", "-").replace(" ", "-"), _lines(curve, sides), f"growth with {curve}")
+    if run and not cases and not curves and run["printed"].strip():
+        yield f"```text\n{run['printed'].strip()}\n```\n"
 
 
 def _machine() -> str:
@@ -143,4 +160,4 @@ def _svg(height: int, body: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    write_page(Path(sys.argv[1]), Path(sys.argv[2]))

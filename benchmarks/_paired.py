@@ -3,7 +3,7 @@
 A ratio is of one round: the first side's time by another's. Beside the time on the clock there is the processor time of all threads, which
 other work on the machine disturbs less. The first round is not counted.
 
-Results are printed, and kept as JSON in the folder that BENCHMARK_RESULTS names, for benchmarks/page.py.
+Results are printed, and kept as JSON in the folder that BENCHMARK_RESULTS names, for benchmarks/_page.py.
 """
 
 from __future__ import annotations
@@ -65,23 +65,25 @@ class Case:
 
 
 def run_rounds(cases: list[Case], rounds: int) -> None:
-    """Run all cases in each round, and print them at the end."""
+    """Run all cases in each round, keep each round, and print them at the end."""
     for number in range(rounds + 1):
         for case in cases:
             case.run(number)
+        if number:
+            keep("cases", [_kept(case) for case in cases])
     for line in report(cases):
         print(line)
-    keep("cases", [_kept(case) for case in cases])
 
 
 def report(cases: list[Case]) -> list[str]:
     """Return the lines of a table: medians in milliseconds, and tablecrypt / the other side with its spread."""
-    lines = [f"  {'':38}{'on the clock':38}processors"]
+    width = max(len(case.name) for case in cases) + 2
+    lines = [f"  {'':{width + 12}}{'on the clock':38}processors"]
     for case in cases:
         for side in case.took:
             shown = [_shown(case, side, at) for at in range(2)]
             aim = f"  aim {case.aim:g}" if case.aim is not None and side == case.against else ""
-            lines.append(f"  {case.name if side == OURS else '':26}{side:12}{shown[0]:38}{shown[1]}{aim}".rstrip())
+            lines.append(f"  {case.name if side == OURS else '':{width}}{side:12}{shown[0]:38}{shown[1]}{aim}".rstrip())
     return lines
 
 

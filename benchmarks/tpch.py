@@ -16,12 +16,8 @@ Run: python benchmarks/tpch.py [--scale 0.1] [--rounds 3] [--tasks 4]
 from __future__ import annotations
 
 import argparse
-import math
 import os
-import re
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +28,9 @@ from typing import TYPE_CHECKING, Any, Final
 ROOT: Final = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "catalog")]
 
-import tablecrypt.spark as tcs  # noqa: E402  the paths above come first
+from _tpch import TABLES, generate, generator, queries, same_rows  # noqa: E402  the paths above come first
+
+import tablecrypt.spark as tcs  # noqa: E402
 from tablecrypt import load_catalog  # noqa: E402
 from tests.support.aws import CREDENTIALS, REGION, AwsServer  # noqa: E402
 from tests.support.java_oracle import start_session  # noqa: E402
@@ -41,29 +39,12 @@ from tests.support.java_version import java_problem  # noqa: E402
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TABLES: Final = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
 JAVA: Final = "h.tpch"
 OURS: Final = "prod.tpch"
 PARQUET: Final = "spark_catalog.tpch"
 _KEY_ID: Final = "alias/orders"
 _SMALL_QUERIES: Final = 15
 Seconds = dict[tuple[str, str], float]
-
-
-def queries() -> dict[int, str]:
-    """The queries by their numbers."""
-    text = (ROOT / "benchmarks" / "tpch.sql").read_text(encoding="utf-8")
-    return {int(number): query.strip().rstrip(";") for number, query in re.findall(r"^-- (\d+): .*\n((?:.+\n)+)", text, re.MULTILINE)}
-
-
-def generator() -> str | None:
-    """The program that makes the tables, if it is installed."""
-    return shutil.which("tpchgen-cli", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
-
-
-def generate(program: str, folder: Path, scale: float) -> None:
-    """Make the tables as Parquet files."""
-    subprocess.run([program, "parquet", "-s", str(scale), "--output-dir", str(folder)], check=True, stdout=subprocess.DEVNULL)
 
 
 def load(spark: SparkSession, catalog: str, key_id: str, tasks: int) -> float:
@@ -87,18 +68,6 @@ def run_queries(spark: SparkSession, catalog: str, only: list[int]) -> dict[int,
         rows = spark.sql(queries()[number]).collect()
         results[number] = (time.perf_counter() - begin, [tuple(row) for row in rows])
     return results
-
-
-def same_rows(found: list[Any], expected: list[Any]) -> bool:
-    """Are they equal but for the last digits of floating-point sums and averages, which depend on the order of the rows?"""
-    return len(found) == len(expected) and all(
-        len(one) == len(other) and all(map(_same, one, other))
-        for one, other in zip(sorted(found, key=repr), sorted(expected, key=repr), strict=True)
-    )
-
-
-def _same(one: Any, other: Any) -> bool:
-    return math.isclose(one, other, rel_tol=1e-9) if isinstance(one, float) and isinstance(other, float) else bool(one == other)
 
 
 def merge(spark: SparkSession, catalog: str, number: int) -> float:

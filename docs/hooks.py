@@ -19,7 +19,7 @@ PAGES: Final = {
     "CHANGELOG.md": "project/changes.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "security-policy.md",
-    "benchmarks/README.md": "performance.md",
+    "benchmarks/README.md": "project/benchmarks.md",
     "examples/first_table.ipynb": "start/notebook.md",
     "examples/query_engines.py": "examples/query-engines.md",
     "examples/spark_first_table.py": "examples/spark-first-table.md",

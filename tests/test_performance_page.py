@@ -28,3 +28,16 @@ def test_the_page_shows_every_ratio_with_its_spread_and_every_curve(tmp_path: Pa
     for plot in ("scans", "rows-scan"):
         assert f"](performance/{plot}.svg)" in page
         ElementTree.parse(docs / "performance" / f"{plot}.svg")
+
+
+def test_the_page_says_which_benchmarks_did_not_run_and_shows_what_the_others_printed(tmp_path: Path) -> None:
+    results, docs = tmp_path / "results", tmp_path / "docs"
+    docs.mkdir()
+    only = ["--only", "shred", "import_time", "--minutes"]
+    subprocess.run([sys.executable, BENCHMARKS / "_all.py", results, docs, *only, "0"], check=False, capture_output=True)
+    run = {"name": "shred", "arguments": "--files 2", "outcome": "done", "printed": "peak 41 MB\n"}
+    (results / "shred.run.json").write_text(json.dumps(run))
+    subprocess.run([sys.executable, BENCHMARKS / "_page.py", results, docs], check=True)
+    page = (docs / "performance.md").read_text()
+    assert "## import_time.py --rounds 5\n\nThis benchmark was not begun: no time was left." in page
+    assert "## shred.py --files 2\n\n```text\npeak 41 MB\n```" in page

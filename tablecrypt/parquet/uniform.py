@@ -37,13 +37,14 @@ from pyarrow import fs
 from tablecrypt import _magics as magics
 from tablecrypt.crypto.aes_gcm import TAG_LENGTH
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError, TablecryptError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, TablecryptError, TamperedFileError
 from tablecrypt.parquet.coded_columns import coded_columns, decoded, with_dictionaries
 from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, MAGIC_LENGTH, TAIL_LENGTH, EndThenFile, foreign_end, read_checked_end, read_footer
 from tablecrypt.parquet.one_key import check_one_key
 from tablecrypt.parquet.storage import await_release, open_source
 from tablecrypt.parquet.twin_reader import TwinAccess, TwinFile
 from tablecrypt.parquet.twins import field_of_twin
+from tablecrypt.parquet.view_types import without_views
 
 SMALL_FILE_LENGTH: Final = 1024 * 1024
 """Up to this many bytes a file is fetched whole: one request instead of one each for the head, the footer and the columns."""
@@ -115,7 +116,7 @@ class UniformParquetFile:
             self._open_twins(TwinFile(self._file, footer, key_metadata, twins))
         with self._translated("the footer"):
             self._fragment = self._opened()
-            self.schema: pa.Schema = self._fragment.physical_schema
+            self.schema: pa.Schema = without_views(self._fragment.physical_schema)
             metadata = self._fragment.metadata
         if twins is not None:
             self.schema = pa.schema([field for field in self.schema if field_of_twin(field.name) is None], self.schema.metadata)
@@ -264,6 +265,8 @@ class UniformParquetFile:
         except (OSError, pa.ArrowException, RuntimeError) as error:
             if isinstance(error, TablecryptError) or is_store_error(error):
                 raise
+            if isinstance(error, pa.ArrowNotImplementedError):
+                raise FormatError(f"{self.location}: Arrow cannot read this of it: {error}") from error
             raise self._diagnosed(part) from error
 
     def _diagnosed(self, part: str) -> TablecryptError:

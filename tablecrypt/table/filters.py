@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyiceberg.expressions import (
     AlwaysFalse,
     And,
@@ -62,7 +63,8 @@ def check_evaluable(schema: Schema, expression: pc.Expression) -> None:
         ConfigurationError: it cannot; columns of type uuid are compared with nothing but null, for one.
     """
     try:
-        schema_to_pyarrow(schema).empty_table().filter(expression)
+        # To make a scanner is enough: that binds the expression, and runs nothing.
+        ds.dataset(schema_to_pyarrow(schema).empty_table()).scanner(columns=[], filter=expression)
     except pa.ArrowNotImplementedError as error:
         raise ConfigurationError(
             f"Arrow cannot evaluate the filter {expression}: {error}. Filter the result of the scan instead"

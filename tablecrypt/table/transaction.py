@@ -46,6 +46,7 @@ from pyiceberg.utils.config import Config
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, PlaintextRefusedError
+from tablecrypt.parquet.view_types import rows_without_views
 from tablecrypt.table._pyiceberg.arrow import check_pyarrow_schema_compatible
 from tablecrypt.table._pyiceberg.transactions import CreateTransactionAdapter, TransactionAdapter, UpdateSpecAdapter, parse_row_filter
 from tablecrypt.table.filters import partitions_filter, with_nanoseconds, with_sql_null_semantics
@@ -215,6 +216,7 @@ class EncryptedTransaction(TransactionAdapter):
         refuse_restricted(self.table.io, "upsert")
         keys = key_columns(df, self.table_metadata.schema(), join_cols)
         self._check_rows(df)
+        df = rows_without_views(df)
         scan = self.new_scan(ALWAYS_TRUE, case_sensitive)
         if branch is not None and branch in self.table_metadata.refs:
             scan = scan.use_ref(branch)

@@ -37,6 +37,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.parquet.view_types import rows_without_views
 from tablecrypt.table.data_file_writer import ROW_GROUP_BYTES, DataFileWriter, UnfinishedDataFile
 from tablecrypt.table.parquet_options import target_file_size
 from tablecrypt.table.partitions import partition_values, rows_by_partition
@@ -72,6 +73,7 @@ def write_data_files(
     Raises:
         ConfigurationError: a table property that cannot be honoured. Nothing was written.
     """
+    arrow = rows_without_views(arrow)
     size = target_file_size(table_metadata.properties)
     writer = DataFileWriter.of(table_metadata, arrow.schema, io, keys, write_uuid or uuid.uuid4(), counter or itertools.count())
     try:

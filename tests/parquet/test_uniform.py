@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
-from tablecrypt.errors import ConfigurationError
+from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.parquet.uniform import SMALL_FILE_LENGTH, UniformParquetFile, UniformParquetWriter
 from tests.support.plaintext import CANARY
 from tests.support.sample_rows import extreme_rows
@@ -112,6 +112,24 @@ def test_a_filter_leaves_the_rows_that_match() -> None:
     encrypted = encrypt_uniform(sample_table(60), row_group_size=20)
     file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
     assert pa.Table.from_batches(file.batches(["id"], pc.field("id") > 55)).column("id").to_pylist() == [56, 57, 58, 59]
+
+
+def test_a_file_whose_writer_had_views_is_filtered_like_any_other() -> None:
+    inside = pa.array([{"x": ["a"]}, {"x": None}, None], pa.struct([("x", pa.list_(pa.string_view()))]))
+    names, codes = pa.array(["a", "b" * 20, None], pa.string_view()), pa.array([b"a", None, b"c"], pa.binary_view())
+    encrypted = encrypt_uniform(pa.table({"name": names, "code": codes, "inside": inside}))
+    file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
+    assert file.schema.types[:2] == [pa.large_string(), pa.large_binary()]
+    assert pa.Table.from_batches(file.batches(file.schema.names)).to_pylist() == encrypted.table.to_pylist()
+    kept = pa.Table.from_batches(file.batches(["code"], pc.field("name") == "a"))
+    assert kept.to_pylist() == [{"code": b"a"}]
+
+
+def test_what_arrow_cannot_do_is_not_called_tampering() -> None:
+    encrypted = encrypt_uniform(sample_table(60))
+    file = UniformParquetFile(pa.BufferReader(encrypted.data), encrypted.key_metadata, LOCATION)
+    with pytest.raises(FormatError, match="Arrow cannot read this of it"):
+        list(file.batches(["id"], pc.field("id") == pa.scalar("x", pa.string_view())))
 
 
 @pytest.mark.parametrize("row_group_size", [7, 20, 1000])

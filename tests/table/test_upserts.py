@@ -184,3 +184,13 @@ def test_a_filter_of_ranges_matches_every_key(ids: list[int]) -> None:
         row_filter = upserts.keys_filter(rows, SCHEMA)
     evaluate = expression_evaluator(Schema(SCHEMA.fields[0]), row_filter, True)
     assert all(evaluate(Record(each)) for each in ids)
+
+
+def test_rows_with_views_replace_and_join_the_others(catalog: Catalog) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
+    table = catalog.create_table(f"db.t{next(made)}", schema, properties={"encryption.key-id": "master"})
+    views = pa.schema([("id", pa.int64()), ("name", pa.string_view())])
+    table.append(pa.Table.from_pylist([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}], views))
+    table.upsert(pa.Table.from_pylist([{"id": 2, "name": "b" * 20}, {"id": 3, "name": "c"}], views), ["id"])
+    table.delete("name = 'a'")
+    assert sorted(table.scan().to_arrow().to_pylist(), key=str) == [{"id": 2, "name": "b" * 20}, {"id": 3, "name": "c"}]

@@ -365,6 +365,19 @@ def test_many_types_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert_same_rows(read(files, [file]), table)
 
 
+@pytest.mark.parametrize("spec", [PartitionSpec(), PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "name"))])
+def test_views_are_written_as_plain_types(tmp_path: Path, spec: PartitionSpec) -> None:
+    """DuckDB and Polars give views, and a file of them could not be filtered."""
+    files = TableFiles(tmp_path, Schema(NestedField(1, "name", StringType()), NestedField(2, "code", BinaryType())), spec)
+    names, codes = pa.array(["a", "b" * 20, None], pa.string_view()), pa.array([b"a", None, b"c"], pa.binary_view())
+    table = pa.table({"name": names, "code": codes})
+    for given in (table, table.to_reader()):
+        data_files = written(files, given)
+        assert_same_rows(read(files, data_files), table)
+        for file in data_files:
+            assert footer_of(files, file).schema.to_arrow_schema().types == [pa.large_string(), pa.large_binary()]
+
+
 SPECIAL = Schema(
     NestedField(1, "key", UUIDType()),
     NestedField(2, "fixed", FixedType(3)),

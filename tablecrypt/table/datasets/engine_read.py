@@ -155,15 +155,16 @@ class EngineRead:
             yield from self._finished(batch.select(self._arrow.names) for batch in narrowed.to_arrow_batch_reader())
             return
         scan = self._pruned()
-        reader = self._reader(scan, self._needed)
         native = None if self._is_never_native else self._native()
+        reader: TaskReader | None = None
         tasks = list(scan.tasks()) if self._tasks is None else self._tasks
         for group in _opened_ahead(tasks, native):
             for is_native, run in itertools.groupby(group, lambda each: each.file is not None):
                 if native is not None and is_native:
                     yield from self._of_native([each.file for each in run if each.file is not None], native)
                     continue
-                sources = (reader.source(each.task) for each in run)
+                reader = reader or self._reader(scan, self._needed)
+                sources = map(reader.source, (each.task for each in run))
                 yield from self._finished(prefetched(sources, _WORKERS, _QUEUE_LENGTH))
 
     def tasks(self) -> list[FileScanTask]:
