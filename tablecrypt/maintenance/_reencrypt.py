@@ -57,6 +57,7 @@ from tablecrypt.maintenance.columns.reencryption import (
     ProtectedFiles,
     ProtectedWork,
     ReencryptWork,
+    forget_since,
     look_at,
     may_have_twins,
     write_protected,
@@ -167,6 +168,8 @@ def reencrypt(
         in_line=len(changed),
         twins_kept=0 if protected is None else protected.kept,
     )
+    if protected is not None and not changed and not dry_run:
+        forget_since(table, runner)
     if dry_run or not plan.files:
         return found
     io, metadata = table_io(table), encrypted_metadata_of(table)

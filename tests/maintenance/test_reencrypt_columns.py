@@ -232,6 +232,18 @@ def test_a_run_that_was_killed_is_continued_unless_its_column_keys_died_with_it(
         assert [row["ssn"] for row in _all(again)] == [_row(row["id"])["ssn"] for row in _all(again)]
 
 
+def test_once_no_snapshot_has_a_file_from_before_a_file_without_a_twin_is_refused(both: Clients, late: EncryptedTable) -> None:
+    since = {f"encryption.column.{field_id}.since" for field_id in (SSN, EMAIL)}
+    m.reencrypt(late, out_of_line=True)
+    m.reencrypt(late, out_of_line=True)
+    assert since <= late.refresh().properties.keys(), "time travel still leads to the old file"
+    m.shred(late, [each.snapshot_id for each in late.snapshots()[:-1]])
+    m.reencrypt(_of(both, "analyst", late), out_of_line=True)
+    assert since.isdisjoint(late.refresh().properties)
+    assert _all(late) == [_row(number) for number in range(10)]
+    assert {row["ssn"] for row in _all(_of(both, "analyst", late))} == {None}
+
+
 def test_a_filter_and_a_dry_run_leave_the_others_as_they_are(late: EncryptedTable) -> None:
     assert m.reencrypt(late, dry_run=True).in_line == 1
     done = m.reencrypt(late, where="id > 7")
