@@ -87,7 +87,14 @@ def _with_ids(wanted: StructType, known: IcebergType | None, fresh: Iterator[int
     ids = [next(fresh) if same is None else same.field_id for field, same in numbered]
     return StructType(
         *(
-            field.model_copy(update={"field_id": field_id, "field_type": _type_with_ids(field.field_type, same and same.field_type, fresh)})
+            field.model_copy(
+                update={
+                    "field_id": field_id,
+                    "field_type": _type_with_ids(field.field_type, same and same.field_type, fresh),
+                    # Files of branches and older snapshots may lack the column.
+                    "initial_default": same and same.initial_default,
+                }
+            )
             for (field, same), field_id in zip(numbered, ids, strict=True)
         )
     )

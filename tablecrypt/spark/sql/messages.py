@@ -117,5 +117,12 @@ class Handles(Generic[T]):
                 raise ConfigurationError(_FORGOTTEN)
             return self._values.pop(handle)
 
+    def pop_all(self) -> list[T]:
+        """Return all values and keep none of them."""
+        with self._lock:
+            values = list(self._values.values())
+            self._values.clear()
+            return values
+
     def __len__(self) -> int:
         return len(self._values)

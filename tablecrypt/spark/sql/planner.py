@@ -100,3 +100,10 @@ class Planner:
     readers: Handles[Generator[RecordBatch]] = field(default_factory=lambda: Handles(_READERS))
     writes: Handles[OpenWrite] = field(default_factory=lambda: Handles(_WRITES))
     staged: Handles[StagedTable] = field(default_factory=lambda: Handles(_STAGED))
+
+    def abandon_writes(self) -> None:
+        """Delete the files of writes and staged tables that nobody will commit any more."""
+        for write in self.writes.pop_all():
+            write.remove_files_except(())
+        for staged in self.staged.pop_all():
+            staged.abort()

@@ -5,7 +5,8 @@
     response = an object, and bytes where the operation has some; or {"error": {"kinds": [names of classes], "message": "…"}}
 
 Both ends are one JVM and the process that it started. No other process can read or write the two pipes, so keys travel in the clear.
-What libraries print goes to stderr, which is the driver's. The process ends when its stdin does, with the JVM.
+What libraries print goes to stderr, which is the driver's. The process ends when its stdin does, with the JVM, and deletes the files of
+writes that are open then.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ def serve(requests: BinaryIO, responses: BinaryIO) -> None:
         while len(head := requests.read(_HEAD.size)) == _HEAD.size:
             length, number = _HEAD.unpack(head)
             threads.submit(work, number, requests.read(length - _LENGTH.size))
+    # A driver that is killed in a write neither commits nor aborts it.
+    planner.abandon_writes()
 
 
 def respond(planner: Planner, content: bytes) -> bytes:

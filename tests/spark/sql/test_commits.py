@@ -196,3 +196,14 @@ def test_a_condition_that_has_no_exact_meaning_is_not_taken_for_one_on_whole_fil
         with pytest.raises(ConfigurationError, match="use DELETE, UPDATE or MERGE"):
             delete_where(write.planner, asked)
     assert can_delete_where(write.planner, Request({"table": write.table, "filter": []})).fields == {"whole": True}
+
+
+def test_the_files_of_open_writes_go_with_the_driver_and_those_of_ended_ones_stay(table: Table) -> None:
+    ended, left = Write(table), Write(table)
+    ended.planner.writes.pop(ended.handle)
+
+    for write in (ended, left):
+        write.planner.abandon_writes()
+
+    assert ended.path.exists() and not left.path.exists()
+    ended.path.unlink()

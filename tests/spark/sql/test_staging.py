@@ -94,6 +94,15 @@ class TestReplacement:
         assert (replaced.schema().schema_id, replaced.spec()) == (schema.schema_id, spec)
         assert len(replaced.metadata.schemas) == 1 and len(replaced.metadata.partition_specs) == 1
 
+    def test_a_column_that_stays_keeps_its_initial_default_and_not_the_one_for_new_rows(self, table: EncryptedTable) -> None:
+        with table.update_schema() as update:
+            update.add_column("later", LongType(), default_value=7)
+
+        replaced = replace(table, Schema(NestedField(1, "id", LongType()), NestedField(2, "later", LongType())), PartitionSpec())
+
+        assert replaced.schema().find_field("later").initial_default == 7
+        assert replaced.schema().find_field("later").write_default is None
+
     def test_rows_of_others_are_replaced_too_but_a_schema_that_others_changed_is_not(self, table: EncryptedTable) -> None:
         other = table.catalog.load_table(table.name())
         transaction = table.transaction()
