@@ -49,7 +49,7 @@ from tablecrypt.errors import (
     KmsAccessDeniedError,
     MasterKeyRefusedError,
 )
-from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, key_id_in, unwrap_dek, wrap_dek
+from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, ProtectedColumn, key_id_in, unwrap_dek, wrap_dek
 from tablecrypt.keys.key_ring import COLUMN_KEK, COLUMN_KEK_VERSION, COLUMN_KEY, KEY_TIMESTAMP, WRITE_ONLY, EncryptedKey, KeyRing, may_wrap
 from tablecrypt.keys.write_only_keys import own_keys, wrap_write_only
 from tablecrypt.kms.client import KeyManagementClient
@@ -229,6 +229,18 @@ class ColumnKeyMaker:
             if gone := [kek for kek in keks if kek not in self._made]:
                 raise CommitFailedException(f"column KEK {gone[0]}, under which the commit's column keys are, is gone from the table")
             self._offered |= {*used, *keks}
+            return (*(self._made[kek] for kek in keks), *entries)
+
+    def entries_for(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> tuple[EncryptedKey, ...]:
+        """Return the entries that metadata lacks for new values of these columns, KEKs first: for a commit before worker processes write.
+
+        Raises as `current_column_key`.
+        """
+        with self._lock:
+            current = [self.current_column_key(ring, column.field_id, column.column_key_id)[0] for column in columns]
+            entries = [self._made[key_id] for key_id in current if key_id not in ring]
+            keks = list(dict.fromkeys(str(entry.encrypted_by_id) for entry in entries if entry.encrypted_by_id not in ring))
+            self._offered |= {*keks, *(entry.key_id for entry in entries)}
             return (*(self._made[kek] for kek in keks), *entries)
 
     def open(self, ring: KeyRing, entry: EncryptedKey) -> Secret:

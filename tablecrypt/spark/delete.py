@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -44,13 +45,15 @@ from tablecrypt.spark.executor_job import (
 )
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import FileNumber, bitmap_of, decode_positions, encode_positions, merge_positions
+from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
-from tablecrypt.spark.tables import LocatedTable, TableAccess
+from tablecrypt.spark.tables import LocatedTable, TableAccess, readable_columns
 from tablecrypt.table.deletion_vectors import DeletedPositions
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.filters import with_sql_null_semantics
 from tablecrypt.table.lineage import ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.reader import TaskReader, cast_batch
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
@@ -164,6 +167,8 @@ def delete_where(
     refuse_restricted(located.table.io, "delete_where")
     located.check_branch(branch)
     mode = located.table.metadata.properties.get(TableProperties.DELETE_MODE, TableProperties.DELETE_MODE_DEFAULT)
+    if not is_merge_on_read(mode):
+        ensure_column_keys(located.table)
     change = located_change(spark, located, row_filter, branch)
     try:
         rewrite_unless_merge_on_read(spark, located, change, mode)
@@ -179,6 +184,8 @@ def located_change(spark: SparkSession, located: LocatedTable, row_filter: str |
     """Find the rows that match a filter, in a separate job."""
     asked = located.scan(row_filter, branch).row_filter
     scan = located.scan(with_sql_null_semantics(asked, located.table.metadata.schema()), branch)
+    filtered = extract_field_ids(bind(located.table.schema(), scan.row_filter, case_sensitive=True))
+    readable_columns(located.table, Schema(), filtered, ERROR)
     whole, rest = split_whole_files(cast("list[EncryptedFileScanTask]", list(scan.plan_files())))
     change = RowChange(branch=branch, conflicts_with=scan.row_filter, dropped=whole)
     if not rest:

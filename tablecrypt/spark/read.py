@@ -48,6 +48,12 @@ class SharedReadContent:
     access: TableAccess
     projected: Schema
     row_filter: BooleanExpression
+    masked: str
+
+    @classmethod
+    def of(cls, read: PlannedRead) -> SharedReadContent:
+        """Return what the tasks of a plan need."""
+        return cls(TableAccess.of(read.located.table, read.readable), read.projected, read.row_filter, read.masked)
 
 
 def read_table(
@@ -58,6 +64,7 @@ def read_table(
     *,
     snapshot_id: int | None = None,
     path: Path | None = None,
+    masked: str | None = None,
     catalog_properties: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the rows of an encrypted table as a DataFrame.
@@ -72,9 +79,13 @@ def read_table(
         snapshot_id: the snapshot to read, by default the current one.
         path: "jvm" for Spark's own Parquet reader, "python" for mapInArrow; by default the first where it gives the same rows and keeps
             keys off the wire (see jvm/support.py), else the second.
+        masked: "mask" gives masks of protected columns whose keys this user may not use, "error" refuses to read them; by default as the
+            catalog says by encryption.masked-reads. The driver's rights decide. A `row_filter` is never evaluated on masks; what Spark does
+            with the DataFrame is.
         catalog_properties: properties for load_catalog, beside those that it finds.
 
     Raises:
+        ColumnKeyDeniedError: values of a protected column are needed that this user may not see.
         ConfigurationError: not an encrypted table, a column of a type that Spark lacks, credentials that would travel in the clear, or a
             Spark older than 4.0; path="jvm" where it is not supported.
         ValueError: a column or snapshot that the table does not have.
@@ -86,7 +97,7 @@ def read_table(
     check_session(spark)
     if path not in (None, *get_args(Path)):
         raise ConfigurationError(f"path {path!r} is not known: use jvm or python")
-    read = PlannedRead.of(identifier, columns, row_filter, snapshot_id, catalog_properties)
+    read = PlannedRead.of(identifier, columns, row_filter, snapshot_id, catalog_properties, masked)
     schema = spark_schema(schema_for_spark(read.projected))
     if not read.tasks:
         return spark.createDataFrame([], schema)
@@ -97,8 +108,7 @@ def read_table(
 def _python_rows(spark: SparkSession, read: PlannedRead, schema: Any) -> DataFrame:
     located = read.located
     ticket, job_key = located.issue_job(spark)
-    shared = SharedReadContent(TableAccess.of(located.table), read.projected, read.row_filter)
-    encrypted_shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(shared))
+    encrypted_shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(SharedReadContent.of(read)))
     codec = FileEntryCodec(located.table.metadata)
     encrypted_tasks = encrypt_tasks(job_key, codec, Sizing.of(spark).split_partitions(read.tasks))
 
@@ -122,7 +132,7 @@ def read_partitions(
     shared: SharedReadContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
     metadata = shared.access.metadata()
     codec = FileEntryCodec(metadata)
-    reader = TaskReader(metadata, shared.access.io(), shared.projected, shared.row_filter, read_ahead=READ_AHEAD)
+    reader = TaskReader(metadata, shared.access.io(), shared.projected, shared.row_filter, read_ahead=READ_AHEAD, masked=shared.masked)
     schema = schema_for_spark(shared.projected)
     for number in task_numbers(numbers):
         tasks = codec.decode_tasks(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]))

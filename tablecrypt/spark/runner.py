@@ -39,9 +39,10 @@ from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, comp
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, result_batch, skip_per_task_setup, task_numbers
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import WorkItem, decode_items, encode_items
+from tablecrypt.spark.protected_columns import JobColumns, JobFileIO, ensure_column_keys
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.sorted_compaction import rewritten_in_order
-from tablecrypt.spark.tables import LocatedTable
+from tablecrypt.spark.tables import LocatedTable, job_columns
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
 
@@ -59,10 +60,19 @@ _OWN_PACKAGE: Final = "tablecrypt"
 
 @dataclass(frozen=True)
 class SharedWorkContent:
-    """What every task of a run needs: the FileIO of the table's storage, pickled, and the function. Only ever sent encrypted."""
+    """What every task of a run needs: the FileIO of the table's storage, pickled, the function, and what it may do with protected columns.
+
+    Only ever sent encrypted.
+    """
 
     inner_io: bytes
     function: FileFunction[Any, Any]
+    columns: JobColumns | None
+
+    def io(self) -> EncryptingFileIO:
+        """Return a FileIO that reads and writes ciphertext only."""
+        inner = cast("FileIO", pickle.loads(self.inner_io))
+        return EncryptingFileIO(inner) if self.columns is None else JobFileIO(inner, None, self.columns)
 
 
 class SparkRunner:
@@ -134,7 +144,10 @@ def compact(
         catalog_properties: properties for load_catalog, beside those that it finds.
         options: what else `tablecrypt.maintenance.compact` takes.
     """
-    return maintenance.compact(LocatedTable.of(identifier, catalog_properties).table, where, runner=SparkRunner(spark), **options)
+    table = LocatedTable.of(identifier, catalog_properties).table
+    if not options.get("dry_run"):
+        ensure_column_keys(table)
+    return maintenance.compact(table, where, runner=SparkRunner(spark), **options)
 
 
 def run_parts(
@@ -155,7 +168,7 @@ def run_parts(
     skip_per_task_setup()
     job_key = ticket.redeem()
     shared: SharedWorkContent = pickle.loads(job_key.decrypt(Role.SHARED, 0, encrypted_shared))
-    io = EncryptingFileIO(cast("FileIO", pickle.loads(shared.inner_io)))
+    io = shared.io()
     for number in asked:
         works = decode_items(job_key.decrypt(Role.TASK, number, encrypted_tasks[number]), None)
         done = encode_items(_done(io, shared.function, works))
@@ -178,7 +191,7 @@ def _done(io: EncryptingFileIO, function: FileFunction[Any, Any], works: Iterabl
 def _shared_content(table: EncryptedTable, function: FileFunction[Any, Any]) -> bytes:
     inner_io = pickle.dumps(cast("TableFileIO", table.io).inner)
     try:
-        return pickle.dumps(SharedWorkContent(inner_io, function))
+        return pickle.dumps(SharedWorkContent(inner_io, function, job_columns(table)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ConfigurationError(f"{function} cannot be sent to executors: it must be a function of a module: {error}") from error
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
@@ -20,9 +21,11 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictio
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.spark.job_keys import JobKey, JobTicket, brings_keys_by_spark, issue_by_broadcast, issue_job
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
+from tablecrypt.spark.protected_columns import JobColumns, JobFileIO
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
-from tablecrypt.table.protection.policy import refuse_protected
+from tablecrypt.table.protection.policy import has_column_keys
+from tablecrypt.table.protection.visible_columns import ERROR, visible_columns
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -38,9 +41,6 @@ class LocatedTable:
     catalog: Catalog
     name: str
     table: EncryptedTable
-
-    def __post_init__(self) -> None:
-        refuse_protected(self.table.metadata, "Spark")
 
     @classmethod
     def of(cls, identifier: str, catalog_properties: Mapping[str, str] | None) -> LocatedTable:
@@ -138,8 +138,8 @@ def load_encrypted_table(catalog: Catalog, name: str) -> EncryptedTable:
 
 @dataclass(frozen=True)
 class TableAccess:
-    """What an executor needs of a table besides its files' keys: metadata without history or keys, the FileIO of its storage, and what the
-    catalog's server restricts, with the salt of this one query.
+    """What an executor needs of a table besides its files' keys: metadata without history or the table's keys, the FileIO of its storage,
+    what the catalog's server restricts, with the salt of this one query, and what the job may do with protected columns.
 
     The FileIO's properties may hold credentials of the store, so this is only ever sent encrypted.
     """
@@ -148,14 +148,23 @@ class TableAccess:
     inner_io: bytes
     data_key_length: int
     read_restrictions: ReadRestrictions | None = None
+    columns: JobColumns | None = None
 
     @classmethod
-    def of(cls, table: EncryptedTable) -> TableAccess:
+    def of(cls, table: EncryptedTable, readable: frozenset[int] | None = None, *, brings_keys: bool = False) -> TableAccess:
+        """Return what the tasks of a job on a table need.
+
+        Args:
+            table: as the job is planned on it.
+            readable: field ids of the protected columns whose values tasks may use; None for all that the driver may read.
+            brings_keys: bring the keys of protected columns, instead of having executors ask the KMS.
+        """
         metadata = cast("EncryptedTableMetadata", table.metadata)
-        refuse_protected(metadata, "A job of worker processes")
         io = cast("TableFileIO", table.io)
         restrictions = None if io.read_restrictions is None else io.read_restrictions.of_query()
-        return cls(metadata.without_history().model_dump_json(), pickle.dumps(io.inner), io.manager.data_key_length, restrictions)
+        json = metadata.without_history().model_dump_json()
+        columns = job_columns(table, readable, brings_keys=brings_keys)
+        return cls(json, pickle.dumps(io.inner), io.manager.data_key_length, restrictions, columns)
 
     def metadata(self) -> EncryptedTableMetadata:
         """Return the table metadata: schemas, specs and properties are those of the table, snapshots and keys are left out."""
@@ -163,17 +172,34 @@ class TableAccess:
 
     def io(self) -> EncryptingFileIO:
         """Return a FileIO that reads and writes ciphertext only."""
-        return EncryptingFileIO(cast("FileIO", pickle.loads(self.inner_io)), self.read_restrictions)
+        inner = cast("FileIO", pickle.loads(self.inner_io))
+        if self.columns is None:
+            return EncryptingFileIO(inner, self.read_restrictions)
+        return JobFileIO(inner, self.read_restrictions, self.columns)
+
+
+def job_columns(table: EncryptedTable, readable: frozenset[int] | None = None, *, brings_keys: bool = False) -> JobColumns | None:
+    """Return what the tasks of a job may do with a table's protected columns; arguments as those of `TableAccess.of`."""
+    if not has_column_keys(table.metadata):
+        return None
+    properties = names.client_properties(table.catalog)
+    brings_keys = brings_keys or brings_keys_by_spark(properties)
+    return JobColumns.of(table, readable, None if brings_keys else kms_properties(properties))
 
 
 @dataclass(frozen=True)
 class PlannedRead:
-    """A read of one snapshot. `projected` holds the columns in the order in which they were asked for."""
+    """A read of one snapshot. `projected` holds the columns in the order in which they were asked for.
+
+    Of protected columns, `readable` holds the field ids of those whose values it may show, and `masked` says what becomes of the others.
+    """
 
     located: LocatedTable
     projected: Schema
     row_filter: BooleanExpression
     tasks: list[EncryptedFileScanTask]
+    masked: str = ERROR
+    readable: frozenset[int] = frozenset()
 
     @classmethod
     def of(
@@ -183,19 +209,44 @@ class PlannedRead:
         row_filter: str | BooleanExpression | None,
         snapshot_id: int | None,
         catalog_properties: Mapping[str, str] | None,
+        masked: str | None = None,
     ) -> PlannedRead:
         """Load the table and plan; arguments and errors are those of `read_table`."""
         located = LocatedTable.of(identifier, catalog_properties)
-        scan = located.table.scan(row_filter=row_filter or ALWAYS_TRUE, selected_fields=tuple(columns or ("*",)), snapshot_id=snapshot_id)
+        fields = tuple(columns or ("*",))
+        scan = located.table.scan(row_filter=row_filter or ALWAYS_TRUE, selected_fields=fields, snapshot_id=snapshot_id, masked=masked)
         return cls.of_scan(located, scan, columns)
 
     @classmethod
     def of_scan(
         cls, located: LocatedTable, scan: EncryptedDataScan | EncryptedIncrementalAppendScan, columns: Sequence[str] | None
     ) -> PlannedRead:
-        """Plan a scan of the located table whose selected fields are `columns`."""
+        """Plan a scan of the located table whose selected fields are `columns`.
+
+        Raises:
+            ColumnKeyDeniedError: values of a protected column are needed that this user may not see.
+        """
+        projected = ordered_projection(scan, columns)
+        filtered = extract_field_ids(bind(located.table.schema(), scan.row_filter, case_sensitive=scan.case_sensitive))
+        readable = readable_columns(located.table, projected, filtered, scan.masked)
         tasks = cast("list[EncryptedFileScanTask]", list(scan.plan_files()))
-        return cls(located, ordered_projection(scan, columns), scan.row_filter, tasks)
+        return cls(located, projected, scan.row_filter, tasks, scan.masked, readable)
+
+
+def readable_columns(table: EncryptedTable, projected: Schema, filtered: set[int], masked: str) -> frozenset[int]:
+    """Return the field ids of the protected columns that a read needs and whose values it may show.
+
+    Args:
+        table: what is read.
+        projected: the columns of the result.
+        filtered: field ids that filters look at.
+        masked: `mask`, or `error` for a read that needs values.
+
+    Raises:
+        ColumnKeyDeniedError: values are needed that this user may not see.
+    """
+    visible = visible_columns(table.metadata, cast("TableFileIO", table.io), projected, filtered, masked)
+    return frozenset() if visible is None else visible.access.opened
 
 
 def ordered_projection(scan: EncryptedDataScan | EncryptedIncrementalAppendScan, columns: Sequence[str] | None) -> Schema:

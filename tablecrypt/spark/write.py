@@ -53,6 +53,7 @@ from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.jvm.writer import planned_write, write_planned
 from tablecrypt.spark.layout import Distribution, laid_out
 from tablecrypt.spark.merge import checked_keys, merged_change
+from tablecrypt.spark.protected_columns import check_protection_unchanged, ensure_column_keys
 from tablecrypt.spark.read import Path
 from tablecrypt.spark.session import check_session
 from tablecrypt.spark.tables import LocatedTable, TableAccess
@@ -148,7 +149,7 @@ def write_table(
         AuthenticationError: an executor's result was changed on its way. Nothing is committed.
         CommitFailedException: other writers committed first, several times in a row. Nothing is committed.
         ValidationException: others changed rows meanwhile that an overwrite or merge replaces. Nothing is committed.
-        KmsError: the KMS refused the table's key to the driver.
+        KmsError: the KMS refused the table's key to the driver. ColumnKeyDeniedError: it refused that of a protected column.
 
     What goes wrong on an executor fails the Spark job, and nothing is committed.
     """
@@ -163,6 +164,7 @@ def write_rows(df: DataFrame, located: LocatedTable, options: WriteOptions) -> N
         BatchAlreadyCommittedError: the table holds the options' micro-batch already; its files are removed again.
     """
     check_session(df.sparkSession)
+    ensure_column_keys(located.table)
     check_fits(arrow_schema(df.schema), located, options)
     begin(located.table, options.marker)
     if options.mode == "merge":
@@ -282,6 +284,7 @@ def check_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -
     ):
         if now != then:
             raise ConfigurationError(f"{name}: its {what} was changed while the rows were written; nothing was committed")
+    check_protection_unchanged(name, planned, current)
 
 
 def _unchanged(located: LocatedTable) -> EncryptedTable:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, cast, runtime_checkable
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -25,6 +25,9 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
+from tablecrypt.keys.column_key_ring import TableColumnKeys
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy
+from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.foreign_engines import PropertiesForOthers
@@ -111,9 +114,26 @@ class TableFileIO(EncryptingFileIO):
         restrictions = None if self.read_restrictions is None else self.read_restrictions.of_query()
         return TableFileIO(self.inner, self.manager, self.own_folders, self.deletable, restrictions)
 
+    def column_keys(self, policy: ColumnPolicy, ring: KeyRing) -> ColumnKeys:
+        """Return what makes and opens the keys of protected columns."""
+        return TableColumnKeys(self.manager.columns, policy, ring)
+
     def new_encrypted_output(self, location: str) -> EncryptingOutputFile:
         """Return an AGS1 output under a fresh DEK and AAD prefix."""
         return self.encrypting_output(location, self.manager.new_key_metadata())
+
+
+@runtime_checkable
+class OpensColumnKeys(Protocol):
+    """A FileIO through which protected columns are read and written: a TableFileIO, or that of a worker process."""
+
+    def column_keys(self, policy: ColumnPolicy, ring: KeyRing) -> ColumnKeys:
+        """Return what makes and opens the keys of protected columns.
+
+        Args:
+            policy: the table's, with the columns of earlier schemas.
+            ring: the keys of the version of the metadata that is read or written.
+        """
 
 
 def deleting_io(table: Table, delete_below: Iterable[str]) -> TableFileIO:

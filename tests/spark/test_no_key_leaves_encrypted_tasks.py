@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import pickle
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -16,11 +17,14 @@ from tablecrypt.kms.factory import shared_kms
 from tablecrypt.maintenance.runner import FileWork
 from tablecrypt.spark.job_keys import JobKey, JobTicket
 from tablecrypt.spark.runner import SparkRunner
+from tablecrypt.spark.tables import job_columns
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import key_metadata_of
+from tablecrypt.table.table_files import TableFileIO, key_metadata_of
 from tests.spark.conftest import Lake, SparkRun
+from tests.support.aws import AwsServer
 from tests.support.file_functions import Copying, copy_encrypted, count_rows
 from tests.support.plaintext import CANARY
+from tests.support.protected_tables import metadata_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -177,3 +181,33 @@ def test_no_key_of_work_on_files_leaves_its_encrypted_parts(
     assert any(b"SparkListenerJobEnd" in content for content in haystacks.values())
     assert found(keys, haystacks) == []
     assert not any(b".parquet" in pickled for pickled, _ in closures)
+
+
+def test_no_column_key_leaves_encrypted_tasks(
+    spark_run: SparkRun, lake: Lake, aws: AwsServer, closures: list[tuple[bytes, JobTicket]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark, name = spark_run.session, lake.identifier("db.columns")
+    declared = {"encryption.key-id": "alias/orders", "encryption.column-keys": f"{aws.new_key()}: note"}
+    lake.catalog.create_table("db.columns", SCHEMA, properties=declared)
+    source = spark.range(0, 100, 1, 2).selectExpr("id", f"'{CANARY}' AS note")
+    tcs.write_table(source, name, catalog_properties=lake.properties)
+    rows = tcs.read_table(spark, name, row_filter=f"note = '{CANARY}'", catalog_properties=lake.properties)
+    assert rows.count() == 100
+    capsys.readouterr()
+    rows.explain(mode="extended")
+
+    table = cast("EncryptedTable", lake.catalog.load_table("db.columns"))
+    ring, maker = metadata_of(table).key_ring, cast("TableFileIO", table.io).manager.columns
+    keys = [maker.open(ring, entry).reveal() for entry in ring.column_keys]
+    keys += [maker.open_kek(kek, 2).reveal() for kek in ring.column_keks]
+    haystacks = {f"closure {number}": pickled for number, (pickled, _) in enumerate(closures)}
+    haystacks["plan"] = capsys.readouterr().out.encode()
+    haystacks |= spark_run.events()
+
+    assert len(keys) == len(closures) == 2
+    assert found(keys, haystacks) == []
+    # Nor is it in what a job's key decrypts: who may use the table's key does not get the column's with a closure.
+    columns = job_columns(table)
+    assert columns is not None
+    assert found(keys, {"a message to executors": pickle.dumps(columns)}) == []
+    assert found(keys, {"a message that brings keys": pickle.dumps(job_columns(table, brings_keys=True))}) == ["a message that brings keys"]

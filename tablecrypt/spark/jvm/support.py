@@ -9,7 +9,8 @@ The reason sends the work to the Python path, or becomes the error of path="jvm"
 - a file may lack a column that then has a value all the same: a default, or that of its partition;
 - names of columns differ in case alone, or the table has a name mapping for files without field ids;
 - the filter has a predicate that Spark would evaluate differently;
-- the catalog's server restricts which rows and values may be read.
+- the catalog's server restricts which rows and values may be read;
+- a column, or what lies in it, is protected by a key of its own.
 
 A write is not supported where
 
@@ -18,6 +19,7 @@ A write is not supported where
 - a column that the DataFrame lacks, at any depth, has a write-default;
 - names of columns differ in case alone;
 - a partition value is worked out in a way that is not translated (columns.py);
+- columns of the table are protected by keys of their own;
 - the compression codec is one that Parquet's Java writer does not have (writer.py).
 """
 
@@ -37,10 +39,12 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.keys.column_keys import ColumnPolicy
 from tablecrypt.spark.jvm.columns import unsupported_partitioning
 from tablecrypt.spark.jvm.row_filter import asks_for_stored_columns
 from tablecrypt.spark.jvm.schema import names_that_spark_confuses, unread_type
 from tablecrypt.spark.network import keeps_messages_private, requires_private_messages
+from tablecrypt.spark.protected_columns import protected_among
 from tablecrypt.spark.tables import LocatedTable, PlannedRead
 from tablecrypt.table.lineage import LINEAGE_FIELD_IDS
 from tablecrypt.table.planning import EncryptedFileScanTask
@@ -159,7 +163,8 @@ def unsupported_columns(read: PlannedRead, wanted: Schema, bound: BooleanExpress
     for field in wanted.fields:
         if field.field_id in LINEAGE_FIELD_IDS:
             return f"{field.name} is a column of row lineage"
-    return unsupported_projection(metadata, wanted) or _unsupported_absent_columns(read, metadata, wanted, bound)
+    reason = protected_among(metadata, wanted) or unsupported_projection(metadata, wanted)
+    return reason or _unsupported_absent_columns(read, metadata, wanted, bound)
 
 
 def unsupported_projection(metadata: TableMetadata, wanted: Schema) -> str | None:
@@ -218,6 +223,8 @@ def unsupported_rows(given: SparkStruct, located: LocatedTable) -> str | None:
     """Return why rows of this schema are not supported; None if they are."""
     table = located.table
     schema = table.schema()
+    if ColumnPolicy.from_properties(table.metadata.properties, schema):
+        return "columns of it are protected by keys of their own, which Python uses"
     for field in schema.fields:
         if unread := unread_type(field):
             return f"{unread} is translated by Python"

@@ -4,6 +4,7 @@
     catalog.<property>          a property for load_catalog, in small letters
     columns                     read: the columns, comma separated; Spark does not tell a Python source which columns a query needs
     filter                      read: PyIceberg's filter as text
+    masked                      read: "mask" for masks of protected columns whose keys may not be used, "error" to refuse to read them
     snapshot-id, tag, branch    read: which snapshot; branch is also where rows are written
     partition-overwrite-mode    write in mode overwrite: static (all rows, the default) or dynamic (the partitions that occur)
     snapshot-property.<name>    write: for the summary of the new snapshot
@@ -32,7 +33,7 @@ _CATALOG: Final = "catalog."
 _SNAPSHOT_PROPERTY: Final = "snapshot-property."
 _KNOWN: Final = frozenset(
     {
-        *("table", "columns", "filter", "snapshot-id", "tag", "branch", "partition-overwrite-mode", "starting"),
+        *("table", "columns", "filter", "snapshot-id", "tag", "branch", "partition-overwrite-mode", "starting", "masked"),
         *("max-snapshots-per-batch", "max-files-per-batch", "skip-overwrite-snapshots", "skip-delete-snapshots"),
     }
 )
@@ -51,6 +52,7 @@ class SourceOptions:
     catalog_properties: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     row_filter: str | None = None
+    masked: str | None = None
     snapshot_id: int | None = None
     tag: str | None = None
     branch: str | None = None
@@ -84,6 +86,7 @@ class SourceOptions:
             catalog_properties=_prefixed(given, _CATALOG),
             columns=tuple(columns) or None,
             row_filter=given.get("filter"),
+            masked=given.get("masked"),
             snapshot_id=_number(given, "snapshot-id"),
             tag=given.get("tag"),
             branch=given.get("branch"),

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.read import SharedReadContent, read_partitions
 from tablecrypt.spark.session import Sizing
-from tablecrypt.spark.tables import PlannedRead, TableAccess
+from tablecrypt.spark.tables import PlannedRead
 from tablecrypt.table.file_entries import FileEntryCodec
 
 
@@ -38,8 +38,7 @@ def encrypted_partitions(read: PlannedRead, sizing: Sizing, spark_setting: Calla
     if not read.tasks:
         return []
     ticket, job_key = read.located.issue_job_under(spark_setting)
-    shared = SharedReadContent(TableAccess.of(read.located.table), read.projected, read.row_filter)
-    encrypted_shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(shared))
+    encrypted_shared = job_key.encrypt(Role.SHARED, 0, pickle.dumps(SharedReadContent.of(read)))
     codec = FileEntryCodec(read.located.table.metadata)
     return [
         EncryptedPartition(ticket, number, encrypted_shared, job_key.encrypt(Role.TASK, number, codec.encode_tasks(tasks)))

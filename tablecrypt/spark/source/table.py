@@ -44,7 +44,9 @@ class SourceTable:
             ConfigurationError: the table has no such tag or branch.
         """
         options = self.options
-        scan = located.table.scan(options.row_filter or ALWAYS_TRUE, columns or ("*",), snapshot_id=options.snapshot_id)
+        scan = located.table.scan(
+            options.row_filter or ALWAYS_TRUE, columns or ("*",), snapshot_id=options.snapshot_id, masked=options.masked
+        )
         ref = options.tag or options.branch
         if ref is None:
             return scan

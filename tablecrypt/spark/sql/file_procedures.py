@@ -25,6 +25,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.maintenance import SortColumn, ZOrder
 from tablecrypt.maintenance.expiry import expire_snapshots
 from tablecrypt.maintenance.reachable import FileKind
+from tablecrypt.spark.protected_columns import ensure_column_keys
 from tablecrypt.spark.sql.calls import DELETE_BELOW, DRY_RUN, EPOCH, TABLE, WORKERS, Call, Parameter, Procedure, Row, columns
 from tablecrypt.table.snapshots import EncryptedManifestRewrite, is_worth_rewriting, manifests_by_kind
 from tablecrypt.table.table import EncryptedTable
@@ -74,14 +75,22 @@ def _compact(call: Call) -> Iterator[Row]:
         "dry_run",
         "workers",
     )
-    compacted = maintenance.compact(
-        call.encrypted_table(), call.row_filter(), sort_by=call.items("sort_by"), runner=call.runner, **call.given(*names)
-    )
+    given = call.given(*names)
+    table = call.encrypted_table() if given.get("dry_run") else _to_rewrite(call)
+    compacted = maintenance.compact(table, call.row_filter(), sort_by=call.items("sort_by"), runner=call.runner, **given)
     yield compacted.to_json()
 
 
-def _rewrite_data_files(call: Call) -> Iterator[Row]:
+def _to_rewrite(call: Call) -> EncryptedTable:
+    """Return a table whose files are rewritten: executors make no column keys."""
     table = call.encrypted_table()
+    if call.runner is not None:
+        ensure_column_keys(table)
+    return table
+
+
+def _rewrite_data_files(call: Call) -> Iterator[Row]:
+    table = _to_rewrite(call)
     arguments = _compaction_arguments(call.mapping("options"))
     compacted = maintenance.compact(
         table,

@@ -24,11 +24,11 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError
-from tablecrypt.keys.column_key_ring import TableColumnKeys, check_protected
+from tablecrypt.keys.column_key_ring import check_protected
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.table.metadata import EncryptedTableMetadata
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import OpensColumnKeys
 
 WHERE: Final = "docs/column-keys.md"
 
@@ -46,15 +46,14 @@ def policy_of(metadata: TableMetadata) -> ColumnPolicy:
     return policy
 
 
-def column_keys(metadata: EncryptedTableMetadata, io: TableFileIO) -> ColumnKeys:
+def column_keys(metadata: EncryptedTableMetadata, io: OpensColumnKeys) -> ColumnKeys:
     """Return what makes and opens the keys of a table's protected columns.
 
     Args:
         metadata: the version that is written to or read; columns of earlier schemas can be opened too.
         io: the table's.
     """
-    policy = ColumnPolicy.from_properties(metadata.properties)
-    return TableColumnKeys(io.manager.columns, policy, metadata.key_ring)
+    return io.column_keys(ColumnPolicy.from_properties(metadata.properties), metadata.key_ring)
 
 
 def has_column_keys(metadata: TableMetadata) -> bool:

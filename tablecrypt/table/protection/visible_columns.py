@@ -34,7 +34,7 @@ from tablecrypt.parquet.twin_reader import TwinAccess
 from tablecrypt.parquet.uniform import PositionedBatch
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import OpensColumnKeys
 
 if TYPE_CHECKING:
     from tablecrypt.table.data_file_reader import OpenedFile
@@ -123,7 +123,7 @@ def visible_columns(
     if not has_column_keys(metadata):
         return None
     policy = policy_of(metadata)
-    if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, TableFileIO):
+    if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, OpensColumnKeys):
         raise ConfigurationError(
             f"{metadata.location} has protected columns, and is read through the table's own FileIO and metadata alone"
         )

@@ -24,7 +24,7 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import check_layout, column_keys, policy_of
 from tablecrypt.table.protection.stored_masks import cover_of
 from tablecrypt.table.protection.tags import check_tagged
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import OpensColumnKeys
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class WriteProtection:
         check_tagged(metadata.schema(), metadata.properties, policy.columns)
         if not policy:
             return None
-        if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, TableFileIO):
+        if not isinstance(metadata, EncryptedTableMetadata) or not isinstance(io, OpensColumnKeys):
             raise ConfigurationError(f"{metadata.location} has protected columns, and is written through the table's own FileIO alone")
         check_layout(policy, metadata)
         keys, schema = column_keys(metadata, io), metadata.schema()

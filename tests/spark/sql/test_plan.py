@@ -47,7 +47,7 @@ class Asked:
     def plan(
         self, predicates: Sequence[Any] = (), columns: Any = ONLY_ID, limit: int | None = None, grouped: bool = False
     ) -> Mapping[str, Any]:
-        asked = {"columns": json.dumps(columns), "filter": list(predicates), "limit": limit, "grouped": grouped}
+        asked = {"columns": json.dumps(columns), "filter": list(predicates), "limit": limit, "grouped": grouped, "row_level": False}
         return self("plan", table=self.table, **asked).fields
 
 
@@ -120,12 +120,12 @@ def test_keys_are_in_no_plan_and_in_the_files_that_were_opened(asked: Asked) -> 
 @pytest.mark.parametrize("columns", ["", "{", "[]", "{}", '{"fields": [{}]}', "null", "3"], ids=str)
 def test_columns_in_another_form_are_refused(asked: Asked, columns: str) -> None:
     with pytest.raises(FormatError):
-        asked("plan", table=asked.table, columns=columns, filter=[], grouped=False)
+        asked("plan", table=asked.table, columns=columns, filter=[], grouped=False, row_level=False)
 
 
 def test_a_task_that_is_cut_off_is_refused(asked: Asked) -> None:
     known = asked.planner.plans[asked.plan()["plan"]]
-    [content] = portable_tasks(known.loaded, known.projected, {0: known.tasks[0]}, marked=False).values()
+    [content] = portable_tasks(known.loaded, known.projected, known.readable, {0: known.tasks[0]}, marked=False).values()
 
     for cut in {*range(0, len(content), 101), len(content) - 1}:
         fields = {"row_ids": False, "last_updated": False, "positions": False}

@@ -42,7 +42,7 @@ class SqlFilter {
     if (expression instanceof Transform) {
       return call(node, ((Transform) expression).name(), ((Transform) expression).arguments());
     }
-    return node.put("op", UNKNOWN);
+    return call(node, UNKNOWN, expression.references());
   }
 
   private static JsonNode call(ObjectNode node, String name, Expression[] arguments) {

@@ -30,6 +30,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from tablecrypt.spark.protected_columns import protected_among
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.partition_values import json_value
@@ -75,11 +76,13 @@ def _value(asked: Mapping[str, Any], files: Sequence[DataFile], loaded: LoadedTa
 
 
 def _field(schema: Schema, path: Any, metadata: TableMetadata) -> NestedField:
-    """Return a column of which all files have the same."""
+    """Return a column of which all files have the same, and everybody may know the values."""
     field = next((each for each in schema.fields if [each.name] == path), None)
     if field is None or not isinstance(field.field_type, PrimitiveType) or field.initial_default is not None:
         raise _UnknownError
     if any(each.field_type != field.field_type for known in metadata.schemas for each in known.fields if each.field_id == field.field_id):
+        raise _UnknownError
+    if protected_among(metadata, Schema(field)) is not None:
         raise _UnknownError
     return field
 

@@ -6,7 +6,8 @@ The JVM sends predicates as JSON (java/SqlFilter.java):
 
     column   the path of names down to the field, as in the schema of the query
     value    number, text or boolean; dates in days and timestamps in microseconds since 1970-01-01, decimals as text, binaries in base64
-    op       Spark's names: = <> < <= > >= <=> IN IS_NULL IS_NOT_NULL STARTS_WITH AND OR NOT ALWAYS_TRUE ALWAYS_FALSE; "?" for all else
+    op       Spark's names: = <> < <= > >= <=> IN IS_NULL IS_NOT_NULL STARTS_WITH AND OR NOT ALWAYS_TRUE ALWAYS_FALSE; "?" for all else,
+             with the columns that it looks at
 
 A pruning filter may keep rows that Spark's predicate drops, never the other way round: Spark evaluates all predicates again on the rows. A
 predicate is translated whole or left out. An exact filter is the whole condition, or there is none: rows that it matches go unread.
@@ -80,6 +81,19 @@ _COMPARISONS: Final[Mapping[str, Callable[[str, Any], BooleanExpression]]] = {
     ">=": ice.GreaterThanOrEqual,
     "<=>": lambda name, value: ice.And(ice.NotNull(name), ice.EqualTo(name, value)),
 }
+
+
+def looked_at(predicates: Sequence[Predicate], schema: Schema) -> set[int]:
+    """Return the field ids of the columns that predicates look at, whether they are translated or not; metadata columns are left out."""
+    found: set[int] = set()
+    for predicate in predicates:
+        found |= looked_at(predicate.get("args", ()), schema)
+        if "column" in predicate:
+            try:
+                found.add(_at(schema, predicate["column"]).field_id)
+            except UntranslatedError:
+                continue
+    return found
 
 
 _TRUTHS: Final = {"ALWAYS_TRUE": True, "ALWAYS_FALSE": False}

@@ -5,7 +5,8 @@
     open_files ──▶ keys and deletes of the files left                  when its tasks are made
 
 plan        {table, columns: Spark's JSON of the columns wanted, filter: [predicate] (filters.py), limit,
-             grouped: whether files are to come partition by partition}
+             grouped: whether files are to come partition by partition,
+             row_level: whether the rows are read to be deleted, updated or merged}
 response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see jvm/schema.py),
              steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows, bytes,
              distinct: [{column, count}], grouping (grouping.py) or null, and of each file by number:
@@ -17,6 +18,10 @@ response    {files: [number]}
 
 open_files  {plan, portable: [number], marked: whether deleted rows are wanted too}
 response    {} and the files' content (jvm/keys.py), which holds keys
+
+A condition on a protected column that the user may not read is refused: Spark would evaluate it on masks. So are changes of rows by what
+masks show, and changes read of masks, which do not tell what changed. Spark tells of the conditions that it can push down. What it
+evaluates by itself (functions of Python, joins of expressions, aggregates) sees the masks that the query shows.
 
 A file that Spark's own Parquet reader would not give the same rows of is portable: `portable.py` reads it, in a Python process of the
 executor. Spark refuses nothing here, and no file is ever read as if a column that it lacks were null.
@@ -46,15 +51,18 @@ from tablecrypt.spark.jvm.keys import PlannedFile, encode_planned_files
 from tablecrypt.spark.jvm.reader import READ_OPTIONS
 from tablecrypt.spark.jvm.schema import schema_json, stored_names
 from tablecrypt.spark.jvm.support import unsupported_projection, unsupported_task, value_it_may_lack
+from tablecrypt.spark.protected_columns import protected_among
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, Planner
 from tablecrypt.spark.sql.scans.changes import ChangeTask, change_tasks
-from tablecrypt.spark.sql.scans.filters import Predicate, pruning_filter
+from tablecrypt.spark.sql.scans.filters import Predicate, looked_at, pruning_filter
 from tablecrypt.spark.sql.scans.grouping import Grouping
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.scans.portable import portable_tasks
+from tablecrypt.spark.tables import readable_columns
 from tablecrypt.table.deletes import DeleteReader
 from tablecrypt.table.planning import EncryptedFileScanTask, ScanPlanner
+from tablecrypt.table.protection.visible_columns import ERROR
 from tablecrypt.table.restrictions.read_restrictions import restrictions_of
 from tablecrypt.table.table_files import key_metadata_of
 
@@ -67,13 +75,15 @@ class Plan:
     """The files of one scan, by number.
 
     `row_filter` is what of the query's condition ruled out others, bound to the table's current schema; `projected` holds the table's
-    columns that are read, in the order in which they were asked for.
+    columns that are read, in the order in which they were asked for. Of protected columns, `readable` holds the field ids of those whose
+    values are shown.
     """
 
     loaded: LoadedTable
     row_filter: BooleanExpression
     projected: Schema
     tasks: Sequence[EncryptedFileScanTask]
+    readable: frozenset[int] = frozenset()
 
     def named(self, predicates: Iterable[Predicate]) -> set[int]:
         """Return the numbers of the files that a filter which Spark found while the query ran may match."""
@@ -105,14 +115,19 @@ def plan(planner: Planner, request: Request) -> Response:
 def planned(
     planner: Planner, loaded: LoadedTable, request: Request, row_filter: BooleanExpression, tasks: list[EncryptedFileScanTask]
 ) -> Response:
-    """Keep the plan of a request's columns in these files, and return what Spark knows of it."""
+    """Keep the plan of a request's columns in these files, and return what Spark knows of it.
+
+    Raises:
+        ColumnKeyDeniedError: values of a protected column are needed that this user may not see.
+    """
     wanted = _json(request.text("columns"))
     metadata = loaded.located.table.metadata
     projected = _projected(loaded.schema, wanted)
+    readable = _readable(loaded, request, projected)
     columns = {field.name for field in projected.fields} if request.flag("grouped") and loaded.changes is None else set()
     grouping = Grouping.of(tasks, metadata, loaded.schema, columns)
     tasks = tasks if grouping is None else grouping.in_groups(tasks)
-    made = Plan(loaded, row_filter, projected, tasks)
+    made = Plan(loaded, row_filter, projected, tasks, readable)
     names = stored_names(projected.fields, metadata.schemas, f"tc{secrets.token_hex(6)}")
     reason = _unsupported(loaded, projected)
     return Response(
@@ -151,7 +166,8 @@ def open_files(planner: Planner, request: Request) -> Response:
     table = known.loaded.located.table
     portable = set(request.numbers("portable"))
     marked = request.flag("marked")
-    tasks = portable_tasks(known.loaded, known.projected, {number: known.tasks[number] for number in portable}, marked=marked)
+    asked = {number: known.tasks[number] for number in portable}
+    tasks = portable_tasks(known.loaded, known.projected, known.readable, asked, marked=marked)
     deletes = DeleteReader(cast("EncryptingFileIO", table.io), table.metadata)
 
     def opened(number: int) -> PlannedFile:
@@ -226,7 +242,16 @@ def _unsupported(loaded: LoadedTable, projected: Schema) -> str | None:
         return "the catalog's server restricts which rows and values may be read, which Python applies"
     if loaded.changes is not None:
         return "Python works out which of its rows changed"
-    return unsupported_projection(loaded.located.table.metadata, projected)
+    metadata = loaded.located.table.metadata
+    return protected_among(metadata, projected) or unsupported_projection(metadata, projected)
+
+
+def _readable(loaded: LoadedTable, request: Request, projected: Schema) -> frozenset[int]:
+    """Return the field ids of the protected columns whose values a scan shows."""
+    table = loaded.located.table
+    needs_values = loaded.changes is not None or request.flag("row_level")
+    masked = ERROR if needs_values else table.scan().masked
+    return readable_columns(table, projected, looked_at(request.items("filter"), loaded.schema), masked)
 
 
 def _unsupported_file(task: EncryptedFileScanTask, projected: Schema, metadata: TableMetadata) -> str | None:

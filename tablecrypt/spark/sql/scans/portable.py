@@ -12,7 +12,8 @@ The content of a task, all numbers big endian:
     task = length (4) | what the table's tasks share (pickled) | length (4) | which rows changed (pickled; None for a query of rows)
            | the file's entry (table/file_entries.py)
 
-It holds the file's DEK and the credentials of its store, and goes to executors in Spark's private messages alone, as keys do.
+It holds the file's DEK, the KEKs of protected columns that the driver may read, and the credentials of the file's store. It goes to
+executors in Spark's private messages alone, as keys do.
 
 Raises FormatError for content that is no task, and whatever reading raises, which the JVM tells with the file's name.
 """
@@ -43,6 +44,7 @@ from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import LAST_UPDATED, ROW_ID, with_lineage
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.prefetch import Source, prefetched
+from tablecrypt.table.protection.visible_columns import MASK
 from tablecrypt.table.reader import TaskReader
 
 POSITION: Final = "_pos"
@@ -58,12 +60,15 @@ class _Shared:
     projected: Schema
 
 
-def portable_tasks(loaded: LoadedTable, projected: Schema, tasks: Mapping[int, EncryptedFileScanTask], *, marked: bool) -> dict[int, bytes]:
+def portable_tasks(
+    loaded: LoadedTable, projected: Schema, readable: frozenset[int], tasks: Mapping[int, EncryptedFileScanTask], *, marked: bool
+) -> dict[int, bytes]:
     """Return the content of tasks, by number of the file.
 
     Args:
         loaded: their table.
         projected: the columns to read.
+        readable: field ids of the protected columns among them whose values are shown; of the others masks are.
         tasks: the files by number.
         marked: rows that are deleted by position are read too.
 
@@ -75,7 +80,7 @@ def portable_tasks(loaded: LoadedTable, projected: Schema, tasks: Mapping[int, E
     if marked and loaded.changes is not None:
         raise ConfigurationError("a row of changes is not deleted from them: do not ask for _deleted")
     table = loaded.located.table
-    shared = _pickled(_Shared(TableAccess.of(table), projected))
+    shared = _pickled(_Shared(TableAccess.of(table, readable, brings_keys=True), projected))
     codec = FileEntryCodec(table.metadata)
     given = {number: _with_deleted_rows(task) if marked else task for number, task in tasks.items()}
     return {number: shared + _pickled(_change_in(tasks[number])) + codec.encode_tasks([task]) for number, task in given.items()}
@@ -129,7 +134,8 @@ def _rows(content: bytes, *, row_ids: bool, last_updated: bool, positions: bool)
     ]
     stored = shared.projected if change is None else stored_part(shared.projected)
     projected = with_lineage(stored, tuple(lineage)) if lineage else stored
-    reader = TaskReader(shared.access.metadata(), shared.access.io(), projected, ALWAYS_TRUE, read_ahead=READ_AHEAD)
+    # What may not be masked was refused when the scan was planned.
+    reader = TaskReader(shared.access.metadata(), shared.access.io(), projected, ALWAYS_TRUE, read_ahead=READ_AHEAD, masked=MASK)
     schema = schema_for_spark(projected)
     if not positions and change is None:
         for rows in reader.batches(task):

@@ -52,6 +52,7 @@ from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, check_unchanged, commit_change, commit_written
 from tablecrypt.table.lineage import with_lineage
+from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ROW_LEVEL: Final = ("delta", "groups")
+_UPDATE: Final = "update"
 _MODES: Final = ("append", "overwrite", "overwrite_partitions", *_ROW_LEVEL)
 _DEK_LENGTH: Final = "tablecrypt.dek-length"
 
@@ -116,7 +118,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
     loaded = with_branch(loaded)
     mode, options = request.text("mode"), SqlWriteOptions.of(request.mapping("options"))
     command = request.optional_text("command")
-    replaced = _checked(loaded, mode, request.items("filter"), options)
+    replaced = _checked(loaded, mode, command, request.items("filter"), options)
     metadata = loaded.located.table.metadata
     properties = options.over(metadata.properties)
     if reason := unsupported_codec(properties):
@@ -141,7 +143,13 @@ def begin_write(planner: Planner, request: Request) -> Response:
 
 
 def file_location(planner: Planner, request: Request) -> Response:
-    """Give a task the location of its next file."""
+    """Give a task the location of its next file.
+
+    Raises:
+        ConfigurationError: it is a change that may only delete, and writes rows all the same.
+    """
+    if (protected := _protected(planner.writes[request.text("write")].located)) is not None:
+        raise protected
     return Response({"location": planner.writes[request.text("write")].locations.respond(request.text("request"))})
 
 
@@ -184,11 +192,13 @@ def _loaded_now(loaded: LoadedTable) -> LoadedTable:
     return replace(loaded, located=replace(loaded.located, table=table), branch=branch)
 
 
-def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: SqlWriteOptions) -> RowChange | None:
+def _checked(loaded: LoadedTable, mode: str, command: str | None, predicates: list[Any], options: SqlWriteOptions) -> RowChange | None:
     """Check what can be known before rows are written. Return what an overwrite with a condition takes out of the table."""
     located = loaded.located
     if mode not in _MODES:
         raise FormatError(f"a write of mode {mode!r} is not known")
+    if (mode != "delta" or command == _UPDATE) and (protected := _protected(located)) is not None:
+        raise protected
     if reason := _unsupported(located.table.schema()) or unsupported_partitioning(located.table.spec(), located.table.schema()):
         raise ConfigurationError(f"{located.name} cannot be written by Spark SQL: {reason}")
     if mode != "append":
@@ -200,6 +210,16 @@ def _checked(loaded: LoadedTable, mode: str, predicates: list[Any], options: Sql
     if not whole_table and (mode != "overwrite" or not predicates):
         return None
     return replace(whole_files(loaded, predicates), isolation=options.isolation)
+
+
+def _protected(located: LocatedTable) -> ConfigurationError | None:
+    """Return the error for rows of a table with protected columns, which Spark's own writer would put under the table's key."""
+    if not policy_of(located.table.metadata):
+        return None
+    return ConfigurationError(
+        f"{located.name} has protected columns, of which Spark SQL writes no rows: write them with tablecrypt.spark.write_table or "
+        'format("tablecrypt"). DELETE works, and MERGE that only deletes'
+    )
 
 
 def _replaces_all(loaded: LoadedTable, mode: str) -> bool:

@@ -1,0 +1,295 @@
+"""Protected columns in Spark jobs: which of them executors may see, and the keys that they read and write them under.
+
+    driver     asks the KMS which column keys the program may use; commits column keys that the table lacks before tasks write
+               JobColumns, inside the SHARED message ─▶
+    executor   JobFileIO: opens and makes the DEKs of columns in files, of the columns that the driver may read and of no others
+
+How an executor opens a column KEK:
+
+    by the KMS      with its own rights, once per process; the message holds wrapped keys alone. So who may use the table's key, and got
+                    hold of a job's closure, does not get the column's with it
+    brought         the message holds opened KEKs: where executors have no KMS (tablecrypt.spark.executor-keys=spark), and in Spark SQL,
+                    whose tasks get all keys in Spark's private messages
+
+The driver decides what is masked. An executor that may do more shows no more, and one that may do less fails: the rows of one query never
+are masked in some files and not in others. No executor makes a column key, since no commit would bring its entry.
+
+Raises:
+    ColumnKeyDeniedError: the program that started the job may not use a column's key.
+    KmsAccessDeniedError: it may, and an executor may not.
+    KeyNotFoundError: a column key is not in the metadata that the job was planned on.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NoReturn, Self, cast
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsAccessDeniedError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker, TableColumnKeys
+from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy, ancestors, key_id_in
+from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
+from tablecrypt.kms.factory import shared_kms
+from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of
+from tablecrypt.table.updates import AddEncryptionKeyUpdate
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.update import TableUpdate
+
+    from tablecrypt.table.table import EncryptedTable
+    from tablecrypt.table.table_files import TableFileIO
+
+_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True)
+class JobColumns:
+    """What the tasks of a job may do with protected columns. May hold keys: only ever sent encrypted.
+
+    Attributes:
+        readable: field ids of the columns that the driver may read, of those that the job needs.
+        table_key_id: the table's own master key.
+        data_key_length: bytes of new keys.
+        kek_lifespan_ms: age at which a KEK wraps nothing new.
+        planned_ms: when the job was planned, in milliseconds since 1970: which column keys are in use does not change under way.
+        kms_properties: the way to the KMS; empty where KEKs are brought.
+        opened_keks: column KEKs by what the KMS wrapped; None where executors ask the KMS.
+    """
+
+    readable: frozenset[int]
+    table_key_id: str
+    data_key_length: int
+    kek_lifespan_ms: int
+    planned_ms: int
+    kms_properties: Mapping[str, str] = field(repr=False)
+    opened_keks: Mapping[bytes, bytes] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, table: EncryptedTable, readable: frozenset[int] | None, kms_properties: Mapping[str, str] | None) -> Self | None:
+        """Return what the tasks of a job on a table may do; None for a table that has and had no protected column.
+
+        Args:
+            table: as the job is planned on it.
+            readable: see `JobColumns`; None for all protected columns that the driver may read.
+            kms_properties: the executors' way to the KMS; None to bring the KEKs.
+        """
+        metadata = cast("EncryptedTableMetadata", table.metadata)
+        if not has_column_keys(metadata):
+            return None
+        io = cast("TableFileIO", table.io)
+        if readable is None:
+            readable = _readable(column_keys(metadata, io), ColumnPolicy.from_properties(metadata.properties))
+        maker = io.manager.columns
+        return cls(
+            readable,
+            maker.table_key_id,
+            maker.data_key_length,
+            maker.kek_lifespan_ms,
+            time.time_ns() // 1_000_000,
+            kms_properties or {},
+            _opened_keks(maker, metadata.key_ring, readable) if kms_properties is None else None,
+        )
+
+    def maker(self) -> ColumnKeyMaker:
+        """Return what opens and makes keys in this process."""
+        kms: KeyManagementClient = shared_kms(self.kms_properties) if self.opened_keks is None else _BroughtKeks(self.opened_keks)
+        planned_ms = self.planned_ms
+        return ColumnKeyMaker(kms, self.table_key_id, self.data_key_length, self.kek_lifespan_ms, lambda: planned_ms, secrets.token_bytes)
+
+
+class JobFileIO(EncryptingFileIO):
+    """EncryptingFileIO of one task, which opens protected columns as the job's driver may. Not for other processes.
+
+    Args:
+        inner: does the storing.
+        read_restrictions: what readers of the table's rows have to apply.
+        columns: what the task may do with protected columns.
+    """
+
+    def __init__(self, inner: FileIO, read_restrictions: ReadRestrictions | None, columns: JobColumns) -> None:
+        super().__init__(inner, read_restrictions)
+        self._columns = columns
+        self._maker = columns.maker()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a task's FileIO may hold column keys, and is not pickled")
+
+    def column_keys(self, policy: ColumnPolicy, ring: KeyRing) -> ColumnKeys:
+        """Return what makes and opens the keys of protected columns."""
+        return _TaskColumnKeys(TableColumnKeys(self._maker, policy, ring), policy, ring, self._columns.readable)
+
+
+class _TaskColumnKeys:
+    """The column keys of a table as one task has them: see `column_keys.ColumnKeys`."""
+
+    def __init__(self, keys: TableColumnKeys, policy: ColumnPolicy, ring: KeyRing, readable: frozenset[int]) -> None:
+        self._keys = keys
+        self._policy = policy
+        self._ring = ring
+        self._readable = readable
+        self._with_keys = {entry.field_id for entry in ring.column_keys}
+
+    def generate(self, field_ids: Iterable[int], aad_prefix: bytes) -> dict[int, ColumnKey]:
+        """Return a fresh key for each of these columns, under column keys that the table has."""
+        wanted = list(field_ids)
+        self._check(wanted)
+        made = self._keys.generate(wanted, aad_prefix)
+        for key in made.values():
+            if key_id_in(key.key_metadata) not in self._ring:
+                raise KeyNotFoundError(
+                    f"column {key.field_id} has no column key yet that new values may go under, and a task cannot commit one: "
+                    "write to the table once through tablecrypt.spark.write_table or table.append, and try again"
+                )
+        return made
+
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
+        """Return the DEK of a column in the file with this AAD prefix."""
+        self._check([field_id])
+        try:
+            return self._keys.unwrap(field_id, key_metadata, aad_prefix)
+        except ColumnKeyDeniedError as denied:
+            raise _executor_denied(denied) from denied
+
+    def check_readable(self, field_ids: Iterable[int]) -> None:
+        """Return if the driver may open these columns, and so may this executor."""
+        wanted = list(field_ids)
+        self._check(wanted)
+        try:
+            self._keys.check_readable(each for each in wanted if each in self._with_keys)
+        except ColumnKeyDeniedError as denied:
+            raise _executor_denied(denied) from denied
+
+    def mask_key(self, field_id: int) -> Secret:
+        """Return the key of a column's `hash` mask."""
+        self._check([field_id])
+        return self._keys.mask_key(field_id)
+
+    def _check(self, field_ids: Iterable[int]) -> None:
+        for field_id in field_ids:
+            if field_id not in self._readable:
+                master_key_id = next(iter(self._policy.master_keys(field_id)), "")
+                raise ColumnKeyDeniedError(field_id, master_key_id, "the program that started the job may not use it")
+
+
+class _BroughtKeks:
+    """Opens the column KEKs that a job brings, in place of a KMS, and nothing else."""
+
+    def __init__(self, opened: Mapping[bytes, bytes]) -> None:
+        self._opened = {blob: Secret(key) for blob, key in opened.items()}
+
+    def unwrap_key(self, wrapped_key: bytes, wrapping_key_id: str) -> bytes:
+        """Return the KEK that was wrapped so."""
+        opened = self._opened.get(wrapped_key)
+        if opened is None:
+            raise KmsAccessDeniedError(f"the job brings no key that {wrapping_key_id!r} wraps so")
+        return opened.reveal()
+
+    def wrap_key(self, key: bytes, wrapping_key_id: str) -> bytes:
+        """Refuse: tasks make no KEK."""
+        self._refuse(wrapping_key_id)
+
+    def generate_key(self, wrapping_key_id: str, length: int = 16) -> GeneratedKey:
+        """Refuse: tasks make no KEK."""
+        self._refuse(wrapping_key_id)
+
+    def close(self) -> None:
+        """Forget the KEKs."""
+        self._opened.clear()
+
+    def _refuse(self, wrapping_key_id: str) -> NoReturn:
+        raise KmsAccessDeniedError(f"a task wraps no key under {wrapping_key_id!r}")
+
+
+def ensure_column_keys(table: EncryptedTable) -> None:
+    """Commit the column keys that new files of a job need and the table lacks, before any task writes.
+
+    Args:
+        table: its state in memory is brought up to date where something is committed.
+
+    Raises:
+        ColumnKeyDeniedError: the KMS refuses the key of a protected column. Who may not read a column does not write it either: masks
+            would become values. Nothing was committed.
+        CommitFailedException: others committed first, several times in a row.
+    """
+    for attempt in range(_ATTEMPTS):
+        metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)
+        policy = policy_of(metadata)
+        if not policy:
+            return
+        column_keys(metadata, io).check_readable(policy.columns)
+        entries = io.manager.columns.entries_for(metadata.key_ring, policy.columns.values())
+        if not entries:
+            return
+        try:
+            transaction = table.transaction()
+            transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))
+            transaction.commit_transaction()
+        except CommitFailedException:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            table.refresh()
+    table.refresh()
+
+
+def check_protection_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:
+    """Check that files which tasks wrote for `planned` hold protected columns as the table has them now.
+
+    Raises:
+        ConfigurationError: a column's protection was changed meanwhile, or a column key destroyed.
+    """
+    if not isinstance(planned, EncryptedTableMetadata) or not isinstance(current, EncryptedTableMetadata):
+        return
+    if policy_of(planned) != policy_of(current):
+        raise ConfigurationError(f"{name}: the protection of its columns was changed while the rows were written; nothing was committed")
+    ring = current.key_ring
+    if any(entry.key_id not in ring for entry in planned.key_ring.column_keys):
+        raise ConfigurationError(f"{name}: a column was shredded while the rows were written; nothing was committed. Write them again")
+
+
+def _readable(keys: ColumnKeys, policy: ColumnPolicy) -> frozenset[int]:
+    found: set[int] = set()
+    for field_id in {*policy.columns, *policy.former}:
+        try:
+            keys.check_readable((field_id,))
+        except ColumnKeyDeniedError:
+            continue
+        found.add(field_id)
+    return frozenset(found)
+
+
+def _opened_keks(maker: ColumnKeyMaker, ring: KeyRing, readable: frozenset[int]) -> dict[bytes, bytes]:
+    opened: dict[bytes, bytes] = {}
+    for entry in ring.column_keys:
+        if entry.field_id in readable:
+            kek = ring.entry(entry.encrypted_by_id or "")
+            opened[kek.wrapped_bytes()] = maker.open_kek(kek, entry.field_id).reveal()
+    return opened
+
+
+def _executor_denied(denied: ColumnKeyDeniedError) -> KmsAccessDeniedError:
+    return KmsAccessDeniedError(
+        f"this executor may not use {denied.column_key_id!r}, the master key of column {denied.field_id}, which the driver may: give "
+        "executors the same right, or set tablecrypt.spark.executor-keys=spark"
+    )
+
+
+def protected_among(metadata: TableMetadata, wanted: Schema) -> str | None:
+    """Return why Spark's own Parquet reader does not read these columns: one is, has or had a column key. None if none does."""
+    schema, policy = metadata.schema(), ColumnPolicy.from_properties(metadata.properties)
+    for field_id in sorted({*policy.columns, *policy.former}):
+        if not wanted.field_ids.isdisjoint((field_id, *ancestors(schema, field_id))):
+            name = wanted.find_column_name(field_id) or schema.find_column_name(field_id)
+            return f"{name} is protected by a key of its own, which Python uses"
+    return None
