@@ -42,7 +42,7 @@ from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._relocate_files import PathMap, Rewritten
 from tablecrypt.manifests.avro_writer import BlockAvroOutputFile
 from tablecrypt.manifests.manifest_file import DecryptedManifest, EncryptedManifestFile
-from tablecrypt.manifests.manifest_list import ManifestListHeader
+from tablecrypt.manifests.manifest_list import ManifestListHeader, protected_columns_header
 from tablecrypt.manifests.manifest_writer import ManifestWriterV3
 from tablecrypt.manifests.records import (
     DATA_FILE_POSITIONS,
@@ -123,6 +123,7 @@ class ManifestCopier:
             "sequence-number": str(header.sequence_number),
             **({} if header.first_row_id is None else {"first-row-id": str(header.first_row_id)}),
             "format-version": str(header.format_version),
+            **protected_columns_header(header.protected_columns),
         }
         output = self._target.new_encrypted_output(location)
         with BlockAvroOutputFile[EncryptedManifestFile](output, MANIFEST_LIST_SCHEMA, "manifest_file", fields, self._codec) as avro:

@@ -1,7 +1,8 @@
 """A snapshot's manifest list: reading it, and writing it encrypted.
 
     AGS1 stream  →  Avro file  →  manifest_file records
-                    └ metadata: snapshot-id, parent-snapshot-id ("null" for none), sequence-number, first-row-id, format-version
+                    └ metadata: snapshot-id, parent-snapshot-id ("null" for none), sequence-number, first-row-id, format-version;
+                      where columns are protected: tablecrypt.protected-columns, their field ids with commas between them
 
 The header is authenticated with the file, the same numbers in the table's metadata.json are not: callers compare the two.
 
@@ -22,7 +23,7 @@ Specification: "Manifest Lists" and "First Row ID Assignment" of the Iceberg tab
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
@@ -54,18 +55,24 @@ VERSION_WITHOUT_ROW_IDS: Final = 2
 _NO_PARENT: Final = "null"
 _MAX_LONG: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})", re.ASCII)
+_FIELD_IDS: Final = re.compile(r"[1-9][0-9]{0,9}(,[1-9][0-9]{0,9})*", re.ASCII)
 _MANIFEST_NAME = "manifest_file"
+PROTECTED_COLUMNS: Final = "tablecrypt.protected-columns"
 
 
 @dataclass(frozen=True)
 class ManifestListHeader:
-    """What a manifest list says about its own snapshot."""
+    """What a manifest list says about its own snapshot.
+
+    `protected_columns` are the field ids of columns that had master keys of their own then. Engines that know nothing of them name none.
+    """
 
     snapshot_id: int
     parent_snapshot_id: int | None
     sequence_number: int
     first_row_id: int | None
     format_version: int
+    protected_columns: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,7 @@ def _header(metadata: Mapping[str, str], location: str) -> ManifestListHeader:
         sequence_number=_count(metadata, "sequence-number", location),
         first_row_id=None if format_version == VERSION_WITHOUT_ROW_IDS else _count(metadata, "first-row-id", location),
         format_version=format_version,
+        protected_columns=_field_ids(metadata, location),
     )
 
 
@@ -106,6 +114,21 @@ def _parent(metadata: Mapping[str, str], location: str) -> int | None:
     if metadata.get("parent-snapshot-id") == _NO_PARENT:
         return None
     return _number(metadata, "parent-snapshot-id", location)
+
+
+def _field_ids(metadata: Mapping[str, str], location: str) -> frozenset[int]:
+    text = metadata.get(PROTECTED_COLUMNS)
+    if text is None:
+        return frozenset()
+    if not _FIELD_IDS.fullmatch(text):
+        raise FormatError(f"{location}: the manifest list's {PROTECTED_COLUMNS} are no field ids: {text[:32]!r}")
+    return frozenset(int(each) for each in text.split(","))
+
+
+def protected_columns_header(field_ids: Iterable[int]) -> dict[str, str]:
+    """Return what the header of a manifest list says of protected columns: nothing where there are none."""
+    named = ",".join(str(each) for each in sorted(field_ids))
+    return {PROTECTED_COLUMNS: named} if named else {}
 
 
 def _count(metadata: Mapping[str, str], key: str, location: str) -> int:
@@ -138,6 +161,7 @@ class ManifestListWriterV3(ManifestListWriter):
         sequence_number: int,
         first_row_id: int,
         compression: str,
+        protected_columns: Iterable[int] = (),
     ) -> None:
         header = {
             "snapshot-id": str(snapshot_id),
@@ -145,6 +169,7 @@ class ManifestListWriterV3(ManifestListWriter):
             "sequence-number": str(sequence_number),
             "first-row-id": str(first_row_id),
             "format-version": str(FORMAT_VERSION),
+            **protected_columns_header(protected_columns),
         }
         super().__init__(FORMAT_VERSION, output_file, header)
         self.snapshot_id = snapshot_id

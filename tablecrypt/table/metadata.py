@@ -80,6 +80,7 @@ class EncryptedSnapshot(Snapshot):
     key_id: str | None = Field(alias="key-id", default=None)
     _ring: KeyRing = PrivateAttr(default_factory=KeyRing)
     _layout: StatedLayout | None = PrivateAttr(default=None)
+    _header: ManifestListHeader | None = PrivateAttr(default=None)
 
     def bound_to(self, ring: KeyRing, layout: StatedLayout | None = None) -> Self:
         """Return this snapshot with the keys of the metadata that it is part of, and its schemas and partition specs.
@@ -89,6 +90,7 @@ class EncryptedSnapshot(Snapshot):
         bound = self.model_copy()
         bound._ring = ring
         bound._layout = layout or self._layout
+        bound._header = None
         return bound
 
     def __eq__(self, other: object) -> bool:
@@ -114,6 +116,10 @@ class EncryptedSnapshot(Snapshot):
         """Read and authenticate this snapshot's manifest list, and return what it says about the snapshot. Raises as `manifests`."""
         return self._read(io).header
 
+    def known_header(self, io: FileIO) -> ManifestListHeader:
+        """Return the authenticated header as it was read before from this object, or read it. Raises as `manifests`."""
+        return self._header or self.authenticated_header(io)
+
     def _read(self, io: FileIO) -> ManifestList:
         if not isinstance(io, TableFileIO):
             raise PlaintextRefusedError(self.manifest_list, "an encrypted snapshot is read through its table's own FileIO only")
@@ -124,6 +130,7 @@ class EncryptedSnapshot(Snapshot):
         key_metadata = io.manager.decrypt_manifest_list_key_metadata(self._ring.chain(self.key_id))
         manifest_list = read_manifest_list(io, self.manifest_list, key_metadata)
         self._check_header(manifest_list.header)
+        self._header = manifest_list.header
         return manifest_list
 
     def _check_header(self, header: ManifestListHeader) -> None:

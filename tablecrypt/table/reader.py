@@ -110,17 +110,19 @@ class TaskReader:
         self._bound_filter = bind(table_metadata.schema(), row_filter, case_sensitive=case_sensitive)
         if not isinstance(self._bound_filter, AlwaysTrue):
             check_evaluable(table_metadata.schema(), expression_to_pyarrow(self._bound_filter, table_metadata.schema()))
-        filtered = extract_field_ids(self._bound_filter)
-        self._visible = visible_columns(table_metadata, io, projected, filtered, masked)
+        filtered, seen = extract_field_ids(self._bound_filter), projected
         self._may_prune = may_prune_row_groups(self._bound_filter)
         self._case_sensitive = case_sensitive
         restrictions = restrictions_of(io)
         self._restricted: RestrictedRows | None = None
         if restrictions is not None:
             self._restricted = RestrictedRows(restrictions, table_metadata.schema(), projected, self._bound_filter)
+            # The server's filter is for true values: of a protected column, the reader has to have them.
+            filtered, seen = filtered | self._restricted.filtered, self._restricted.columns
             # Filters and masks are for plain columns; and a filter on masked values is not for stored ones.
             dictionary_columns = ()
             self._bound_filter = ALWAYS_TRUE if self._restricted.filters_masks else self._bound_filter
+        self._visible = visible_columns(table_metadata, io, seen, filtered, masked)
         self._dictionary_columns = dictionary_columns
         self._read_ahead = read_ahead
         self._deletes = DeleteReader(io, table_metadata)

@@ -51,6 +51,7 @@ from tablecrypt.table._pyiceberg.producers import (
 from tablecrypt.table.deletion_vectors import RowDelta
 from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
 from tablecrypt.table.partitions import partition_values
+from tablecrypt.table.protection.policy import check_still_protected, policy_of
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.table_files import TableFileIO, is_deletion_vector, key_metadata_of, refuse_plaintext
 from tablecrypt.table.updates import AddEncryptedSnapshotUpdate, AddEncryptionKeyUpdate
@@ -97,12 +98,15 @@ class EncryptedProducer(ProducerAdapter):
 
         Raises:
             ReadRestrictionError: rows would go or be replaced by somebody whom the catalog's server does not let see them all.
+            KeyIdChangedError: the protection of a column was removed from the metadata, and not through tablecrypt.
         """
         if self.operation != Operation.APPEND or self.deleted_data_files:
             refuse_restricted(self.io, "a commit that removes or replaces rows")
         self._dropped_delete_files = []
         metadata = self.encrypted_metadata
         manifests = self.collect_manifests()
+        # No key of a file that was written so far is in the metadata: whatever they hold, nobody can open them where this refuses.
+        self._check_protection(metadata)
         first_row_id = metadata.next_row_id or 0
         sequence_number = metadata.next_sequence_number()
 
@@ -114,6 +118,7 @@ class EncryptedProducer(ProducerAdapter):
             sequence_number=sequence_number,
             first_row_id=first_row_id,
             compression=self.compression,
+            protected_columns=policy_of(metadata).columns,
         ) as writer:
             writer.add_manifests(manifests)
         parent_key_id = metadata.key_id_of(self.parent_snapshot_id) or metadata.key_id_of(metadata.current_snapshot_id)
@@ -131,6 +136,12 @@ class EncryptedProducer(ProducerAdapter):
             key_id=new_key.key_id,
         )
         return self._updates(snapshot, new_key, self._column_entries(metadata))
+
+    def _check_protection(self, metadata: EncryptedTableMetadata) -> None:
+        followed = self.parent_snapshot_id if self.parent_snapshot_id is not None else metadata.current_snapshot_id
+        snapshot = metadata.snapshot_by_id(followed) if followed is not None else None
+        if isinstance(snapshot, EncryptedSnapshot):
+            check_still_protected(snapshot.known_header(self.io).protected_columns, metadata, snapshot.manifest_list)
 
     def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:
         """Return the entries of encryption-keys that protected columns of the added files need."""

@@ -101,6 +101,9 @@ def test_a_renamed_column_needs_the_metrics_property_of_its_new_name(both: Clien
     table = protected_table(both.payroll)
     with table.update_schema() as change:
         change.rename_column("ssn", "social")
+    assert FindingKind.COLUMN_GUARD_CHANGED not in found(both, table)
+    with table.transaction() as transaction:
+        transaction.remove_properties("write.metadata.metrics.column.social")
     (finding,) = found(both, table)[FindingKind.COLUMN_GUARD_CHANGED]
     assert finding.where == "write.metadata.metrics.column.social"
 

@@ -12,6 +12,7 @@ from pyiceberg.manifest import UNASSIGNED_SEQ, ManifestContent, ManifestFile, Pa
 
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.manifests import EncryptedManifestFile, ManifestList, ManifestListHeader, ManifestListWriterV3, read_manifest_list
+from tablecrypt.manifests.manifest_list import PROTECTED_COLUMNS, protected_columns_header
 from tests.support.manifests import (
     SNAPSHOT_ID,
     decrypt_file,
@@ -187,6 +188,19 @@ def _read_with_header(folder: Path, changes: dict[str, str | None]) -> ManifestL
 def test_a_good_header_is_read(tmp_path: Path) -> None:
     assert _read_with_header(tmp_path, {}).header == ManifestListHeader(5, None, 1, 0, 3)
     assert _read_with_header(tmp_path, {"parent-snapshot-id": "-4"}).header.parent_snapshot_id == -4
+
+
+def test_a_list_says_which_columns_are_protected_and_nothing_where_none_is(tmp_path: Path) -> None:
+    assert _written(tmp_path, [row()], protected_columns=[7, 2]).header.protected_columns == {2, 7}
+    assert _written(tmp_path, [row()]).header.protected_columns == frozenset()
+    assert protected_columns_header([10, 9]) == {PROTECTED_COLUMNS: "9,10"}
+    assert protected_columns_header([]) == {}
+
+
+@pytest.mark.parametrize("value", ["", "0", "x", "1,", ",1", "1, 2", "-1", "01", "1;2", "9" * 11])
+def test_protected_columns_that_are_no_field_ids_are_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(FormatError, match=r"good\.avro: .*protected-columns"):
+        _read_with_header(tmp_path, {PROTECTED_COLUMNS: value})
 
 
 @pytest.mark.parametrize("key", HEADER_KEYS)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from tablecrypt import maintenance as m
@@ -22,13 +23,21 @@ from tablecrypt.errors import (
     KeyIdChangedError,
     KeyNotFoundError,
     TablecryptError,
+    TamperedFileError,
 )
 from tablecrypt.keys.key_ring import COLUMN_KEK, EncryptedKey
 from tablecrypt.maintenance import FindingKind
 from tablecrypt.spark.tables import LocatedTable, TableAccess
-from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.metadata import EncryptedSnapshot, EncryptedTableMetadata
+from tablecrypt.table.planning import EncryptedFileScanTask
+from tablecrypt.table.protection.guard import GUARD, METRICS_PREFIX, changed_guard
+from tablecrypt.table.protection.policy import policy_of
+from tablecrypt.table.reader import TaskReader
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import TableFileIO
+from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support.protected_tables import SSN, TABLE_KEY, Clients, clients, metadata_of, protected_table
+from tests.support.table_files import TableFiles
 
 ROWS = pa.table({"id": [1, 2, 3], "ssn": ["SSN-0001", "SSN-0002", "SSN-0003"], "note": ["a", "b", "c"]})
 
@@ -67,7 +76,9 @@ def masked_or_refused(table: EncryptedTable) -> list[str | None]:
 
 
 def without_properties(table: EncryptedTable) -> dict[str, str]:
-    return {name: value for name, value in table.metadata.properties.items() if not name.startswith("encryption.column.")}
+    """Without declaration and guard."""
+    gone = ("encryption.column.", METRICS_PREFIX, *GUARD)
+    return {name: value for name, value in table.metadata.properties.items() if not name.startswith(gone)}
 
 
 def without_columns(key: EncryptedKey) -> bool:
@@ -138,13 +149,81 @@ def test_no_value_is_read_as_something_else_from_edited_metadata(both: Clients, 
 
 
 # In the others nothing is left of the protection, or files get new column keys under the master key that is named.
-WRITE_REFUSED = ("properties are dropped", "the column KEK is said to be one of the table", "the table's master key is named")
+WRITE_REFUSED = (
+    "properties are dropped",
+    "both are dropped",
+    "the column KEK is said to be one of the table",
+    "the table's master key is named",
+)
 
 
 @pytest.mark.parametrize("edit", WRITE_REFUSED)
 def test_nothing_is_written_on_edited_metadata(people: EncryptedTable, edit: str) -> None:
     with pytest.raises((KeyIdChangedError, ConfigurationError, FormatError, AuthenticationError)):
         EDITS[edit](people).append(ROWS)
+
+
+def test_a_snapshot_that_leaves_the_protection_out_is_refused_by_every_operation_that_follows_it(people: EncryptedTable) -> None:
+    """Nobody can edit the authenticated manifest list, which says what was protected."""
+    bare = _dropped_both(people)
+    uses: list[Callable[[], object]] = [
+        lambda: bare.append(ROWS),
+        lambda: bare.overwrite(ROWS, "id = 1"),
+        lambda: bare.delete("id = 1"),
+        lambda: bare.transaction().update_snapshot().fast_append().commit(),
+    ]
+    for use in uses:
+        # What writes files again does not get as far: it cannot read them.
+        with pytest.raises((KeyIdChangedError, FormatError), match=r"column 'ssn' was protected when|__protected__\.2 is encrypted"):
+            use()
+    assert len(people.refresh().metadata.snapshots) == 1
+
+
+def test_protection_that_its_owner_ends_is_no_attack_and_later_lists_name_it_no_more(people: EncryptedTable) -> None:
+    with people.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": ""})
+    for _ in range(2):
+        people.append(ROWS)
+    named = [cast("EncryptedSnapshot", each).authenticated_header(people.io).protected_columns for each in people.metadata.snapshots]
+    assert named == [{SSN}, frozenset(), frozenset()]
+    assert len(ssn(people)) == 9
+
+
+def test_a_copy_elsewhere_says_in_its_lists_what_is_protected(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
+    m.relocate(people, f"file://{tmp_path}/copy", register_as="db.moved")
+    moved = cast("EncryptedTable", both.payroll.load_table("db.moved"))
+    with pytest.raises(KeyIdChangedError, match="was protected"):
+        _dropped_both(moved).append(ROWS)
+
+
+def test_a_pinned_table_whose_protection_was_edited_away_is_not_loaded(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
+    pinned = EncryptedSqlCatalog("prod", **{**both.payroll.properties, "encryption.pins": str(tmp_path / "pins.json")})
+    pinned.load_table(people.name())
+    Path(people.metadata_location.removeprefix("file://")).write_text(_dropped_both(people).metadata.model_dump_json())
+    with pytest.raises(TamperedFileError, match="metadata"):
+        pinned.load_table(people.name())
+
+
+def test_equality_deletes_by_a_protected_column_are_not_read(both: Clients, people: EncryptedTable, tmp_path: Path) -> None:
+    files = TableFiles(tmp_path, people.schema())
+    files.metadata, files.io = people.metadata, cast("TableFileIO", people.io)
+    delete = files.equality_deletes(pa.table({"ssn": ["SSN-0002"]}), [SSN])
+    by_id = files.equality_deletes(pa.table({"id": pa.array([2], pa.int64())}), [1])
+    (task,) = people.scan().plan_files()
+    for table in (people, of_analyst(both, people)):
+        reader = TaskReader(table.metadata, cast("TableFileIO", table.io), table.schema(), ALWAYS_TRUE, masked="mask")
+        with pytest.raises(FormatError, match="by the values of the protected column 'ssn'"):
+            list(reader.batches(EncryptedFileScanTask(task.file, {delete}, data_sequence_number=1)))
+        batches = list(reader.batches(EncryptedFileScanTask(task.file, {by_id}, data_sequence_number=1)))
+        assert pa.Table.from_batches(batches)["id"].to_pylist() == [1, 3]
+
+
+def test_a_renamed_column_has_no_metrics_under_its_new_name_either(people: EncryptedTable) -> None:
+    with people.update_schema() as change:
+        change.rename_column("ssn", "social")
+    assert people.properties["write.metadata.metrics.column.social"] == "none"
+    assert changed_guard(people.properties, policy_of(people.metadata), people.schema()) == {}
+    assert not m.audit(people).findings
 
 
 def test_entries_of_another_table_open_nothing_here(both: Clients, people: EncryptedTable) -> None:

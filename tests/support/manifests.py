@@ -87,10 +87,12 @@ def write_manifest_list(
     sequence_number: int = 1,
     first_row_id: int = 0,
     parent_snapshot_id: int | None = None,
+    protected_columns: Iterable[int] = (),
 ) -> StandardKeyMetadata:
     """Write a manifest list and return its key metadata."""
     output = io.encrypting_output(str(location), new_key())
-    with ManifestListWriterV3(output, SNAPSHOT_ID, parent_snapshot_id, sequence_number, first_row_id, "gzip") as writer:
+    numbers = SNAPSHOT_ID, parent_snapshot_id, sequence_number, first_row_id
+    with ManifestListWriterV3(output, *numbers, "gzip", protected_columns) as writer:
         writer.add_manifests(list(manifests))
     return output.key_metadata
 

@@ -104,6 +104,15 @@ def test_a_tag_on_a_column_with_values_protects_those_that_come_and_masks_those_
     assert without.analyst.load_table("db.people").scan().to_arrow()["c2"].to_pylist() == [None, None]
 
 
+def test_a_table_made_of_a_tagged_tables_schema_protects_its_columns_too(both: Clients) -> None:
+    table = created(both.payroll, schema("#pii"))
+    table.append(rows(table, id=1, c2="SSN-1"))
+    for name, columns in (("db.of_schema", table.schema()), ("db.of_arrow", table.scan().to_arrow().schema)):
+        copy = both.payroll.create_table(name, columns, properties={"encryption.key-id": TABLE_KEY})
+        copy.append(table.scan().to_arrow())
+        assert both.analyst.load_table(name).scan().to_arrow()["c2"].to_pylist() == [None], name
+
+
 def test_a_tag_that_is_taken_away_and_a_new_name_leave_the_protection(both: Clients) -> None:
     table = created(both.payroll, schema("#pii"))
     with table.update_schema() as change:

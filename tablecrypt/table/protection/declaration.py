@@ -115,7 +115,9 @@ def declared_by_update(metadata: TableMetadata, updates: Mapping[str, Any], of_c
 
 
 def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties to set so that columns of the current schema are protected which have tags and are not.
+    """Return the properties to set after a change of the schema: for columns that have tags and no protection, and for renamed ones.
+
+    The guard names columns whose metrics Java must leave out, and it names them by name.
 
     Args:
         metadata: the table's, with the schema that is staged.
@@ -125,11 +127,15 @@ def declared_by_schema(metadata: TableMetadata, of_catalog: Mapping[str, Any]) -
         ConfigurationError: tags cannot be read, or contradict each other.
     """
     tags = tags_of(of_catalog, metadata.properties)
-    if not tagged_columns(metadata.schema(), tags, ColumnPolicy.from_properties(metadata.properties).columns):
+    policy = ColumnPolicy.from_properties(metadata.properties, metadata.schema())
+    is_tagged = bool(tagged_columns(metadata.schema(), tags, policy.columns))
+    if not is_tagged and not policy:
         return {}
-    declaration = _declared(metadata.properties, {}, metadata.schema(), _last_sequence_number(metadata), tags)
-    _log_unreached(metadata, ColumnPolicy.from_properties({**metadata.properties, **declaration.updates}))
-    return {name: value for name, value in declaration.updates.items() if metadata.properties.get(name) != value}
+    declared = _declared(metadata.properties, {}, metadata.schema(), _last_sequence_number(metadata), tags).updates
+    if not is_tagged:
+        return {name: value for name, value in declared.items() if name.startswith(METRICS_PREFIX) and name not in metadata.properties}
+    _log_unreached(metadata, ColumnPolicy.from_properties({**metadata.properties, **declared}))
+    return {name: value for name, value in declared.items() if metadata.properties.get(name) != value}
 
 
 def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_catalog: Mapping[str, Any] = NOTHING) -> Declaration:

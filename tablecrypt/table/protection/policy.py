@@ -9,14 +9,16 @@ The rules, held for every commit:
        paths, the order of rows tells which of two values is larger, and engines write identifier fields into equality deletes.
     2. What has a column key is named by the properties, unless the column is gone: see `check_protected`.
     3. A column that takes the name of a protected one which was dropped is protected too, or that one's protection was removed first.
-    4. A column is not under the table's own master key, and its mask fits its type.
+    4. What the manifest list of the snapshot before says was protected is protected, or was declared otherwise since. The list is encrypted
+       and authenticated, properties and `encryption-keys` are neither: whoever removes both cannot remove this. Each list says so anew.
+    5. A column is not under the table's own master key, and its mask fits its type.
 
 Raises ConfigurationError, or KeyIdChangedError where properties were removed that tablecrypt does not remove.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pyiceberg.schema import Schema
@@ -81,7 +83,7 @@ def refuse_protected(metadata: TableMetadata, what: str) -> None:
 
 
 def check_layout(policy: ColumnPolicy, metadata: TableMetadata) -> None:
-    """Check that a table's current schema, partition spec and sort order keep to rules 1 and 4.
+    """Check that a table's current schema, partition spec and sort order keep to rules 1 and 5.
 
     Raises:
         ConfigurationError: they do not.
@@ -99,6 +101,26 @@ def check_layout(policy: ColumnPolicy, metadata: TableMetadata) -> None:
                     f"rows cannot be {use} by column {schema.find_column_name(field_id)!r}: its values would be visible outside of the "
                     f"protected column {name!r}. Use another column, or remove the protection"
                 )
+
+
+def check_still_protected(protected_before: Iterable[int], metadata: TableMetadata, location: str) -> None:
+    """Check rule 4.
+
+    Args:
+        protected_before: the field ids that an authenticated manifest list names.
+        metadata: what a commit is based on.
+        location: of the manifest list.
+
+    Raises:
+        KeyIdChangedError: a column of the schema is among them, and the properties do not name it.
+    """
+    policy = ColumnPolicy.from_properties(metadata.properties)
+    for field_id in sorted(protected_before):
+        if not policy.master_keys(field_id) and (name := metadata.schema().find_column_name(field_id)) is not None:
+            raise KeyIdChangedError(
+                f"column {name!r} was protected when {location} was written, and the table's properties do not say that it is or was: "
+                f"somebody removed encryption.column.{field_id}.key-id. Restore it, or declare the column again ({names.COLUMN_KEYS.name})"
+            )
 
 
 def check_policy(before: TableMetadata, after: TableMetadata) -> None:

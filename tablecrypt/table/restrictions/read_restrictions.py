@@ -231,6 +231,11 @@ class RestrictedRows:
         projected: the columns that were asked for.
         bound_filter: the reader's filter, bound to `table`.
 
+    Attributes:
+        columns: those to read.
+        filtered: field ids of what the server's filter looks at.
+        filters_masks: whether the reader's filter is evaluated here, on masked values.
+
     Raises:
         ReadRestrictionError: they cannot be applied.
     """
@@ -244,6 +249,7 @@ class RestrictedRows:
         tops = top_level(table)
         looked_at = filtered_columns(restrictions, table) | ({tops[each] for each in filtered} if self.filters_masks else set())
         self.columns = _widened(projected, table, looked_at)
+        self.filtered = set(referenced_ids(restrictions.row_filter))
         self._row_filter = None if restrictions.row_filter is None else RestrictingFilter(restrictions.row_filter, self.columns)
         self._own_filter = _as_arrow(bound_filter, self.columns) if self.filters_masks else None
 
