@@ -38,12 +38,22 @@ _REFUSALS: Final = r"(?i)null|stop|cardinality|write a literal"
 class Proof:
     """The table `db.t` of a catalog that Spark and Python share."""
 
-    def __init__(self, seed: int, spark: SparkSession, spark_catalog: str, catalog: Catalog, mode: str, fields: tuple[Field, ...]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        spark: SparkSession,
+        spark_catalog: str,
+        catalog: Catalog,
+        mode: str,
+        fields: tuple[Field, ...],
+        *,
+        replaces: bool,
+    ) -> None:
         self.random = Random(seed)
         self.spark = spark
         self.catalog = catalog
         self.spark_catalog = spark_catalog
-        self.statements = RandomStatements(self.random, spark, f"{spark_catalog}.{IDENTIFIER}", fields)
+        self.statements = RandomStatements(self.random, spark, f"{spark_catalog}.{IDENTIFIER}", fields, replaces=replaces)
         self.model = self.statements.model
         properties = {f"write.{operation}.mode": mode for operation in ("delete", "update", "merge")}
         distribution = self.random.choice(["none", "hash", "range"])
@@ -202,7 +212,8 @@ class Proof:
     def _repartition(self) -> None:
         """One more partition field, or one fewer."""
         fields = self.statements.fields
-        more = [field for field in MORE_FIELDS if all((field[0], field[1]) != (old[0], old[1]) for old in self.statements.former_fields)]
+        former = [(key, form) for key, form, *_ in self.statements.former_fields]
+        more = [field for field in MORE_FIELDS if self.model.has(field[0]) and (field[0], field[1]) not in former]
         spec = self.table.spec()
         if fields and (not more or self.random.random() < 0.5):
             place = self.random.randrange(len(fields))

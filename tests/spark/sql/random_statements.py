@@ -47,14 +47,18 @@ Change = set[int]
 
 
 class RandomStatements:
-    """Runs statements on the table `name`, drawn one by one, and does to the model what each must do."""
+    """Runs statements on the table `name`, drawn one by one, and does to the model what each must do.
 
-    def __init__(self, random: Random, spark: SparkSession, name: str, fields: Sequence[Field]) -> None:
+    `replaces` says whether some of them replace the table by a query: what follows then has little history.
+    """
+
+    def __init__(self, random: Random, spark: SparkSession, name: str, fields: Sequence[Field], *, replaces: bool) -> None:
         self.random = random
         self.spark = spark
         self.name = name
         self.fields = list(fields)
         self.former_fields = list(fields)
+        self.replaces = replaces
         self.one_partitioning = True
         self.model = TableModel(list(COLUMNS))
         self.transcript: list[str] = []
@@ -70,6 +74,7 @@ class RandomStatements:
         """One statement that writes rows; the ids of rows that it changed, or None if it cannot run now."""
         kinds: list[Callable[[str], Change | None]] = [*[self._insert, self._merge] * 3, *[self._delete, self._update] * 2]
         kinds += [self._overwrite_dynamically, self._overwrite_by_filter, self._overwrite_partition, self._delete_partition]
+        kinds += [self._replace] if self.replaces and branch == MAIN else []
         kinds += [self._overwrite_all] if self.random.random() < 0.3 else []
         return self.random.choice(kinds)(branch)
 
@@ -248,6 +253,45 @@ class RandomStatements:
         self.model.add(branch, rows)
         return set()
 
+    def _replace(self, branch: str) -> Change:
+        """CREATE OR REPLACE TABLE … AS SELECT: other rows, some of the columns in another order, one perhaps as text, other partitions."""
+        columns, casts = self._columns_to_replace_by()
+        fields = self._fields_to_replace_by(columns)
+        partitions = ", ".join(self._partition_sql(field) for field in fields)
+        rows, query = self._rows_to_replace_by()
+        statement = self.random.choice(["CREATE OR REPLACE TABLE", "REPLACE TABLE"])
+        clause = f"PARTITIONED BY ({partitions})" if partitions else ""
+        self.sql(f"{statement} {self.name} USING iceberg {clause} AS SELECT {', '.join(casts)} FROM {query}")
+
+        made = [{new.key: _as_text(row.get(old.key, old.default), old, new) for old, new in columns} for row in rows]
+        self.model.columns = [new for _, new in columns]
+        self.model.branches[branch], self.model.lineage[branch] = {}, {}
+        self.model.add(branch, made)
+        self.repartitioned(fields)
+        self.one_partitioning = len(self.model.branches) == 1
+        return set()
+
+    def _columns_to_replace_by(self) -> tuple[list[tuple[Column, Column]], list[str]]:
+        """Columns as they were and will be, and the SQL of the latter. Columns of the same name and type are the same ones."""
+        identifier, *others = self.model.columns
+        pairs = [(identifier, replace(identifier, required=False))]
+        for column in self.random.sample(others, self.random.randint(min(len(others), max(len(others) - 3, 3)), len(others))):
+            is_new = column.kind in ("int", "boolean") and self.random.random() < 0.3
+            pairs.append((column, Column(self.model.new_key(), column.name, "string") if is_new else column))
+        return pairs, [f"CAST({quoted(new.name)} AS {new.sql_type}) AS {quoted(new.name)}" for _, new in pairs]
+
+    def _fields_to_replace_by(self, columns: Sequence[tuple[Column, Column]]) -> Sequence[Field]:
+        keys = {new.key for _, new in columns}
+        return self.random.choice([fields for fields in PARTITIONINGS if all(field[0] in keys for field in fields)])
+
+    def _rows_to_replace_by(self) -> tuple[list[Row], str]:
+        """New rows, or some of the table's own: these are other rows then, although they have the same `id`."""
+        if self.random.random() < 0.5:
+            condition = self.condition()
+            return [row for row in self.model.branches[MAIN].values() if condition.holds(row)], f"{self.name} WHERE {condition.sql}"
+        rows = self.model.new_rows(self.random, self.random.randrange(20))
+        return rows, f"({self._select(rows, self.model.columns)})"
+
     def _has_region_partitions(self) -> bool:
         """Are all files of one partitioning, in which no file holds rows of two regions?"""
         return self.one_partitioning and any(key == REGION and form == "{}" for key, form, *_ in self.fields)
@@ -396,6 +440,11 @@ class RandomStatements:
             yield
         finally:
             self.spark.conf.set(name, before)
+
+
+def _as_text(value: Any, old: Column, new: Column) -> Any:
+    """The value in a column that may have become text."""
+    return value if value is None or old.kind == new.kind else str(value).lower()
 
 
 def _plus(value: Any, more: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +33,7 @@ from tests.support.plaintext_scan import unwatch
 
 TASK: Final = 0
 ATTEMPT: Final = 17
+LOCAL: Final = {"spark.master": "local[2]"}
 
 
 @pytest.fixture(scope="module")
@@ -207,3 +210,40 @@ def test_the_files_of_open_writes_go_with_the_driver_and_those_of_ended_ones_sta
 
     assert ended.path.exists() and not left.path.exists()
     ended.path.unlink()
+
+
+def test_a_planner_whose_driver_is_gone_deletes_what_its_open_writes_wrote(table: Table, aws: AwsServer) -> None:
+    catalog = {name: value for name, value in table.catalog.properties.items() if name != "name"}
+    before = table.refresh().metadata_location
+    with subprocess.Popen([sys.executable, "-P", "-m", "tablecrypt.spark.sql"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as planner:
+        opened = asked(
+            planner, {"operation": "open", "name": "prod", "properties": catalog, "in_spark": [], "of_session": [], "spark": LOCAL}
+        )
+        named = {"catalog": opened["catalog"], "namespace": ["db"], "name": "rows"}
+        loaded = asked(planner, {"operation": "load_table", **named})
+        begun = {"table": loaded["table"], "mode": "append", "filter": [], "options": {}}
+        handle = asked(planner, {"operation": "begin_write", **begun})["write"]
+        location = {"request": "location", "task": 0, "attempt": 1, "unique": str(uuid.uuid4()), "number": 0, "partition": ""}
+        told = asked(planner, {"operation": "file_location", "write": handle, "request": json.dumps(location)})
+        path = Path(told["location"].removeprefix("file://"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"ciphertext")
+
+        assert planner.stdin is not None
+        planner.stdin.close()
+        assert planner.wait(60) == 0
+
+    assert not path.exists()
+    assert table.refresh().metadata_location == before
+
+
+def asked(planner: subprocess.Popen[bytes], fields: dict[str, Any]) -> dict[str, Any]:
+    """Send a request to a planner's process as the JVM does, and return the fields of the response."""
+    assert planner.stdin is not None and planner.stdout is not None
+    encoded = json.dumps(fields).encode()
+    planner.stdin.write(struct.pack(">III", 8 + len(encoded), 1, len(encoded)) + encoded)
+    planner.stdin.flush()
+    length, _, size = struct.unpack(">III", planner.stdout.read(12))
+    found: dict[str, Any] = json.loads(planner.stdout.read(length - 8)[:size])
+    assert "error" not in found, found
+    return found

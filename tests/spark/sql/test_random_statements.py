@@ -43,12 +43,12 @@ def oracle(java_runtime: None, aws: AwsServer, tmp_path_factory: pytest.TempPath
         yield running
 
 
-def prove(seed: int, steps: int, spark: SparkSession, lake: Lake, oracle: JavaOracle | None) -> None:
+def prove(seed: int, steps: int, spark: SparkSession, lake: Lake, oracle: JavaOracle | None, *, replaces: bool) -> None:
     name = f"proof{next(_numbers)}"
     catalog = load_catalog(name, **lake.properties)
     catalog.create_namespace("db")
     tcs.catalog(spark, name, lake.properties)
-    proof = Proof(seed, spark, name, catalog, MODES[seed % 2], PARTITIONINGS[seed // 2 % len(PARTITIONINGS)])
+    proof = Proof(seed, spark, name, catalog, MODES[seed % 2], PARTITIONINGS[seed // 2 % len(PARTITIONINGS)], replaces=replaces)
     proof.run(steps)
 
     table = proof.table
@@ -64,10 +64,10 @@ def prove(seed: int, steps: int, spark: SparkSession, lake: Lake, oracle: JavaOr
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_tables_are_what_a_model_says(seed: int, spark: SparkSession, lake: Lake, oracle: JavaOracle | None) -> None:
-    prove(seed, 16, spark, lake, oracle)
+    prove(seed, 16, spark, lake, oracle, replaces=False)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_tables_are_what_a_model_says_for_long(seed: int, spark: SparkSession, lake: Lake, oracle: JavaOracle | None) -> None:
-    prove(seed, 24, spark, lake, oracle)
+    prove(seed, 24, spark, lake, oracle, replaces=True)
