@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
@@ -53,9 +54,19 @@ def alter(table: Table, changes: Sequence[Change]) -> None:
         _alter_properties(transaction, [change for change in changes if "column" not in change])
         if not columns:
             return
+        schema = transaction.table_metadata.schema()
         with transaction.update_schema() as update:
             for change in columns:
-                _COLUMN_CHANGES[change["change"]](update, tuple(change["column"]), change)
+                _COLUMN_CHANGES[change["change"]](update, tuple(change["column"]), _with_default(change, schema))
+
+
+def _with_default(change: Change, schema: Schema) -> Change:
+    """The change with its default as a value for PyIceberg, if it has one. ConfigurationError where the column cannot hold it."""
+    if change.get("default") is None:
+        return change
+    name = ".".join(change["column"])
+    kind = iceberg_type(json.loads(change["type"]), tuple(change["column"])) if "type" in change else schema.find_type(name)
+    return {**change, "default": default_value(change["default"], kind, name)}
 
 
 def _alter_properties(transaction: Transaction, changes: Sequence[Change]) -> None:
@@ -93,9 +104,7 @@ def check_properties(metadata: TableMetadata, updates: Mapping[str, str]) -> Non
 
 def _add(update: UpdateSchema, path: Path, change: Change) -> None:
     kind = iceberg_type(json.loads(change["type"]), path)
-    given = change["default"]
-    default = None if given is None else default_value(given, kind, ".".join(path))
-    update.add_column(path, kind, doc=change["comment"], required=not change["nullable"], default_value=default)
+    update.add_column(path, kind, doc=change["comment"], required=not change["nullable"], default_value=change["default"])
     _move(update, path, change)
 
 
@@ -122,6 +131,10 @@ def _describe(update: UpdateSchema, path: Path, change: Change) -> None:
     update.update_column(path, doc=change["comment"])
 
 
+def _set_default(update: UpdateSchema, path: Path, change: Change) -> None:
+    update.set_default_value(path, change["default"])
+
+
 def _require(update: UpdateSchema, path: Path, change: Change) -> None:
     update.update_column(path, required=not change["nullable"])
 
@@ -131,6 +144,7 @@ _COLUMN_CHANGES: Final[Mapping[str, Callable[[UpdateSchema, Path, Change], None]
     "DeleteColumn": _delete,
     "RenameColumn": _rename,
     "UpdateColumnComment": _describe,
+    "UpdateColumnDefaultValue": _set_default,
     "UpdateColumnNullability": _require,
     "UpdateColumnPosition": _move,
     "UpdateColumnType": _retype,

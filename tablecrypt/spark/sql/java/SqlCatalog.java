@@ -293,6 +293,9 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
   public Table alterTable(Identifier table, TableChange[] changes) throws NoSuchTableException {
     ObjectNode request = request("alter_table", table);
     SqlChange.put(request, changes);
+    if (SqlChange.setsDefault(changes)) {
+      SqlChange.putDefaults(request, changes, loadTable(table).schema());
+    }
     try {
       return load(table, request);
     } catch (PlannerError error) {

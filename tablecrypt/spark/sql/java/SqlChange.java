@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.types.StructType;
 
 /** Changes of ALTER TABLE and ALTER NAMESPACE as JSON. A change that is not known here is refused, not left out. */
 class SqlChange {
@@ -11,6 +12,27 @@ class SqlChange {
     ArrayNode all = request.putArray("changes");
     for (int index = 0; index < changes.length; index++) {
       all.add(json(changes[index]));
+    }
+  }
+
+  /** Whether a change is of a column's default, whose value depends on the column's type. */
+  static boolean setsDefault(TableChange[] changes) {
+    for (int index = 0; index < changes.length; index++) {
+      if (changes[index] instanceof TableChange.UpdateColumnDefaultValue) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Add the values of the defaults to the changes of a request. */
+  static void putDefaults(ObjectNode request, TableChange[] changes, StructType schema) {
+    for (int index = 0; index < changes.length; index++) {
+      if (changes[index] instanceof TableChange.UpdateColumnDefaultValue) {
+        TableChange.UpdateColumnDefaultValue update = (TableChange.UpdateColumnDefaultValue) changes[index];
+        ObjectNode node = (ObjectNode) request.required("changes").required(index);
+        node.set("default", SqlDefault.json(update.newDefaultValue(), update.fieldNames(), schema));
+      }
     }
   }
 
@@ -65,7 +87,7 @@ class SqlChange {
     if (change instanceof TableChange.UpdateColumnPosition) {
       return at(node, ((TableChange.UpdateColumnPosition) change).position());
     }
-    if (change instanceof TableChange.DeleteColumn) {
+    if (change instanceof TableChange.DeleteColumn || change instanceof TableChange.UpdateColumnDefaultValue) {
       return node;
     }
     throw unknown(change);

@@ -8,7 +8,11 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.UnaryMinus;
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
+import org.apache.spark.sql.catalyst.util.ResolveDefaultColumns$;
 import org.apache.spark.sql.connector.catalog.ColumnDefaultValue;
+import org.apache.spark.sql.connector.expressions.LiteralValue;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** DEFAULT of a column as JSON: a value, which an Iceberg table keeps, and not what an expression gives at some time. */
@@ -20,6 +24,33 @@ class SqlDefault {
     }
     checkConstant(sql(given));
     return SqlFilter.json((org.apache.spark.sql.connector.expressions.Expression) given.getValue());
+  }
+
+  /**
+   * Return the value that SQL gives for a column; null for DROP DEFAULT, which has no SQL.
+   *
+   * @param column the path of names to the column
+   */
+  static JsonNode json(String sql, String[] column, StructType schema) {
+    if (sql == null || sql.isEmpty()) {
+      return Planner.JSON.nullNode();
+    }
+    checkConstant(sql);
+    DataType type = typeOf(column, schema);
+    Expression analyzed = ResolveDefaultColumns$.MODULE$.analyze(column[column.length - 1], type, sql, "ALTER TABLE ALTER COLUMN");
+    Object value = analyzed.eval(null);
+    return value == null ? Planner.JSON.nullNode() : SqlFilter.json(new LiteralValue(value, type));
+  }
+
+  private static DataType typeOf(String[] column, StructType schema) {
+    DataType type = schema;
+    for (int index = 0; index < column.length; index++) {
+      if (!(type instanceof StructType)) {
+        throw new UnsupportedOperationException("DEFAULT: " + column[index] + " lies in a list or map, whose values have none");
+      }
+      type = ((StructType) type).apply(column[index]).dataType();
+    }
+    return type;
   }
 
   /** Since Spark 4.3 the method is that of a class which is not public: Janino does not find it there. */

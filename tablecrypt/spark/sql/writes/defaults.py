@@ -4,6 +4,7 @@ Spark has the text of an expression: of the write-default in CURRENT_DEFAULT, an
 Rows of files that lack the column are none of its business: their initial default comes from the reader.
 
 A DEFAULT of a statement is one value. CREATE TABLE and ALTER COLUMN make it the write-default, and ADD COLUMN the initial default too.
+DROP DEFAULT takes the write-default away; the initial default stays, as rows that are there have it.
 
 Iceberg table spec, "Default values".
 """
