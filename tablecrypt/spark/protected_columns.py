@@ -144,7 +144,7 @@ class _TaskColumnKeys:
     def generate(self, field_ids: Iterable[int], aad_prefix: bytes) -> dict[int, ColumnKey]:
         """Return a fresh key for each of these columns, under column keys that the table has."""
         wanted = list(field_ids)
-        self._check(wanted)
+        self.check_readable(wanted)
         made = self._keys.generate(wanted, aad_prefix)
         for key in made.values():
             if key_id_in(key.key_metadata) not in self._ring:

@@ -100,6 +100,8 @@ def test_an_executor_that_may_do_less_than_the_driver_fails_and_masks_nothing(bo
     with pytest.raises(KmsAccessDeniedError, match="this executor may not use 'pii'") as refused:
         read(people, columns)
     assert not isinstance(refused.value, ColumnKeyDeniedError)
+    with pytest.raises(KmsAccessDeniedError, match="this executor may not use 'pii'"):
+        keys_of_task(people, columns).generate([SSN], PREFIX)
 
 
 def test_a_driver_refuses_a_filter_on_what_it_may_not_read(both: Clients, people: EncryptedTable) -> None:

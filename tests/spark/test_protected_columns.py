@@ -169,7 +169,7 @@ def test_executors_without_the_column_s_key_fail_the_job_and_leave_nothing(spark
 
     with pytest.raises(Exception, match="this executor may not use"):
         tcs.read_table(spark, programs.identifier, catalog_properties=properties).collect()
-    with pytest.raises(Exception, match="this process may not decrypt"):
+    with pytest.raises(Exception, match="this executor may not use"):
         tcs.write_table(spark.createDataFrame([(5, CANARY, "a")], COLUMNS), programs.identifier, catalog_properties=properties)
     assert programs.table.metadata_location == before
     assert programs.files() == files
