@@ -49,6 +49,12 @@ class Lake:
         return f"{CATALOG}.{name}"
 
 
+@pytest.fixture(scope="session", params=[1, pytest.param(3, marks=pytest.mark.campaign)], ids=["once", "thrice"])
+def often(request: pytest.FixtureRequest) -> int:
+    """How often each fault strikes each job: once by default, and thrice in the campaign."""
+    return int(request.param)
+
+
 @pytest.fixture(scope="session")
 def spark_run(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRun]:
     """A session with two cores that tries each task twice."""

@@ -36,7 +36,7 @@ KEY = {"encryption.key-id": "alias/orders"}
 def lake_of_client(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = lake_in(tmp_path_factory.mktemp("connect-lake"), aws)
     lake.catalog.create_table("db.rows", SCHEMA, partition_spec=SPEC, properties=KEY)
-    for name in ("db.source", "db.sink", "db.batches", "db.before", "db.after"):
+    for name in ("db.source", "db.sink"):
         lake.catalog.create_table(name, PLAIN, properties=KEY)
     return lake
 
@@ -103,33 +103,35 @@ def test_foreach_batch_asks_for_the_name_that_connect_does_not_tell(results: dic
 
 
 def test_a_client_that_is_killed_between_data_and_commit_commits_nothing(
-    server: ConnectServer, lake_of_client: Lake, tmp_path: Path
+    server: ConnectServer, lake_of_client: Lake, tmp_path: Path, often: int
 ) -> None:
-    table = lake_of_client.catalog.load_table("db.batches")
-    job = {"what": "batch", "properties": lake_of_client.properties, "table": lake_of_client.identifier("db.batches")}
+    name = f"db.batches_{often}"
+    table = lake_of_client.catalog.create_table(name, PLAIN, properties=KEY)
+    job = {"what": "batch", "properties": lake_of_client.properties, "table": lake_of_client.identifier(name)}
     job |= {"folder": str(tmp_path), "canary": CANARY}
-    for first in range(0, 300, 100):
+    for first in range(0, 100 * often, 100):
         table.append(pa.table({"id": range(first, first + 100), "note": [CANARY] * 100}, schema=PLAIN.as_arrow()))
         run = server.run(CRASHES, job | {"first": first, "last": first + 100})
         assert run.returncode == -signal.SIGKILL, run.stderr
         assert ids(table) == list(range(first + 100))
 
-    assert orphans_removed(table) >= 2 * 3
-    assert ids(table) == list(range(300))
+    assert orphans_removed(table) >= 2 * often
+    assert ids(table) == list(range(100 * often))
 
 
 @pytest.mark.parametrize("point", ["before", "after"])
 def test_a_stream_whose_committing_process_is_killed_writes_each_batch_once(
-    server: ConnectServer, lake_of_client: Lake, tmp_path: Path, point: str
+    server: ConnectServer, lake_of_client: Lake, tmp_path: Path, point: str, often: int
 ) -> None:
-    table = lake_of_client.catalog.load_table(f"db.{point}")
-    job = {"what": "stream", "properties": lake_of_client.properties, "table": lake_of_client.identifier(f"db.{point}"), "point": point}
+    name = f"db.{point}_{often}"
+    table = lake_of_client.catalog.create_table(name, PLAIN, properties=KEY)
+    job = {"what": "stream", "properties": lake_of_client.properties, "table": lake_of_client.identifier(name), "point": point}
 
-    result = server.answers(CRASHES, job | {"folder": str(tmp_path), "canary": CANARY, "times": 3})
+    result = server.answers(CRASHES, job | {"folder": str(tmp_path), "canary": CANARY, "times": often})
 
-    assert result == {"failures": 3}
+    assert result == {"failures": often}
     found = ids(table)
-    assert len(found) >= 3 * 5
+    assert len(found) >= often * 5
     assert found == list(range(len(found)))
     assert (orphans_removed(table) > 0) == (point == "before")
     assert ids(table) == found
