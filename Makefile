@@ -77,7 +77,7 @@ demo-spark: setup
 	$(BIN)/python examples/spark_first_table.py
 	$(BIN)/python examples/spark_pipeline.py
 
-# Tests marked java form one group, so that only one worker holds a JVM.
+# Tests marked java form two groups, those of Spark and the others, each of which runs in one worker: two hold a Spark session at most.
 test: lint
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not campaign"
 

@@ -1,7 +1,8 @@
 """A pytest plugin: which tests run where.
 
-- With `--dist loadgroup`, tests in files that use the mark `java` go to one worker, so that only one process holds a JVM. The tests of any
-  other file stay together too: what they share is made once. The grouping of pytest-xdist itself cannot be used: it changes node ids, which
+- With `--dist loadgroup`, tests in files that use the mark `java` form two groups, those of tests/spark and the others, and each group runs
+  in one worker, so that two processes at most hold a Spark session. The tests of any other file stay together too: what they share is made
+  once. The grouping of pytest-xdist itself cannot be used: it changes node ids, which
   pytest has not allowed since version 9.2, and then groups nothing.
 - Without Java 17 those with the mark are skipped with the reason; on a build machine (CI is set) they run and fail.
 - On a build machine a skipped test fails the run: a check that did not run proves nothing.
@@ -55,14 +56,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneJavaScheduling(LoadScopeScheduling):  # type: ignore[misc]
-        """Every file is a unit of its own, but all of Java is one."""
+    class JavaScheduling(LoadScopeScheduling):  # type: ignore[misc]
+        """Every file is a unit of its own, but those of Java are two."""
 
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "java" if _uses_java_mark(config.rootpath / file) else file
+            if not _uses_java_mark(config.rootpath / file):
+                return file
+            return "java of Spark" if file.startswith("tests/spark/") else "other java"
 
-    return OneJavaScheduling(config, log)
+    return JavaScheduling(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

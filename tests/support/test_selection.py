@@ -1,4 +1,4 @@
-"""Where tests run: Java tests on one worker, and no skipped test on a build machine."""
+"""Where tests run: each group of Java tests on one worker, and no skipped test on a build machine."""
 
 from __future__ import annotations
 
@@ -69,13 +69,17 @@ def test_a_skipped_test_fails_the_run_on_a_build_machine(tmp_path: Path, options
     assert "1 skipped: on a build machine every test must run" in run.stdout
 
 
-def test_java_tests_of_all_files_share_one_worker(tmp_path: Path) -> None:
-    (tmp_path / "test_more_java.py").write_text(JAVA_TEST)
+@pytest.mark.parametrize("folder", [".", "tests/spark"])
+def test_java_tests_of_a_group_share_one_worker(tmp_path: Path, folder: str) -> None:
+    group = tmp_path / folder
+    group.mkdir(parents=True, exist_ok=True)
+    for name in ("test_java.py", "test_more_java.py"):
+        (group / name).write_text(JAVA_TEST)
 
-    run = _run(tmp_path, JAVA_TEST, "-n", "2", "--dist", "loadgroup", CI="true")
+    run = _run(tmp_path, OTHER_TEST, "-n", "2", "--dist", "loadgroup", CI="true")
 
     assert run.returncode == pytest.ExitCode.OK, run.stdout
-    workers = (tmp_path / "workers").read_text().split()
+    workers = (group / "workers").read_text().split()
     assert len(workers) == 8
     assert len(set(workers)) == 1
 
