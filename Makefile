@@ -116,7 +116,8 @@ lint: setup
 # Installs tpchgen-cli by itself: nothing else needs it.
 bench: setup
 	$(PIP) install --require-hashes -r requirements/bench.txt
-	$(BIN)/python benchmarks/_all.py build/bench docs
+	$(BIN)/python benchmarks/_all.py build/bench docs; missed=$$?; \
+	  $(BIN)/python benchmarks/_readme_plot.py build/bench . || missed=1; exit $$missed
 
 # Installs atheris by itself: nothing else needs it.
 fuzz: setup

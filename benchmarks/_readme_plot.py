@@ -30,8 +30,6 @@ SHOWN: Final = {
     "filter k = 7": "scan with a filter",
 }
 """The cases of the benchmarks that the figure shows, in its order, and what it calls them."""
-NAMED: Final = {"an append": "append 1 file", "an upsert": "upsert", "a full scan": "full scan"}
-"""What the sentence calls three of them."""
 _SENTENCE: Final = re.compile(r"(?<=<!-- speed: begin -->\n).*?(?=\n<!-- speed: end -->)", re.DOTALL)
 _WIDTH: Final = 640
 _LEFT: Final = 190
@@ -53,7 +51,8 @@ def main() -> None:
 
 
 def speeds(results: Path) -> dict[str, Any]:
-    """Return for each case its ratio of processor time: median, lowest and highest round; and how many rounds and cores there were."""
+    """Return for each case its ratio of processor time: median, lowest and highest round; the least number of rounds, the number of cores,
+    and whether other work kept them busy in the last 15 minutes."""
     ratios: dict[str, list[float]] = {}
     rounds = []
     for name in ("writes", "scans"):
@@ -65,15 +64,17 @@ def speeds(results: Path) -> dict[str, Any]:
             if kept["name"] in SHOWN:
                 ratios[SHOWN[kept["name"]]] = [round(value, 3) for value in (statistics.median(each), min(each), max(each))]
     ordered = {shown: ratios[shown] for shown in SHOWN.values() if shown in ratios}
-    return {"cores": os.cpu_count(), "rounds": min(rounds, default=0), "ratios": ordered}
+    cores = os.cpu_count() or 1
+    return {"cores": cores, "busy": os.getloadavg()[2] > 2 * cores, "rounds": min(rounds, default=0), "ratios": ordered}
 
 
 def sentence(found: dict[str, Any]) -> str:
     """Return the sentence of README.md, in lines of at most 140 characters."""
-    said = [f"{what} took {found['ratios'][case][0]:.2f} times" for what, case in NAMED.items()]
+    append, upsert, scan = (found["ratios"][case][0] for case in ("append 1 file", "upsert", "full scan"))
     text = (
-        f"**Speed.** In processor time, {said[0]} as much as with plain PyIceberg, {said[1]} and {said[2]}. These are medians of "
-        f"{found['rounds']} rounds of the [benchmarks](benchmarks/README.md) on {found['cores']} cores."
+        f"**Speed.** In processor time, an append takes {append:.2f} times as long as with plain PyIceberg, an upsert {upsert:.2f} times "
+        f"and a full scan {scan:.2f} times: medians of {found['rounds']} or more rounds of the [benchmarks](benchmarks/README.md) "
+        f"on {found['cores']} cores{', which other work kept busy' if found['busy'] else ''}."
     )
     return "\n".join(textwrap.wrap(text, 140, break_long_words=False, break_on_hyphens=False))
 
@@ -85,7 +86,7 @@ def picture(found: dict[str, Any]) -> str:
     bottom, one = _TOP + len(ratios) * _ROW, _LEFT + scale
     body = [
         f'<rect width="{_WIDTH}" height="{bottom + 14}" rx="6" fill="#ffffff"/>',
-        '<text x="14" y="22" font-size="14" font-weight="bold">Processor time by that of plain PyIceberg: less is faster</text>',
+        '<text x="14" y="22" font-size="14" font-weight="bold">Processor time relative to plain PyIceberg (less is faster)</text>',
         f'<line x1="{one:.1f}" x2="{one:.1f}" y1="{_TOP - 6}" y2="{bottom}" stroke="#b35900" stroke-dasharray="4 3"/>',
         f'<text x="{one:.1f}" y="{_TOP - 10}" text-anchor="middle" fill="#b35900">plain PyIceberg</text>',
     ]

@@ -1,4 +1,4 @@
-"""The page of benchmarks shows what was measured: every ratio with its spread, every aim, every curve."""
+"""The page of benchmarks and the figure in README.md show what was measured: ratios with their spread, aims, curves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+ROOT = Path(__file__).parent.parent
+BENCHMARKS = ROOT / "benchmarks"
+WRITES = ["append, one file", "append, 64 partitions", "upsert, scattered", "delete of one in 100"]
 
 
 def test_the_page_shows_every_ratio_with_its_spread_and_every_curve(tmp_path: Path) -> None:
@@ -41,3 +43,60 @@ def test_the_page_says_which_benchmarks_did_not_run_and_shows_what_the_others_pr
     page = (docs / "performance.md").read_text()
     assert "## import_time.py --rounds 5\n\nThis benchmark was not begun: no time was left." in page
     assert "## shred.py --files 2\n\n```text\npeak 41 MB\n```" in page
+
+
+def _results(folder: Path, names: list[str]) -> None:
+    """Results of two rounds, in which the first of these cases takes as long on both sides, and each further one twice as long as plain."""
+    cases = [
+        {"name": name, "took": {"tablecrypt": [[1, 1 + at], [1, 1 + at]], "PyIceberg": [[1, 1], [1, 1]]}} for at, name in enumerate(names)
+    ]
+    folder.mkdir()
+    (folder / "scans.json").write_text(json.dumps({"cases": cases[:3]}))
+    (folder / "writes.json").write_text(json.dumps({"cases": cases[3:]}))
+
+
+def _plot(results: Path, root: Path) -> subprocess.CompletedProcess[str]:
+    for name in ("benchmarks", "docs/images"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    (root / "README.md").write_text("before\n<!-- speed: begin -->\nold\n<!-- speed: end -->\nafter\n")
+    command = [sys.executable, str(BENCHMARKS / "_readme_plot.py"), str(results), str(root)]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def test_the_readme_gets_its_figure_and_its_sentence_from_the_results(tmp_path: Path) -> None:
+    _results(tmp_path / "results", ["full scan", "2 of 6 columns", "filter k = 7", *WRITES])
+    done = _plot(tmp_path / "results", tmp_path)
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((tmp_path / "benchmarks" / "speed.json").read_text())
+    assert kept["ratios"]["full scan"] == [1, 1, 1]
+    assert kept["ratios"]["upsert"] == [6, 6, 6]
+    text = (tmp_path / "README.md").read_text()
+    assert text.startswith("before\n<!-- speed: begin -->\n**Speed.**")
+    assert text.endswith("<!-- speed: end -->\nafter\n")
+    assert "an upsert 6.00 times and a full scan 1.00 times" in text.replace("\n", " ")
+    drawn = ElementTree.parse(tmp_path / "docs" / "images" / "speed.svg")
+    bars = [float(each.get("width", 0)) for each in drawn.iter("{http://www.w3.org/2000/svg}rect")][1:]
+    assert len(bars) == 7
+    assert round(max(bars) / min(bars)) == 7
+
+
+def test_the_readme_stays_as_it_is_where_results_are_missing(tmp_path: Path) -> None:
+    _results(tmp_path / "results", ["full scan", "2 of 6 columns", "filter k = 7", *WRITES[1:]])
+    done = _plot(tmp_path / "results", tmp_path)
+    assert done.returncode == 1
+    assert "append, one file" in done.stderr
+    assert "old" in (tmp_path / "README.md").read_text()
+    assert not list((tmp_path / "docs" / "images").iterdir())
+
+
+def test_the_figure_and_the_sentence_of_the_readme_are_those_of_the_kept_ratios(tmp_path: Path) -> None:
+    """Drawn again from benchmarks/speed.json, they are the same."""
+    code = (
+        "import json, sys; sys.path.insert(0, sys.argv[1]); import _readme_plot as plot\n"
+        "found = json.load(open(sys.argv[1] + '/speed.json'))\n"
+        "print(plot.picture(found) + plot.sentence(found))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, BENCHMARKS], check=True, capture_output=True, text=True, cwd=tmp_path)
+    picture, _, sentence = done.stdout.rpartition("</svg>\n")
+    assert f"{picture}</svg>\n" == (ROOT / "docs" / "images" / "speed.svg").read_text()
+    assert f"<!-- speed: begin -->\n{sentence.strip()}\n<!-- speed: end -->" in (ROOT / "README.md").read_text()

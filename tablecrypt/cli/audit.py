@@ -91,7 +91,7 @@ def audit(
     orphans and older metadata, keys near or past the end of their life, snapshots without a key, keys without a snapshot, and tables
     without a pin.
 
-    Only the first bytes of data files are read; verify authenticates whole files. Nothing is changed.
+    Of data files, only the first bytes and the end of Parquet files are read; verify authenticates whole files. Nothing is changed.
     """
     from tablecrypt.maintenance import Severity, changes_since
     from tablecrypt.maintenance import audit as look_through
@@ -251,7 +251,7 @@ _MARKS: Final = {"works": "ok", "noted": "--", "fails": "FAILS"}
         ("When a job cannot write", "tablecrypt --catalog prod doctor db.orders"),
         ("With a reader's rights", "tablecrypt --catalog prod doctor db.orders --read-only"),
     ],
-    needs="Nothing: it reports what is missing.",
+    needs="No permission: it reports what is missing.",
     codes={FOUND: "something does not work; the report says what to do"},
 )
 @click.argument("table", metavar="[TABLE]", required=False)

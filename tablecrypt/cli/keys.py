@@ -59,7 +59,7 @@ DEFAULT_LENGTH: Final = 32
 def keygen(key_file: Path, key_id: str, length: int | None, new_version: bool, as_json: bool) -> None:
     """Create a master key in a key file.
 
-    The key is random. It is for the key service that is a file: encryption.kms-type=local. The file is created if it does not exist.
+    The key is random. It is for encryption.kms-type=local, the key service that is a file. The file is created if it does not exist.
 
     With --new-version the key gets another version. The newest version wraps; all of them unwrap, so that tables written before still open.
     tablecrypt rewrap wraps a table's KEKs under the newest version.
