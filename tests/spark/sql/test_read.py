@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -270,14 +271,36 @@ def test_a_join_reads_the_partitions_of_the_rows_that_it_meets(spark: SparkSessi
     assert "RuntimeFilters: [dynamicpruning" in str(read)
 
 
-def test_the_size_of_a_scan_is_that_of_its_files_and_columns(spark: SparkSession, prod: Lake, valued: str) -> None:
+def test_the_size_of_a_scan_is_what_its_rows_take_up_in_memory(spark: SparkSession, prod: Lake, valued: str) -> None:
     def estimate(query: str) -> int:
         return int(spark.sql(query)._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
-    stored = sum(task.file.file_size_in_bytes for task in prod.catalog.load_table(valued).scan().plan_files())
-    assert estimate(f"SELECT * FROM prod.{valued}") == stored
-    assert estimate(f"SELECT id FROM prod.{valued}") < stored / 4
-    assert estimate(f"SELECT * FROM prod.{valued} WHERE id < 60") < stored
+    assert estimate(f"SELECT id FROM prod.{valued}") == 120 * 8
+    assert estimate(f"SELECT id FROM prod.{valued} WHERE id < 60") == 60 * 8
+    assert estimate(f"SELECT id, note, _pos FROM prod.{valued}") == 120 * (8 + 20 + 8)
+    assert estimate(f"SELECT * FROM prod.{valued}") > estimate(f"SELECT id, note FROM prod.{valued}")
+
+
+@pytest.mark.parametrize("table", ["small in its files", "large in its files"])
+def test_a_join_sends_a_table_to_all_executors_only_if_its_rows_are_small(
+    spark: SparkSession, prod: Lake, new_name: str, table: str
+) -> None:
+    if table == "small in its files":
+        stored = pa.table({"id": pa.array([7] * 200_000, pa.int64()), "text": ["same"] * 200_000})
+        size = 200_000 * (8 + 20)
+    else:
+        stored = pa.table({"id": pa.array(range(1_000), pa.int64()), "text": [os.urandom(1_000).hex() for _ in range(1_000)]})
+        size = 1_000 * (8 + 1_000)
+    prod.catalog.create_table(new_name, stored.schema, properties=KEY).append(stored)
+
+    def join_at(threshold: int) -> str:
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", str(threshold))
+        plan = plan_of(spark.sql(f"SELECT * FROM prod.{new_name} JOIN prod.{new_name} AS other USING (id)"))
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+        return plan
+
+    assert "BroadcastHashJoin" not in join_at(size - 1)
+    assert "BroadcastHashJoin" in join_at(3 * size)
 
 
 def _held_reads(spark: SparkSession) -> int:

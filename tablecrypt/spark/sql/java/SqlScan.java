@@ -166,7 +166,8 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
   }
 
   public Statistics estimateStatistics() {
-    return new SqlStatistics(plan(), columns, table.schema());
+    JsonNode planned = plan();
+    return new SqlStatistics(planned, layout);
   }
 
   /** By which values rows are together in tasks. */

@@ -8,7 +8,8 @@ plan        {table, columns: Spark's JSON of the columns wanted, filter: [predic
              grouped: whether files are to come partition by partition,
              row_level: whether the rows are read to be deleted, updated or merged}
 response    {plan, stored: Spark's JSON of the table's columns that are read, under the names to read them by (see jvm/schema.py),
-             steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows, bytes,
+             steady: names of the columns that Parquet may be filtered by, options: of Spark's Parquet reader, rows,
+             stored_bytes: of each of the table's columns that are read, how many bytes it takes up in the files,
              distinct: [{column, count}], grouping (grouping.py) or null, and of each file by number:
              locations, lengths, records, first_row_ids, sequences, specs, partitions (partition_values.py, where asked for),
              deletes: whether some of its rows are deleted, portable: why Python reads it, else null}
@@ -138,7 +139,7 @@ def planned(
                 field.name for field in projected.fields if names[field.field_id] == field.name and not _is_compared_otherwise(field)
             ],
             "rows": sum(task.file.record_count for task in tasks),
-            "bytes": sum(task.file.file_size_in_bytes for task in tasks),
+            "stored_bytes": _stored_bytes(tasks, projected),
             "options": READ_OPTIONS,
             "grouping": None if grouping is None else grouping.described(tasks),
             "distinct": _distinct_counts(loaded, projected),
@@ -212,6 +213,13 @@ def _columns_of(tasks: Sequence[EncryptedFileScanTask]) -> dict[str, list[Any]]:
         "specs": [task.file.spec_id for task in tasks],
         "deletes": [bool(task.delete_files) and not isinstance(task, ChangeTask) for task in tasks],
     }
+
+
+def _stored_bytes(tasks: Sequence[EncryptedFileScanTask], projected: Schema) -> list[int]:
+    """Return how many bytes each column takes up in the files, as far as their statistics say."""
+    known = [sizes for task in tasks if (sizes := task.file.column_sizes)]
+    ids = [Schema(field).field_ids for field in projected.fields]
+    return [sum(sizes.get(field_id, 0) for sizes in known for field_id in each) for each in ids]
 
 
 def _distinct_counts(loaded: LoadedTable, projected: Schema) -> list[dict[str, Any]]:
