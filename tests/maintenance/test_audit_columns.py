@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import cast
 
@@ -12,10 +13,13 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, 
 from tablecrypt import maintenance as m
 from tablecrypt.maintenance import Finding, FindingKind
 from tablecrypt.maintenance._audit.columns import column_findings
+from tablecrypt.maintenance.report import html_page
+from tablecrypt.maintenance.report.keys import key_tree
 from tablecrypt.table.table import EncryptedTable
 from tests.support.protected_tables import (
     COLUMN_KEY,
     OTHER_COLUMN_KEY,
+    SALARY,
     SCHEMA,
     SSN,
     TABLE_KEY,
@@ -54,6 +58,23 @@ def test_a_table_as_it_should_be_has_no_finding(both: Clients) -> None:
     table = protected_table(both.payroll)
     commit_column_keys(table, SSN)
     assert found(both, table) == {}
+
+
+def test_the_key_tree_and_the_json_have_the_column_keks_with_their_columns(both: Clients) -> None:
+    table = protected_table(both.payroll, **{"encryption.column-keys": "pii: ssn, person.email; fin: salary"})
+    commit_column_keys(table, SSN, SALARY)
+    audited = m.audit(both.analyst.load_table(table.name()))
+    (kept,) = audited.to_json()["tables"]
+    assert sorted((kek["encrypted_by_id"], kek["columns"]) for kek in kept["column_keks"]) == [("fin", ["salary"]), ("pii", ["ssn"])]
+    assert all(kek["created"] and kek["age_days"] is not None for kek in kept["column_keks"])
+    tree = {master.name: master for master in key_tree(audited.tables, audited.moment)}
+    assert set(tree) == {TABLE_KEY, "pii", "fin"}
+    assert [(branch.note, branch.style) for branch in tree["pii"].tables] == [("protected columns: ssn", "soft")]
+    assert "can read 1 table" in tree[TABLE_KEY].summary
+    assert "sees the protected columns of 1 table" in tree["fin"].summary
+    page = html_page(audited)
+    assert "protected columns: salary" in page
+    assert all(kek["key_id"] in html.unescape(page) for kek in kept["column_keks"])
 
 
 def test_files_from_before_a_column_was_protected_are_named(both: Clients) -> None:

@@ -10,19 +10,22 @@ to the columns' keys. Footers are read only of tables that have protected column
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
+from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, TablecryptError
 from tablecrypt.keys.column_keys import ColumnPolicy, key_id_in
-from tablecrypt.maintenance._audit.findings import Finding, FindingKind
+from tablecrypt.keys.key_ring import EncryptedKey
+from tablecrypt.maintenance._audit.findings import AuditedColumnKek, Finding, FindingKind
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.parquet.footer import read_checked_end
 from tablecrypt.parquet.keys import FileKeys
@@ -111,6 +114,29 @@ def column_findings(
         is_metrics = name.removeprefix("write.metadata.metrics.column.") in metrics_names(policy, metadata.schema())
         what = "Java would write its bounds into manifests" if is_metrics else "Java may write its values under the table's key"
         yield Finding(FindingKind.COLUMN_GUARD_CHANGED, name, f"is {'missing' if value is None else repr(value)}: {what}")
+
+
+def audited_column_keks(metadata: TableMetadata, created_at: Callable[[EncryptedKey], dt.datetime | None]) -> tuple[AuditedColumnKek, ...]:
+    """Return the column KEKs of a table, in the order of its metadata; none of a plain table.
+
+    Args:
+        metadata: the table's.
+        created_at: reads a KEK's timestamp.
+    """
+    if not isinstance(metadata, EncryptedTableMetadata):
+        return ()
+    ring, schema = metadata.key_ring, metadata.schema()
+    below: dict[str, list[str]] = {}
+    for entry in ring.column_keys:
+        try:
+            name = schema.find_column_name(entry.field_id) or str(entry.field_id)
+        except FormatError:
+            name = "unreadable entry"
+        below.setdefault(entry.encrypted_by_id or "", []).append(name)
+    return tuple(
+        AuditedColumnKek(kek.key_id, kek.encrypted_by_id, created_at(kek), tuple(dict.fromkeys(below.get(kek.key_id, ()))))
+        for kek in ring.column_keks
+    )
 
 
 def _key_findings(metadata: EncryptedTableMetadata, table_key_id: str, policy: ColumnPolicy) -> Iterator[Finding]:

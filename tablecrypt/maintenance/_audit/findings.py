@@ -304,6 +304,23 @@ class AuditedKek:
 
 
 @dataclass(frozen=True)
+class AuditedColumnKek:
+    """One column KEK.
+
+    Attributes:
+        key_id: its id in encryption-keys.
+        encrypted_by_id: the columns' master key.
+        created: its KEY_TIMESTAMP; None for one that is no time.
+        columns: whose column keys it encrypts, by their names now; by field id where the schema lacks them.
+    """
+
+    key_id: str
+    encrypted_by_id: str | None
+    created: dt.datetime | None
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class AuditedSnapshot:
     """One snapshot, with the KEK that it opens through.
 
@@ -352,6 +369,7 @@ class TableAudit:
         kek_lifespan: how long a KEK wraps new keys; None for a plain table.
         snapshots: oldest first.
         keks, files, partitions, findings: what was found.
+        column_keks: of protected columns.
     """
 
     table: str
@@ -365,6 +383,7 @@ class TableAudit:
     files: tuple[AuditedFile, ...]
     partitions: tuple[Coverage, ...]
     findings: tuple[Finding, ...]
+    column_keks: tuple[AuditedColumnKek, ...] = ()
 
     def to_json(self, now: dt.datetime) -> dict[str, Any]:
         """Return the audit as JSON's types. Ages are days."""
@@ -377,6 +396,7 @@ class TableAudit:
             "kek_lifespan_days": None if self.kek_lifespan is None else _days(self.kek_lifespan),
             "snapshots": json_form(self.snapshots),
             "keks": [{**json_form(kek), "age_days": _age(kek.created, now)} for kek in self.keks],
+            "column_keks": [{**json_form(kek), "age_days": _age(kek.created, now)} for kek in self.column_keks],
             "partitions": [{**json_form(each), "share": each.share} for each in self.partitions],
             "files": [{**json_form(file), "age_days": _age(file.written, now)} for file in self.files],
             "findings": json_form(self.findings),

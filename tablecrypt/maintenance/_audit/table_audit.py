@@ -45,7 +45,7 @@ from tablecrypt.errors import (
 )
 from tablecrypt.keys.key_ring import EncryptedKey, is_ahead
 from tablecrypt.keys.manager import EncryptionManager
-from tablecrypt.maintenance._audit.columns import column_findings
+from tablecrypt.maintenance._audit.columns import audited_column_keks, column_findings
 from tablecrypt.maintenance._audit.file_signatures import Signature
 from tablecrypt.maintenance._audit.findings import (
     Audit,
@@ -186,6 +186,7 @@ def audit_table(seen: Observed, now: dt.datetime, pins: tuple[Finding, ...]) -> 
         files=tuple(_audited_file(seen, file) for file in seen.files),
         partitions=tuple(_coverage(seen)),
         findings=by_severity([*pins, *_findings(seen, now)]),
+        column_keks=audited_column_keks(seen.metadata, created_at),
     )
 
 

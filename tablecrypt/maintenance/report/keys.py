@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tablecrypt.maintenance._audit.findings import AuditedKek, AuditedSnapshot, FindingKind, TableAudit
+from tablecrypt.maintenance._audit.findings import AuditedColumnKek, AuditedKek, AuditedSnapshot, FindingKind, TableAudit
 from tablecrypt.maintenance._audit.table_audit import DEK_LIFE, NEAR, RECIPIENT_YEARS
 from tablecrypt.printable import bytes_shown, counted
 
@@ -81,13 +81,14 @@ class TreeKek:
 
 @dataclass(frozen=True)
 class TreeTable:
-    """A table below a master key."""
+    """A table below a master key; `is_of_columns` where the key is that of protected columns, and not the table's."""
 
     number: int
     name: str
     note: str
     style: str
     keks: tuple[TreeKek, ...]
+    is_of_columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def key_tree(tables: Sequence[TableAudit], now: dt.datetime) -> tuple[TreeMaster
     for number, table in enumerate(tables):
         for master, branch in _branches(table, number, now):
             below[master].append(branch)
-            sizes[master] += sum(file.length or 0 for file in table.files)
+            sizes[master] += 0 if branch.is_of_columns else sum(file.length or 0 for file in table.files)
     masters = sorted(below, key=lambda name: (name == _NO_KEY, name))
     return tuple(_master(name, tuple(below[name]), sizes[name]) for name in masters)
 
@@ -214,6 +215,25 @@ def _branches(table: TableAudit, number: int, now: dt.datetime) -> Iterator[tupl
             yield master, TreeTable(number, table.table, note, "critical" if clear else "soft", keks)
         else:
             yield master, TreeTable(number, table.table, "not the master key of the table", "error", keks)
+    yield from _column_branches(table, number)
+
+
+def _column_branches(table: TableAudit, number: int) -> Iterator[tuple[str, TreeTable]]:
+    for master in sorted({kek.encrypted_by_id or _NO_KEY for kek in table.column_keks}):
+        keks = [kek for kek in table.column_keks if (kek.encrypted_by_id or _NO_KEY) == master]
+        columns = sorted({column for kek in keks for column in kek.columns})
+        note, style = f"protected columns: {', '.join(columns) or 'none any more'}", "soft"
+        if master == (table.key_id or _NO_KEY):
+            note, style = "column KEK under the table's own master key", "error"
+        yield master, TreeTable(number, table.table, note, style, tuple(map(_tree_column_kek, keks)), is_of_columns=True)
+
+
+def _tree_column_kek(kek: AuditedColumnKek) -> TreeKek:
+    count = len(kek.columns)
+    created = "date is not credible" if kek.created is None else f"column KEK of {day(kek.created)}"
+    style = "error" if kek.created is None else "info" if count else "soft"
+    counts = ((count, "protected column" if count == 1 else "protected columns"),)
+    return TreeKek(short(kek.key_id), kek.key_id, style, created, counts, (), 0)
 
 
 def _by_age(table: TableAudit) -> list[AuditedKek]:
@@ -243,7 +263,11 @@ def _snapshot(each: AuditedSnapshot) -> tuple[str, str, str]:
 
 
 def _master(name: str, tables: tuple[TreeTable, ...], size: int) -> TreeMaster:
-    number = counted(len(tables), "table", "tables")
+    readable = sum(not table.is_of_columns for table in tables)
+    if not readable and name != _NO_KEY:
+        columns = f"protected columns of {counted(len(tables), 'table', 'tables')}"
+        return TreeMaster(name, True, f"Whoever may unwrap with this key and reads the tables sees the {columns}.", tables)
+    number = counted(readable, "table", "tables")
     if name == _NO_KEY:
         return TreeMaster("No key", False, f"Whoever can read the storage can read {number}, {bytes_shown(size)}.", tables)
     return TreeMaster(
