@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from tablecrypt import maintenance as m
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
@@ -92,3 +93,45 @@ def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(wa
     rows = sorted(back.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
     assert [row["ssn"] for row in rows] == [f"SSN-{number}" for number in range(390)]
     assert [row["person"]["email"] for row in rows] == [f"{number}@example.org" for number in range(390)]
+
+
+def test_files_that_java_wrote_under_the_tables_key_are_brought_in_line_and_java_reads_on(
+    warehouse: Path, aws: AwsServer, java: JavaOracle
+) -> None:
+    catalog = encrypted_sql_catalog(warehouse, aws)
+    catalog.create_namespace_if_not_exists("db")
+    table = catalog.create_table("db.late", SCHEMA, properties={"encryption.key-id": aws.kms_key_id("alias/orders")})
+    java.register("kept.late", table.metadata_location)
+    java.sql(
+        "INSERT INTO h.kept.late SELECT id, concat('SSN-', id), cast(id AS DECIMAL(9, 2)), "
+        "named_struct('email', concat(id, '@example.org'), 'age', id), array(concat('+49-', id), '+49'), "
+        "concat('note ', id % 7) FROM range(300)"
+    )
+    catalog.drop_table("db.late")
+    late = cast("EncryptedTable", catalog.register_table("db.late", java.metadata_location("kept.late")))
+    written = sorted(late.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
+    with late.transaction() as transaction:
+        transaction.set_properties(
+            {
+                "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn, salary, person.email, phones",
+                "encryption.column-mask.ssn": "redact",
+            }
+        )
+    exposed = [each for each in m.audit(late).tables[0].findings if each.kind == m.FindingKind.COLUMN_EXPOSED]
+    assert exposed, "an audit names what Java wrote"
+
+    assert m.reencrypt(late, out_of_line=True).in_line >= 1
+    assert sorted(late.refresh().scan().to_arrow().to_pylist(), key=lambda row: int(row["id"])) == written
+    verified = m.verify(late)
+    assert verified.is_good
+    assert verified.unchecked_columns == {}
+    m.shred(late, [late.snapshots()[0].snapshot_id])
+    assert not [each for each in m.audit(late.refresh()).tables[0].findings if each.kind == m.FindingKind.COLUMN_EXPOSED]
+
+    java.register("kept.mended", late.metadata_location)
+    mended = "h.kept.mended"
+    assert _one(java, f"SELECT id, note, person.age FROM {mended} WHERE id = 205") == [(205, "note 2", 205)]
+    assert _one(java, f"SELECT ssn FROM {mended} WHERE id = 205") == [("XXX-999",)], "the mask"
+    for column in ("salary", "person.email", "phones"):
+        with pytest.raises(JavaError, match=r"(dictionary was missing|could not read page)"):
+            _one(java, f"SELECT {column} FROM {mended}")
