@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Mapping
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 CATALOG_CLASS: Final = f"{PACKAGE}.SqlCatalog"
 
+_GIVEN: Final[dict[tuple[str, str], str]] = {}
+"""By session and catalog, SHA-256 of what the catalog was given."""
+
 
 def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str] | None = None) -> None:
     """Make a PyIceberg catalog of encrypted tables known to a session: `spark.sql("SELECT * FROM prod.db.orders")`.
@@ -29,7 +33,7 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
 
     Raises:
         ConfigurationError: the session is a client of Connect, its Spark is too old or does not take the Java classes, or it has another
-            catalog of this name.
+            catalog of this name, or has used this one with other properties.
     """
     check_session(spark)
     if not hasattr(spark, "_jsparkSession"):
@@ -41,7 +45,20 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
     if spark.conf.get(setting, CATALOG_CLASS) != CATALOG_CLASS:
         raise ConfigurationError(f"the session has another catalog {name}: {setting}={spark.conf.get(setting)}")
     side = jvm_side(spark)
-    settings = {"python": sys.executable, "path": [folder for folder in sys.path if folder], "properties": dict(catalog_properties or {})}
+    properties = dict(catalog_properties or {})
+    _check_unused(spark, name, properties)
+    settings = {"python": sys.executable, "path": [folder for folder in sys.path if folder], "properties": properties}
     side.endpoint.giveCatalog(name, *encrypt_for_driver(json.dumps(settings).encode(), name, side.public_key))
     spark.conf.set(setting, CATALOG_CLASS)
     side.endpoint.addStatements(spark._jsparkSession)
+
+
+def _check_unused(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:
+    """Spark keeps a catalog that it has used, so other properties would have no effect in this session."""
+    digest = hashlib.sha256(json.dumps(properties, sort_keys=True).encode()).hexdigest()
+    place = spark._jsparkSession.sessionUUID(), name
+    if _GIVEN.get(place, digest) != digest and name in {each.name for each in spark.catalog.listCatalogs()}:
+        raise ConfigurationError(
+            f"the session has used a catalog {name} with other properties, and keeps it. Choose another name, or call spark.newSession()"
+        )
+    _GIVEN[place] = digest

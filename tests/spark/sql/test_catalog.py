@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+import tablecrypt.spark as tcs
+from tablecrypt.errors import ConfigurationError
 from tests.spark.conftest import Lake
 
 if TYPE_CHECKING:
@@ -24,3 +26,18 @@ def test_namespaces_tables_and_columns_are_those_of_the_catalog(spark: SparkSess
     assert new_name.partition(".")[2] in [row["tableName"] for row in spark.sql("SHOW TABLES IN prod.db").collect()]
     columns = spark.sql(f"DESCRIBE prod.{new_name}").collect()
     assert [(row["col_name"], row["data_type"]) for row in columns][:2] == [("id", "bigint"), ("note", "string")]
+
+
+def test_a_catalog_that_was_used_takes_no_other_properties(spark: SparkSession, prod: Lake) -> None:
+    catalog, properties = "changed", dict(prod.properties)
+    tcs.catalog(spark, catalog, {**properties, "uri": "sqlite:////nowhere/catalog.db"})
+    tcs.catalog(spark, catalog, properties)
+    spark.sql(f"SHOW NAMESPACES IN {catalog}").collect()
+    tcs.catalog(spark, catalog, properties)
+
+    with pytest.raises(ConfigurationError, match=f"the session has used a catalog {catalog} with other properties"):
+        tcs.catalog(spark, catalog, {**properties, "warehouse": "file:///elsewhere"})
+
+    other = spark.newSession()
+    tcs.catalog(other, catalog, {**properties, "warehouse": "file:///elsewhere"})
+    assert other.sql(f"SHOW NAMESPACES IN {catalog}").collect() == spark.sql(f"SHOW NAMESPACES IN {catalog}").collect()
