@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
@@ -62,6 +63,7 @@ from tablecrypt.table.parquet_options import parquet_writer_options, target_file
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.row_changes import upsert_mode
 from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -234,19 +236,13 @@ def commit_written(located: LocatedTable, files: list[DataFile], options: WriteO
         files: all of them hold rows of this write; what is certainly not committed is deleted.
         options: mode "append", "overwrite" without a filter, or "overwrite_partitions".
     """
-    io = cast("EncryptingFileIO", located.table.io)
-    # Files are deleted only where it is certain that nothing was committed: after a lost connection they may be the table's.
-    with removing_on_error(io, files):
+    with removing_on_error(cast("EncryptingFileIO", located.table.io), files):
         current = _unchanged(located)
         change = replaced_partitions(located, files, options.branch) if options.mode == "overwrite_partitions" else None
-    try:
-        if change is None:
-            _commit(current, files, options)
-        else:
-            _commit_change(located, change, options)
-    except NOT_COMMITTED:
-        delete_files(io, files)
-        raise
+    if change is None:
+        _commit(current, files, options)
+    else:
+        _commit_change(located, change, options)
 
 
 def _written(df: DataFrame, located: LocatedTable, options: WriteOptions) -> list[DataFile]:
@@ -296,8 +292,7 @@ def _unchanged(located: LocatedTable) -> EncryptedTable:
 def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions) -> None:
     if not files and options.mode == "append":
         return
-    transaction = begin(table, options.marker)
-    with transaction:
+    with _committing(table, files, options) as transaction:
         if options.mode == "overwrite":
             replaced = transaction.update_snapshot(options.summary, options.branch).delete()
             replaced.isolate_as(Operation.OVERWRITE)
@@ -329,17 +324,29 @@ def commit_change(located: LocatedTable, change: RowChange, options: WriteOption
         ConfigurationError: the table's schema or partitioning was changed meanwhile.
         CommitFailedException, ValidationException: others were faster, or changed rows that this change is about. Nothing is committed.
     """
-    io = cast("EncryptingFileIO", located.table.io)
-    with removing_on_error(io, change.written):
+    with removing_on_error(cast("EncryptingFileIO", located.table.io), change.written):
         _unchanged(located)
-    try:
-        _commit_change(located, change, options)
-    except NOT_COMMITTED:
-        delete_files(io, change.written)
-        raise
+    _commit_change(located, change, options)
 
 
 def _commit_change(located: LocatedTable, change: RowChange, options: WriteOptions) -> None:
-    transaction = begin(located.table, options.marker)
-    with transaction:
+    with _committing(located.table, change.written, options) as transaction:
         stage_row_change(transaction, change, options.summary)
+
+
+@contextmanager
+def _committing(table: EncryptedTable, files: Sequence[DataFile], options: WriteOptions) -> Iterator[EncryptedTransaction]:
+    """Commit what the block stages.
+
+    The files are deleted only where it is certain that nothing was committed: after a lost connection they may be the table's.
+    """
+    is_staged = False
+    try:
+        transaction = begin(table, options.marker)
+        with transaction:
+            yield transaction
+            is_staged = True
+    except BaseException as error:
+        if not is_staged or isinstance(error, NOT_COMMITTED):
+            delete_files(cast("EncryptingFileIO", table.io), files)
+        raise

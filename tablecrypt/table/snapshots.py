@@ -140,7 +140,8 @@ class EncryptedProducer(ProducerAdapter):
     def _check_protection(self, metadata: EncryptedTableMetadata) -> None:
         followed = self.parent_snapshot_id if self.parent_snapshot_id is not None else metadata.current_snapshot_id
         snapshot = metadata.snapshot_by_id(followed) if followed is not None else None
-        if isinstance(snapshot, EncryptedSnapshot):
+        # A migration leaves its plain parent behind. Every other producer reads the parent's manifests, and refuses plain ones there.
+        if isinstance(snapshot, EncryptedSnapshot) and snapshot.key_id is not None:
             check_still_protected(snapshot.known_header(self.io).protected_columns, metadata, snapshot.manifest_list)
 
     def _column_entries(self, metadata: EncryptedTableMetadata) -> tuple[EncryptedKey, ...]:

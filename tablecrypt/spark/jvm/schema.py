@@ -126,7 +126,7 @@ def _struct(fields: list[tuple[str, NestedField]]) -> dict[str, Any]:
         "fields": [
             {
                 "name": name,
-                "type": _type(field.field_type),
+                "type": _type(field.field_type, field.name),
                 "nullable": not field.required,
                 "metadata": {"parquet.field.id": field.field_id},
             }
@@ -135,23 +135,23 @@ def _struct(fields: list[tuple[str, NestedField]]) -> dict[str, Any]:
     }
 
 
-def _type(iceberg: IcebergType) -> Any:
+def _type(iceberg: IcebergType, name: str) -> Any:
     if isinstance(iceberg, StructType):
         return _struct([(field.name, field) for field in iceberg.fields])
     if isinstance(iceberg, ListType):
-        return {"type": "array", "elementType": _type(iceberg.element_type), "containsNull": not iceberg.element_required}
+        return {"type": "array", "elementType": _type(iceberg.element_type, name), "containsNull": not iceberg.element_required}
     if isinstance(iceberg, MapType):
         return {
             "type": "map",
-            "keyType": _type(iceberg.key_type),
-            "valueType": _type(iceberg.value_type),
+            "keyType": _type(iceberg.key_type, name),
+            "valueType": _type(iceberg.value_type, name),
             "valueContainsNull": not iceberg.value_required,
         }
     if isinstance(iceberg, DecimalType):
         return f"decimal({iceberg.precision},{iceberg.scale})"
     known = PRIMITIVES | _TRANSLATED
     if type(iceberg) not in known:
-        raise ConfigurationError(f"a column is of type {iceberg}, which Spark does not have")
+        raise ConfigurationError(f"column {name!r} is of type {iceberg}, which Spark does not have")
     return known[type(iceberg)]
 
 
