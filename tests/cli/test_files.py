@@ -187,7 +187,7 @@ def test_a_missing_key_and_a_missing_key_id_are_said(stream: Path, keys: tuple[s
     assert "--key-id" in refused(run("decrypt-file", str(target), str(tmp_path / "back"), *keys[:2]))
     target.with_name(f"{target.name}.key.json").unlink()
 
-    assert "is not there" in refused(run("decrypt-file", str(target), str(tmp_path / "back"), *keys))
+    assert "key does not exist" in refused(run("decrypt-file", str(target), str(tmp_path / "back"), *keys))
 
 
 def test_a_file_that_is_there_is_kept_without_force(stream: Path, keys: tuple[str, ...]) -> None:

@@ -142,7 +142,7 @@ def test_a_column_named_like_a_twin_is_not_written() -> None:
 
 
 def test_a_protected_field_that_rows_do_not_have_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="none of the columns"):
+    with pytest.raises(ConfigurationError, match="not one of the columns"):
         ProtectedFile(TABLE, (99,))
 
 

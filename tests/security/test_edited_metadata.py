@@ -123,8 +123,8 @@ def _without_main(metadata: dict[str, Any]) -> None:
 
 
 CONTRADICTIONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "dangling": (lambda metadata: metadata.update({"current-snapshot-id": 7}), "not there"),
-    "dangling without main": (_without_main, "not there"),
+    "dangling": (lambda metadata: metadata.update({"current-snapshot-id": 7}), "no such snapshot exists"),
+    "dangling without main": (_without_main, "no such snapshot exists"),
     "minus one": (lambda metadata: metadata.update({"current-snapshot-id": -1}), "main points to"),
     "null": (lambda metadata: metadata.update({"current-snapshot-id": None}), "main points to"),
     "older than main": (lambda metadata: metadata.update({"current-snapshot-id": _first(metadata)}), "main points to"),
