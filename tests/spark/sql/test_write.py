@@ -307,7 +307,7 @@ def test_transforms_are_functions_with_the_values_of_partitions(spark: SparkSess
     ]
     for call, named in (
         ("prod.bucket(4)", "takes .number of buckets, column."),
-        ("prod.hours(DATE'2024-02-29')", "hours takes no date"),
+        ("prod.hours(DATE'2024-02-29')", "hours does not take date"),
         ("prod.bucket('4', 1)", "takes an integer first"),
         ("prod.truncate(0, 1)", "a number above 0"),
         ("prod.nothing(1)", "nothing"),

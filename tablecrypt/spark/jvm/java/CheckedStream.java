@@ -139,7 +139,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
     for (int index = 0; index < ranges.size(); index++) {
       FileRange range = (FileRange) ranges.get(index);
       if (range.getOffset() + range.getLength() > endStart) {
-        throw new EOFException(location + ": columns that reach into the footer");
+        throw new EOFException(location + ": its columns reach into the footer");
       }
     }
     stored.readVectored(ranges, allocate);
@@ -161,7 +161,7 @@ public class CheckedStream extends FSInputStream implements StreamCapabilities {
 
   public void seek(long to) throws IOException {
     if (to < 0 || to > length) {
-      throw new EOFException(location + ": has no byte " + to);
+      throw new EOFException(location + ": there is no byte " + to);
     }
     position = to;
   }

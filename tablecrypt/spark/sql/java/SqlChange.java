@@ -101,6 +101,6 @@ class SqlChange {
   }
 
   private static RuntimeException unknown(TableChange change) {
-    return new UnsupportedOperationException("ALTER TABLE: tables of this catalog have no " + change.getClass().getSimpleName());
+    return new UnsupportedOperationException("ALTER TABLE: tables of this catalog do not support " + change.getClass().getSimpleName());
   }
 }

@@ -46,7 +46,7 @@ class SqlDefault {
     DataType type = schema;
     for (int index = 0; index < column.length; index++) {
       if (!(type instanceof StructType)) {
-        throw new UnsupportedOperationException("DEFAULT: " + column[index] + " lies in a list or map, whose values have none");
+        throw new UnsupportedOperationException("DEFAULT: " + column[index] + " is inside a list or map, and values there have no default");
       }
       type = ((StructType) type).apply(column[index]).dataType();
     }

@@ -250,7 +250,7 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
       endpoint().hold(read, opened);
       files = opened;
     } catch (IOException error) {
-      throw new IllegalStateException("Python told of files in another form", error);
+      throw new IllegalStateException("Python described the files in an unexpected form", error);
     }
   }
 

@@ -90,7 +90,7 @@ class SqlStream implements MicroBatchStream, SupportsTriggerAvailableNow {
     try {
       return Planner.JSON.readTree(offset.json());
     } catch (IOException error) {
-      throw new IllegalStateException("the checkpoint has an offset that is no JSON", error);
+      throw new IllegalStateException("the checkpoint contains an offset that is not JSON", error);
     }
   }
 }

@@ -67,7 +67,7 @@ public class SqlTransform implements UnboundFunction, ScalarFunction, Serializab
     DataType source = arguments.fields()[parameters].dataType();
     DataType input = isInt(source) ? DataTypes.IntegerType : source;
     if (!takes(input)) {
-      throw new UnsupportedOperationException(name + " takes no " + source.simpleString());
+      throw new UnsupportedOperationException(name + " does not take " + source.simpleString());
     }
     return new SqlTransform(name, takesNumber() ? new DataType[] {DataTypes.IntegerType, input} : new DataType[] {input});
   }

@@ -86,7 +86,7 @@ class SqlView extends V1Table {
       values[TEXT] = Option.apply(sql);
       return (CatalogTable) made.newInstance(values);
     } catch (Throwable error) {
-      throw new IllegalStateException("this Spark describes views in another way than those that are known", error);
+      throw new IllegalStateException("this version of Spark describes views in a way that tablecrypt does not know", error);
     }
   }
 

@@ -104,7 +104,7 @@ class ViewQuery {
     try {
       return session.sessionState().sqlParser().parseQuery(sql);
     } catch (Throwable error) {
-      throw new IllegalArgumentException("the view " + view + " has SQL that is no query of this Spark: " + error.getMessage(), error);
+      throw new IllegalArgumentException("the view " + view + " contains SQL that this Spark cannot parse as a query: " + error.getMessage(), error);
     }
   }
 
