@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).parents[2]
 PYPROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT: Final[dict[str, Any]] = PYPROJECT["project"]
 EXTRAS: Final[dict[str, list[str]]] = PROJECT["optional-dependencies"]
-NOT_FOR_USERS: Final = {"dev", "demo", "fuzz", "daft", "mutation"}
+NOT_FOR_USERS: Final = {"dev", "demo", "fuzz", "daft", "mutation", "bench"}
 
 
 def _locked(file: str) -> dict[str, list[tuple[str, list[str]]]]:
@@ -59,6 +59,7 @@ LOCKS: Final = {
     "fuzz.txt": {"fuzz"},
     "daft.txt": {"daft"},
     "mutation.txt": {"mutation"},
+    "bench.txt": {"bench"},
 }
 
 
