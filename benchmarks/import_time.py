@@ -37,10 +37,10 @@ def main() -> int:
             seconds.append(processor_seconds(f"import {name}" if name else "pass"))
     start = statistics.median(taken[""])
     peer = statistics.median(taken[PEER]) - start
-    print(f"{PEER:20} {peer:.3f} s")
+    print(f"import {PEER:20} {peer:.3f} s")
     ratios = {name: (statistics.median(taken[name]) - start) / peer for name in OURS}
     for name, ratio in ratios.items():
-        print(f"{name:20} {ratio * peer:.3f} s, {ratio:.2f} of it (aim {AIM})")
+        print(f"import {name:20} {ratio * peer:.3f} s, {ratio:.2f} of it (aim {AIM})")
     return int(ratios["tablecrypt"] > AIM)
 
 
