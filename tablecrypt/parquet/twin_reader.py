@@ -46,7 +46,7 @@ from tablecrypt.parquet.modules import ModuleCipher
 from tablecrypt.parquet.one_key import counted_keys
 from tablecrypt.parquet.storage import FileView, Sink, Source
 from tablecrypt.parquet.thrift import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Struct
-from tablecrypt.parquet.twins import Twin, field_of_twin, leaves_of, twins_among
+from tablecrypt.parquet.twins import Twin, check_twin_keys, leaves_of, twin_under_key, twins_among
 
 _NOT_IN_A_COVER: Final = (
     ColumnChunk.OFFSET_INDEX_OFFSET,
@@ -119,7 +119,7 @@ class TwinFile:
         return all(is_error_cover(group[twin.cover].metadata) for group in self.layout.row_groups)
 
     def _check_keys(self, num_leaves: int) -> None:
-        layout, twins = self.layout, {twin.twin for twin in self.twins}
+        layout, twins = self.layout, self.twins
         unknown = self.protected - self._access.protected
         if unknown:
             raise FormatError(
@@ -132,20 +132,14 @@ class TwinFile:
             num_rows = layout.metadata.integer(FileMetaData.NUM_ROWS)
         if counted_keys(layout.footer, self._ciphers, num_rows) == expected:
             return
-        for chunk in layout.chunks():
-            if chunk.has_own_key != (chunk.ordinals.column in twins):
-                raise TamperedFileError(layout.location, f"{chunk.ordinals} is not under the key that it has to be under")
-            if not chunk.has_own_key:
-                _ = chunk.cipher  # an error for a column in the clear
+        check_twin_keys(layout, twins)
 
     def _key_of(self, path: tuple[str, ...], key_metadata: bytes | None) -> Secret:
-        field_id = field_of_twin(path[0])
-        if field_id is None or key_metadata is None:
-            raise TamperedFileError(self.layout.location, f"column {'.'.join(path)} is encrypted with a key that is no column key")
-        known = self._known.get((field_id, key_metadata))
+        twin = twin_under_key(path, key_metadata, self.layout.location)
+        known = self._known.get(twin)
         if known is None:
-            known = Secret(self._access.unwrap(field_id, key_metadata, self._key_metadata.aad_prefix))
-            self._known[field_id, key_metadata] = known
+            known = Secret(self._access.unwrap(*twin, self._key_metadata.aad_prefix))
+            self._known[twin] = known
         return known
 
     def _footer_cipher(self) -> ModuleCipher:

@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
-from tablecrypt.errors import FormatError, TamperedFileError
+from tablecrypt.errors import FormatError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.covers import error_cover_pages, is_error_cover, placeholder
 from tablecrypt.parquet.footer import described
@@ -45,7 +45,7 @@ from tablecrypt.parquet.module_writer import STRIPPED, FileEncryption, ModularWr
 from tablecrypt.parquet.storage import Sink, Source, source_of
 from tablecrypt.parquet.thrift import FLAT, ColumnMetaData, FileMetaData, RowGroup, SchemaElement, Struct
 from tablecrypt.parquet.twin_columns import Replacement, covered, path_to
-from tablecrypt.parquet.twins import Leaf, Twin, field_of_twin, leaves_of, twin_name, twins_among
+from tablecrypt.parquet.twins import Leaf, Twin, check_twin_keys, leaves_of, no_column_key, twin_name, twin_under_key, twins_among
 
 TwinKeyOf = Callable[[int, bytes], Secret]
 """Returns the DEK of a twin: field id, key metadata. Raises what its key service raises."""
@@ -104,12 +104,7 @@ class TwinLayout:
         with described(source.location, "the schema in the footer"):
             self.leaves = leaves_of(self.schema)
         self.twins = twins_among(self.leaves, source.location)
-        ordinals = {twin.twin for twin in self.twins}
-        for chunk in self.file.chunks():
-            if chunk.has_own_key != (chunk.ordinals.column in ordinals):
-                raise TamperedFileError(source.location, f"{chunk.ordinals} is not under the key that it has to be under")
-            if not chunk.has_own_key:
-                _ = chunk.cipher  # an error for a column in the clear
+        check_twin_keys(self.file, self.twins)
 
     def stored(self) -> StoredTwins:
         """Return what the file says of protected columns."""
@@ -127,10 +122,9 @@ class TwinLayout:
         return bool(groups) and not all(is_error_cover(chunks[twin.cover].metadata) for chunks in groups)
 
     def _key_of(self, path: tuple[str, ...], key_metadata: bytes | None) -> Secret:
-        field_id = field_of_twin(path[0])
-        if field_id is None or key_metadata is None or self._twin_key is None:
-            raise TamperedFileError(self.file.location, f"column {'.'.join(path)} is encrypted with a key that is no column key")
-        return self._twin_key(field_id, key_metadata)
+        if self._twin_key is None:
+            raise no_column_key(path, self.file.location)
+        return self._twin_key(*twin_under_key(path, key_metadata, self.file.location))
 
 
 def rewrite_protected(

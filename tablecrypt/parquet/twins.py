@@ -21,12 +21,12 @@ Specification: Apache Parquet, "Parquet Modular Encryption", section 5; parquet.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tablecrypt.errors import FormatError, TamperedFileError
-from tablecrypt.parquet.layout import leaf_paths
+from tablecrypt.parquet.layout import FileLayout, leaf_paths
 from tablecrypt.parquet.thrift import SchemaElement, Struct
 
 TWIN_PREFIX: Final = "__protected__."
@@ -132,6 +132,33 @@ def twins_among(leaves: Sequence[Leaf], location: str) -> list[Twin]:
         twins.append(Twin(field_id, cover, ordinal))
     _check_complete(leaves, twins, location)
     return twins
+
+
+def check_twin_keys(layout: FileLayout, twins: Collection[Twin]) -> None:
+    """Check that each twin is under a key of its own, and everything else under the file's.
+
+    Raises:
+        TamperedFileError: a column is under another key, or in the clear.
+    """
+    ordinals = {twin.twin for twin in twins}
+    for chunk in layout.chunks():
+        if chunk.has_own_key != (chunk.ordinals.column in ordinals):
+            raise TamperedFileError(layout.location, f"{chunk.ordinals} is not under the key that it has to be under")
+        if not chunk.has_own_key:
+            _ = chunk.cipher  # an error for a column in the clear
+
+
+def twin_under_key(path: Sequence[str], key_metadata: bytes | None, location: str) -> tuple[int, bytes]:
+    """Return the field id and key metadata of the twin that a column with a key of its own is. TamperedFileError if it is none."""
+    field_id = field_of_twin(path[0])
+    if field_id is None or key_metadata is None:
+        raise no_column_key(path, location)
+    return field_id, key_metadata
+
+
+def no_column_key(path: Sequence[str], location: str) -> TamperedFileError:
+    """Return the error for a column with a key of its own that no column key opens."""
+    return TamperedFileError(location, f"column {'.'.join(path)} is encrypted with a key that is no column key")
 
 
 def check_names(names: Sequence[str]) -> None:
