@@ -162,12 +162,8 @@ class ColumnKeyMaker:
             both = ring.with_others(entry for key_id, entry in self._made.items() if key_id not in self._offered)
             if aad_prefix is None:
                 return self._shared(both, field_id, master_key_id)
-            kept = own_keys(self.kms)
-            own = kept.among(self._usable(both, field_id, master_key_id, write_only=True))
-            if own is not None and (known := kept.key(own)) is not None:
-                key_id, key = own.key_id, known
-            else:
-                key_id, key = self._for_file(both, field_id, master_key_id)
+            own = own_keys(self.kms).among(self._usable(both, field_id, master_key_id, write_only=True))
+            key_id, key = self._for_file(both, field_id, master_key_id) if own is None else (own[0].key_id, own[1])
             self._used[aad_prefix] = {*self._used.get(aad_prefix, ()), key_id}
             return key_id, key
 
@@ -224,12 +220,7 @@ class ColumnKeyMaker:
             used = {key_id for prefix in aad_prefixes for key_id in self._used.get(prefix, ()) if key_id not in ring}
             if gone := sorted(used - self._made.keys()):
                 raise KeyNotFoundError(f"column key {gone[0]}, under which files were written, is gone from the table: write them again")
-            entries = [self._made[key_id] for key_id in sorted(used)]
-            keks = sorted({str(entry.encrypted_by_id) for entry in entries if entry.encrypted_by_id not in ring})
-            if gone := [kek for kek in keks if kek not in self._made]:
-                raise CommitFailedException(f"column KEK {gone[0]}, under which the commit's column keys are, is gone from the table")
-            self._offered |= {*used, *keks}
-            return (*(self._made[kek] for kek in keks), *entries)
+            return self._offer(ring, used)
 
     def entries_for(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> tuple[EncryptedKey, ...]:
         """Return the entries that metadata lacks for new values of these columns, KEKs first: for a commit before worker processes write.
@@ -237,11 +228,17 @@ class ColumnKeyMaker:
         Raises as `current_column_key`.
         """
         with self._lock:
-            current = [self.current_column_key(ring, column.field_id, column.column_key_id)[0] for column in columns]
-            entries = [self._made[key_id] for key_id in current if key_id not in ring]
-            keks = list(dict.fromkeys(str(entry.encrypted_by_id) for entry in entries if entry.encrypted_by_id not in ring))
-            self._offered |= {*keks, *(entry.key_id for entry in entries)}
-            return (*(self._made[kek] for kek in keks), *entries)
+            current = {self.current_column_key(ring, column.field_id, column.column_key_id)[0] for column in columns}
+            return self._offer(ring, {key_id for key_id in current if key_id not in ring})
+
+    def _offer(self, ring: KeyRing, key_ids: set[str]) -> tuple[EncryptedKey, ...]:
+        """Return column keys that were made here and the KEKs that the ring lacks of them, KEKs first; neither is offered again."""
+        entries = [self._made[key_id] for key_id in sorted(key_ids)]
+        keks = sorted({str(entry.encrypted_by_id) for entry in entries if entry.encrypted_by_id not in ring})
+        if gone := [kek for kek in keks if kek not in self._made]:
+            raise CommitFailedException(f"column KEK {gone[0]}, under which the commit's column keys are, is gone from the table")
+        self._offered |= {*key_ids, *keks}
+        return (*(self._made[kek] for kek in keks), *entries)
 
     def open(self, ring: KeyRing, entry: EncryptedKey) -> Secret:
         """Return the key in a column key's entry. Raises as `column_key`."""
@@ -351,16 +348,18 @@ class ColumnKeyMaker:
     def _make_write_only(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
         self._check_apart(master_key_id)
         own = own_keys(self.kms)
-        kek = own.among(kek for kek in ring.column_keks if self._may_wrap(kek, master_key_id))
-        secret = own.key(kek) if kek is not None else None
-        if kek is None or secret is None:
-            secret = Secret(self.random(self.data_key_length))
-            kek = self._kek_entry(wrap_write_only(self.kms, secret, master_key_id), master_key_id, {WRITE_ONLY: "1"})
-            own.keep(kek, secret)
-            self._made[kek.key_id] = kek
+        found = own.among(kek for kek in ring.column_keks if self._may_wrap(kek, master_key_id))
+        kek, secret = self._new_write_only_kek(master_key_id) if found is None else found
         entry, key = self._new_entry(field_id, kek, secret)
         own.keep(entry, key)
         return entry.key_id, key
+
+    def _new_write_only_kek(self, master_key_id: str) -> tuple[EncryptedKey, Secret]:
+        secret = Secret(self.random(self.data_key_length))
+        kek = self._kek_entry(wrap_write_only(self.kms, secret, master_key_id), master_key_id, {WRITE_ONLY: "1"})
+        own_keys(self.kms).keep(kek, secret)
+        self._made[kek.key_id] = kek
+        return kek, secret
 
     def _new_entry(self, field_id: int, kek: EncryptedKey, secret: Secret) -> tuple[EncryptedKey, Secret]:
         key = Secret(self.random(self.data_key_length))

@@ -63,9 +63,9 @@ class OwnKeys:
             while len(self._keys) > KEPT_KEYS:
                 self._keys.popitem(last=False)
 
-    def among(self, entries: Iterable[EncryptedKey]) -> EncryptedKey | None:
-        """Return the first of these entries that was made here."""
-        return next((entry for entry in entries if self.key(entry) is not None), None)
+    def among(self, entries: Iterable[EncryptedKey]) -> tuple[EncryptedKey, Secret] | None:
+        """Return the first of these entries that was made here, and its key."""
+        return next(((entry, key) for entry in entries if (key := self.key(entry)) is not None), None)
 
 
 class OwnKeysByClient:

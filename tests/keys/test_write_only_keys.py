@@ -24,7 +24,10 @@ def test_a_key_is_found_by_the_very_entry_that_holds_it_and_by_no_other() -> Non
     made = entry("a", **{WRITE_ONLY: "1"})
     own.keep(made, secret)
     assert own.key(made) is secret
-    assert own.among([entry("b", **{WRITE_ONLY: "1"}), made]) is made
+    found = own.among([entry("b", **{WRITE_ONLY: "1"}), made])
+    assert found is not None
+    assert found[0] is made
+    assert found[1] is secret
     for other in (entry("a"), entry("a", "BBBB", **{WRITE_ONLY: "1"}), entry("b", **{WRITE_ONLY: "1"})):
         assert own.key(other) is None
 

@@ -170,9 +170,9 @@ def test_a_view_means_the_same_wherever_it_is_read(views: Views) -> None:
 
 
 HOSTILE: Final = {
-    "a command": ("DROP TABLE here.orders", "no query"),
-    "an insert": ("INSERT INTO here.orders VALUES (9, 'x')", "no query"),
-    "two statements": ("SELECT 1L AS id; DROP TABLE here.orders", "no query"),
+    "a command": ("DROP TABLE here.orders", "cannot parse as a query"),
+    "an insert": ("INSERT INTO here.orders VALUES (9, 'x')", "cannot parse as a query"),
+    "two statements": ("SELECT 1L AS id; DROP TABLE here.orders", "cannot parse as a query"),
     "a script": ("SELECT TRANSFORM (id) USING 'touch $mark; cat' AS (id BIGINT) FROM here.orders", "runs a script"),
     "a script within": (
         "WITH a AS (SELECT TRANSFORM (id) USING 'touch $mark; cat' AS (id BIGINT) FROM here.orders) SELECT id FROM a",
