@@ -5,6 +5,7 @@
     column key     encrypted-by-id = the column KEK's key-id; properties = {"tablecrypt.column-key": "<field id>"};
                    encrypted-key-metadata = nonce (12) | column key encrypted (16, 24 or 32) | tag (16)
                    key: the column KEK; AAD: "tablecrypt column key" | KEY_TIMESTAMP | 0 | field id | 0 | key-id, all as UTF-8
+    mask key       as a column key, and marked: properties = {…, "tablecrypt.mask-key": "1"}; AAD: "tablecrypt mask key" | … as above
 
 One column KEK serves all columns under one master key, so that the KMS is asked once per master key, process and hour, however many files
 are written or read: its client remembers what it unwrapped. A refusal is remembered here, for REFUSAL_SECONDS, and counted: a table of many
@@ -15,7 +16,9 @@ Rules:
        properties name for the column, now or formerly.
     2. It wraps a DEK only if the column's master key is still that, and its KEK is under its lifespan; else a new one is made. One that a
        writer made who may not unwrap wraps DEKs of his process alone: write_only_keys.py.
-    3. A column that has a column key and is in the schema is in the properties: nobody removes the protection by removing properties.
+    3. The `hash` mask of a column has one key under each master key, made once and used whatever the age of its KEK, so that equal values
+       have equal hashes in all files. Of two writers who make it at the same time, the one who commits first wins; the other's commit is
+       refused. Shredding the column destroys it.
 
 No operation here writes. What was made is returned by `new_entries` for the commit of the files that were written under it. An entry that
 was once in metadata, or was offered to a commit, is never brought again for other files: a column key that is gone was shredded.
@@ -24,8 +27,6 @@ was once in metadata, or was offered to a commit, is never brought again for oth
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import threading
 import time
 import weakref
@@ -35,7 +36,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.schema import Schema
 
 from tablecrypt.crypto.aes_gcm import NONCE_LENGTH, AesGcm
 from tablecrypt.crypto.secret import Secret
@@ -49,8 +49,18 @@ from tablecrypt.errors import (
     KmsAccessDeniedError,
     MasterKeyRefusedError,
 )
-from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, ProtectedColumn, key_id_in, unwrap_dek, wrap_dek
-from tablecrypt.keys.key_ring import COLUMN_KEK, COLUMN_KEK_VERSION, COLUMN_KEY, KEY_TIMESTAMP, WRITE_ONLY, EncryptedKey, KeyRing, may_wrap
+from tablecrypt.keys.column_keys import ProtectedColumn
+from tablecrypt.keys.key_ring import (
+    COLUMN_KEK,
+    COLUMN_KEK_VERSION,
+    COLUMN_KEY,
+    KEY_TIMESTAMP,
+    MASK_KEY,
+    WRITE_ONLY,
+    EncryptedKey,
+    KeyRing,
+    may_wrap,
+)
 from tablecrypt.keys.write_only_keys import own_keys, wrap_write_only
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import rewrap_key, unwrap_key, wrap_key
@@ -58,9 +68,10 @@ from tablecrypt.kms.resilient import PerProcess, cache_name
 
 REFUSAL_SECONDS: Final = 60.0
 _AAD: Final = b"tablecrypt column key"
-_MASK_KEY_OF: Final = b"tablecrypt column mask 1"
+_AAD_OF_MASK_KEY: Final = b"tablecrypt mask key"
 _KEY_ID_LENGTH: Final = 16
 _NO_MARK: Final[Mapping[str, str]] = {}
+_MASK_MARK: Final[Mapping[str, str]] = {MASK_KEY: "1"}
 
 
 @dataclass
@@ -157,15 +168,34 @@ class ColumnKeyMaker:
             AuthenticationError: an entry was changed.
         """
         with self._lock:
-            # What metadata holds is no longer ours to bring: were it gone the next time, it was shredded.
-            self._made = {key_id: entry for key_id, entry in self._made.items() if key_id not in ring}
-            both = ring.with_others(entry for key_id, entry in self._made.items() if key_id not in self._offered)
+            both = self._with_pending(ring)
             if aad_prefix is None:
                 return self._shared(both, field_id, master_key_id)
             own = own_keys(self.kms).among(self._usable(both, field_id, master_key_id, write_only=True))
             key_id, key = self._for_file(both, field_id, master_key_id) if own is None else (own[0].key_id, own[1])
-            self._used[aad_prefix] = {*self._used.get(aad_prefix, ()), key_id}
+            self.bring_with(aad_prefix, key_id)
             return key_id, key
+
+    def mask_key(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
+        """Return the id and the value of the key of a column's `hash` mask; make one where there is none (rule 3).
+
+        Raises as `current_column_key`.
+        """
+        with self._lock:
+            both = self._with_pending(ring)
+            found = mask_key_entry(ring, field_id, master_key_id) or mask_key_entry(both, field_id, master_key_id)
+            return self._make(both, field_id, master_key_id, _MASK_MARK) if found is None else (found.key_id, self.open(both, found))
+
+    def bring_with(self, aad_prefix: bytes, key_id: str) -> None:
+        """Have the commit of the file with this AAD prefix bring a key that was made here, if metadata lacks it then."""
+        with self._lock:
+            self._used[aad_prefix] = {*self._used.get(aad_prefix, ()), key_id}
+
+    def _with_pending(self, ring: KeyRing) -> KeyRing:
+        """The keys of metadata, and those made here that no commit was offered."""
+        # What metadata holds is no longer ours to bring: were it gone the next time, it was shredded.
+        self._made = {key_id: entry for key_id, entry in self._made.items() if key_id not in ring}
+        return ring.with_others(entry for key_id, entry in self._made.items() if key_id not in self._offered)
 
     def _for_file(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
         try:
@@ -215,11 +245,13 @@ class ColumnKeyMaker:
 
         Raises:
             KeyNotFoundError: a column was shredded while a file was written under its key; writing it again makes a new key.
+            CommitFailedException: another writer made the key of a `hash` mask first; writing the files again uses that.
         """
         with self._lock:
             used = {key_id for prefix in aad_prefixes for key_id in self._used.get(prefix, ()) if key_id not in ring}
             if gone := sorted(used - self._made.keys()):
                 raise KeyNotFoundError(f"column key {gone[0]}, under which files were written, is gone from the table: write them again")
+            self._check_first(ring, used)
             return self._offer(ring, used)
 
     def entries_for(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> tuple[EncryptedKey, ...]:
@@ -228,8 +260,22 @@ class ColumnKeyMaker:
         Raises as `current_column_key`.
         """
         with self._lock:
-            current = {self.current_column_key(ring, column.field_id, column.column_key_id)[0] for column in columns}
+            current = set[str]()
+            for column in columns:
+                current.add(self.current_column_key(ring, column.field_id, column.column_key_id)[0])
+                if column.mask.needs_key:
+                    current.add(self.mask_key(ring, column.field_id, column.column_key_id)[0])
             return self._offer(ring, {key_id for key_id in current if key_id not in ring})
+
+    def _check_first(self, ring: KeyRing, key_ids: Iterable[str]) -> None:
+        """Refuse mask keys that were made here where the table has got others meanwhile (rule 3)."""
+        for entry in (self._made[key_id] for key_id in key_ids if self._made[key_id].is_mask_key):
+            kek = self._made.get(entry.encrypted_by_id or "") or ring.entry(entry.encrypted_by_id or "")
+            if (first := mask_key_entry(ring, entry.field_id, kek.encrypted_by_id or "")) is not None:
+                raise CommitFailedException(
+                    f"another writer has made the key of the hash mask of column {entry.field_id} ({first.key_id}) since this write began: "
+                    "equal values would have different hashes. Load the table and write the rows again"
+                )
 
     def _offer(self, ring: KeyRing, key_ids: set[str]) -> tuple[EncryptedKey, ...]:
         """Return column keys that were made here and the KEKs that the ring lacks of them, KEKs first; neither is offered again."""
@@ -244,12 +290,10 @@ class ColumnKeyMaker:
         """Return the key in a column key's entry. Raises as `column_key`."""
         kek = self._kek(ring, entry)
         try:
-            return Secret(
-                AesGcm(self.open_kek(kek, entry.field_id)).decrypt(entry.wrapped_bytes(), _aad(kek, entry.field_id, entry.key_id))
-            )
+            return Secret(AesGcm(self.open_kek(kek, entry.field_id)).decrypt(entry.wrapped_bytes(), _aad_of(kek, entry)))
         except AuthenticationError as error:
             raise AuthenticationError(
-                f"column key {entry.key_id} does not open under column KEK {kek.key_id}: one of the two entries was changed"
+                f"{entry.kind} {entry.key_id} does not open under column KEK {kek.key_id}: one of the two entries was changed"
             ) from error
 
     def open_kek(self, kek: EncryptedKey, field_id: int) -> Secret:
@@ -322,19 +366,21 @@ class ColumnKeyMaker:
         old, from_key_id = kek.wrapped_bytes(), from_key_id or master_key_id
         key = unwrap_key(self.kms, old, from_key_id)
         for entry in (entry for entry in ring.column_keys if entry.encrypted_by_id == kek.key_id):
-            AesGcm(key).decrypt(entry.wrapped_bytes(), _aad(kek, entry.field_id, entry.key_id))
+            AesGcm(key).decrypt(entry.wrapped_bytes(), _aad_of(kek, entry))
         wrapped = rewrap_key(self.kms, old, master_key_id, from_key_id, key)
         return kek.model_copy(update={"encrypted_key_metadata": _base64(wrapped)})
 
     def _usable(self, ring: KeyRing, field_id: int, master_key_id: str, write_only: bool = False) -> Iterable[EncryptedKey]:
         for entry in ring.column_keys:
-            if entry.field_id == field_id and entry.is_write_only == write_only and self._may_wrap(self._kek(ring, entry), master_key_id):
+            if entry.field_id != field_id or entry.is_mask_key or entry.is_write_only != write_only:
+                continue
+            if self._may_wrap(self._kek(ring, entry), master_key_id):
                 yield entry
 
     def _may_wrap(self, kek: EncryptedKey, master_key_id: str) -> bool:
         return kek.encrypted_by_id == master_key_id and may_wrap(kek, self.now_ms(), self.kek_lifespan_ms)
 
-    def _make(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
+    def _make(self, ring: KeyRing, field_id: int, master_key_id: str, mark: Mapping[str, str] = _NO_MARK) -> tuple[str, Secret]:
         kek = next((kek for kek in ring.column_keks if not kek.is_write_only and self._may_wrap(kek, master_key_id)), None)
         if kek is None:
             try:
@@ -342,7 +388,7 @@ class ColumnKeyMaker:
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
                 raise ColumnKeyDeniedError(field_id, master_key_id, str(error)) from error
             self._made[kek.key_id] = kek
-        entry, key = self._new_entry(field_id, kek, self.open_kek(kek, field_id))
+        entry, key = self._new_entry(field_id, kek, self.open_kek(kek, field_id), mark)
         return entry.key_id, key
 
     def _make_write_only(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
@@ -350,7 +396,7 @@ class ColumnKeyMaker:
         own = own_keys(self.kms)
         found = own.among(kek for kek in ring.column_keks if self._may_wrap(kek, master_key_id))
         kek, secret = self._new_write_only_kek(master_key_id) if found is None else found
-        entry, key = self._new_entry(field_id, kek, secret)
+        entry, key = self._new_entry(field_id, kek, secret, {WRITE_ONLY: "1"})
         own.keep(entry, key)
         return entry.key_id, key
 
@@ -361,9 +407,9 @@ class ColumnKeyMaker:
         self._made[kek.key_id] = kek
         return kek, secret
 
-    def _new_entry(self, field_id: int, kek: EncryptedKey, secret: Secret) -> tuple[EncryptedKey, Secret]:
+    def _new_entry(self, field_id: int, kek: EncryptedKey, secret: Secret, mark: Mapping[str, str]) -> tuple[EncryptedKey, Secret]:
         key = Secret(self.random(self.data_key_length))
-        entry = self._entry(_base64(self.random(_KEY_ID_LENGTH)), field_id, kek, secret, key, _mark(kek))
+        entry = self._entry(_base64(self.random(_KEY_ID_LENGTH)), field_id, kek, secret, key, mark)
         self._made[entry.key_id] = entry
         return entry, key
 
@@ -376,10 +422,10 @@ class ColumnKeyMaker:
         )
 
     def _entry(self, key_id: str, field_id: int, kek: EncryptedKey, secret: Secret, key: Secret, mark: Mapping[str, str]) -> EncryptedKey:
-        encrypted = AesGcm(secret).encrypt(self.random(NONCE_LENGTH), key.reveal(), _aad(kek, field_id, key_id))
+        aad = _aad(kek, field_id, key_id, MASK_KEY in mark)
         return EncryptedKey(
             key_id=key_id,
-            encrypted_key_metadata=_base64(encrypted),
+            encrypted_key_metadata=_base64(AesGcm(secret).encrypt(self.random(NONCE_LENGTH), key.reveal(), aad)),
             encrypted_by_id=kek.key_id,
             properties={COLUMN_KEY: str(field_id), **mark},
         )
@@ -395,76 +441,30 @@ class ColumnKeyMaker:
         return kek
 
 
-class TableColumnKeys:
-    """The column keys of one version of a table's metadata: see `column_keys.ColumnKeys`.
-
-    Args:
-        maker: makes and opens entries.
-        policy: the table's.
-        ring: the keys of that version.
-    """
-
-    def __init__(self, maker: ColumnKeyMaker, policy: ColumnPolicy, ring: KeyRing) -> None:
-        self._maker = maker
-        self._policy = policy
-        self._ring = ring
-
-    def generate(self, field_ids: Iterable[int], aad_prefix: bytes) -> dict[int, ColumnKey]:
-        """Return a fresh key for each of these columns in the file with this AAD prefix."""
-        return {field_id: self._generated(field_id, aad_prefix) for field_id in field_ids}
-
-    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
-        """Return the DEK of a column in the file with this AAD prefix."""
-        named = self._policy.master_keys(field_id)
-        key = self._maker.column_key(self._ring, key_id_in(key_metadata), field_id, named)
-        return unwrap_dek(key, field_id, key_metadata, aad_prefix)
-
-    def check_readable(self, field_ids: Iterable[int]) -> None:
-        """Return if this user may open the column keys of all these columns. Of one without keys a new one tells, which is not kept."""
-        for field_id in field_ids:
-            entries = [entry for entry in self._ring.column_keys if entry.field_id == field_id]
-            for entry in entries:
-                self._maker.column_key(self._ring, entry.key_id, field_id, self._policy.master_keys(field_id))
-            if not entries and field_id in self._policy.columns:
-                self._current(field_id)
-
-    def mask_key(self, field_id: int) -> Secret:
-        """Return the key of a column's `hash` mask: HMAC-SHA-256 of a fixed text under the column key."""
-        _, key = self._current(field_id)
-        return Secret(hmac.new(key.reveal(), _MASK_KEY_OF, hashlib.sha256).digest())
-
-    def _generated(self, field_id: int, aad_prefix: bytes) -> ColumnKey:
-        key_id, key = self._current(field_id, aad_prefix)
-        dek = Secret(self._maker.random(self._maker.data_key_length))
-        return wrap_dek(key_id, key, field_id, aad_prefix, dek, self._maker.random)
-
-    def _current(self, field_id: int, aad_prefix: bytes | None = None) -> tuple[str, Secret]:
-        column = self._policy.columns.get(field_id)
-        if column is None:
-            raise ConfigurationError(f"column {field_id} is not protected, and has no key")
-        return self._maker.current_column_key(self._ring, field_id, column.column_key_id, aad_prefix)
-
-
-def check_protected(ring: KeyRing, policy: ColumnPolicy, schema: Schema) -> None:
-    """Check that properties still protect what has been protected (rule 3).
+def mask_key_entry(ring: KeyRing, field_id: int, master_key_id: str) -> EncryptedKey | None:
+    """Return the entry of the key of a column's `hash` mask under one of its master keys; None where nobody has made it.
 
     Raises:
-        KeyIdChangedError: a column of the schema has a column key, and the properties do not name it.
+        KeyNotFoundError: the KEK of an entry of the column is missing.
     """
     for entry in ring.column_keys:
-        if not policy.master_keys(entry.field_id) and (name := schema.find_column_name(entry.field_id)) is not None:
-            raise KeyIdChangedError(
-                f"column {name!r} has a key of its own in encryption-keys, and the table's properties no longer say so: somebody removed "
-                f"encryption.column.{entry.field_id}.key-id. Restore it; the column would be written under the table's key"
-            )
+        if entry.is_mask_key and entry.field_id == field_id and ring.entry(entry.encrypted_by_id or "").encrypted_by_id == master_key_id:
+            return entry
+    return None
 
 
-def _aad(kek: EncryptedKey, field_id: int, key_id: str) -> bytes:
-    return b"\0".join((_AAD + kek.timestamp.encode(), str(field_id).encode(), key_id.encode()))
+def _aad_of(kek: EncryptedKey, entry: EncryptedKey) -> bytes:
+    return _aad(kek, entry.field_id, entry.key_id, entry.is_mask_key)
+
+
+def _aad(kek: EncryptedKey, field_id: int, key_id: str, of_mask: bool) -> bytes:
+    label = _AAD_OF_MASK_KEY if of_mask else _AAD
+    return b"\0".join((label + kek.timestamp.encode(), str(field_id).encode(), key_id.encode()))
 
 
 def _mark(entry: EncryptedKey) -> dict[str, str]:
-    return {WRITE_ONLY: "1"} if entry.is_write_only else {}
+    marked = {WRITE_ONLY: entry.is_write_only, MASK_KEY: entry.is_mask_key}
+    return {mark: "1" for mark, is_set in marked.items() if is_set}
 
 
 def _base64(data: bytes) -> str:

@@ -4,7 +4,7 @@
         in the KMS            entry of encryption-keys      entry of encryption-keys           in the Parquet file's footer
 
 The column key stays the same for the life of the column: rotating a KEK is a change of metadata alone, and without its column key nobody
-opens the column in any file. column_key_ring.py makes and opens the two entries; here is what needs neither metadata nor KMS.
+opens the column in any file. column_key_ring.py makes and opens the entries; here is what needs neither metadata nor KMS.
 
 What a table's properties say, by field id, so that renames change nothing:
 
@@ -30,7 +30,7 @@ Masks:
     null            null in place of each value; an empty value of the type where the column is required
     error           no value: reading the column is refused
     redact          text with x for small letters, X for capital ones and 9 for digits
-    hash            HMAC-SHA-256, 64 hexadecimal digits of text or 32 bytes: equal values have equal hashes within a table
+    hash            HMAC-SHA-256, 64 hexadecimal digits of text or 32 bytes: equal values of the column have equal hashes in all files
     truncate(n)     the first n characters of text, at least 1 and at most 64
     constant(text)  one value of the column's type, as Iceberg's literals are written
 
@@ -122,6 +122,11 @@ class Mask:
     def is_stored(self) -> bool:
         """Whether files hold the masked values, which nobody can make without the column key."""
         return self.kind not in ("null", "error")
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether the masked values are made with a key that the table keeps: see `column_key_ring.py`."""
+        return self.kind == "hash"
 
     def check_type(self, column: str, column_type: IcebergType) -> None:
         """Raise ConfigurationError where values of this type cannot be masked so.

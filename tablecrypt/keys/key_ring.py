@@ -14,6 +14,7 @@ Four kinds of entry share this shape and are told apart by their properties:
                          {"KEY_TIMESTAMP": …, "tablecrypt.column-kek": "1"}
     column key           encrypted-by-id = a column KEK's key-id; properties = {"tablecrypt.column-key": "<field id>"}; see
                          column_key_ring.py
+    mask key             as a column key, and a property more: {"tablecrypt.mask-key": "1"}
 
 A column KEK or column key with the property {"tablecrypt.write-only": "1"} was made by a writer who may wrap and not unwrap: see
 write_only_keys.py.
@@ -53,6 +54,7 @@ COLUMN_KEK: Final = "tablecrypt.column-kek"
 COLUMN_KEY: Final = "tablecrypt.column-key"
 COLUMN_KEK_VERSION: Final = "1"
 WRITE_ONLY: Final = "tablecrypt.write-only"
+MASK_KEY: Final = "tablecrypt.mask-key"
 _TIMESTAMP: Final = re.compile("[0-9]{1,19}")
 _FIELD_ID: Final = re.compile("[1-9][0-9]{0,9}")
 _MAX_LONG: Final = 2**63 - 1
@@ -83,8 +85,13 @@ class EncryptedKey(IcebergBaseModel):
 
     @property
     def is_column_key(self) -> bool:
-        """Whether this entry is the key of a protected column."""
+        """Whether this entry is a key of a protected column: of its values in files, or of its `hash` mask."""
         return self.properties is not None and COLUMN_KEY in self.properties and not self.is_wrapped_by_kms
+
+    @property
+    def is_mask_key(self) -> bool:
+        """Whether this column key makes the hashes that a mask shows, and wraps no DEK."""
+        return self.is_column_key and MASK_KEY in (self.properties or {})
 
     @property
     def is_write_only(self) -> bool:
@@ -101,6 +108,8 @@ class EncryptedKey(IcebergBaseModel):
         """What people call such an entry."""
         if self.is_wrapped_by_kms:
             return "column KEK" if self.is_column_kek else "KEK"
+        if self.is_mask_key:
+            return "mask key"
         return "column key" if self.is_column_key else "manifest-list key"
 
     @property

@@ -375,9 +375,11 @@ def _protected_columns(metadata: EncryptedTableMetadata) -> dict[str, Any]:
                 "key_id": kek.key_id,
                 "wrapped_by": kek.encrypted_by_id,
                 "timestamp_ms": kek.timestamp,
-                "columns": [
-                    names.get(entry.field_id, str(entry.field_id)) for entry in ring.column_keys if entry.encrypted_by_id == kek.key_id
-                ],
+                "columns": list(
+                    dict.fromkeys(
+                        names.get(entry.field_id, str(entry.field_id)) for entry in ring.column_keys if entry.encrypted_by_id == kek.key_id
+                    )
+                ),
             }
             for kek in ring.column_keks
         ],

@@ -35,9 +35,10 @@ from pyiceberg.table.metadata import TableMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, KeyNotFoundError, KmsAccessDeniedError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictions
-from tablecrypt.keys.column_key_ring import ColumnKeyMaker, TableColumnKeys
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker, mask_key_entry
 from tablecrypt.keys.column_keys import ColumnKey, ColumnKeys, ColumnPolicy, ancestors, key_id_in
 from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -145,13 +146,12 @@ class _TaskColumnKeys:
         """Return a fresh key for each of these columns, under column keys that the table has."""
         wanted = list(field_ids)
         self.check_readable(wanted)
+        for field_id in wanted:
+            self._check_mask(field_id)
         made = self._keys.generate(wanted, aad_prefix)
         for key in made.values():
             if key_id_in(key.key_metadata) not in self._ring:
-                raise KeyNotFoundError(
-                    f"column {key.field_id} has no column key yet that new values may go under, and a task cannot commit one: "
-                    "write to the table once through tablecrypt.spark.write_table or table.append, and try again"
-                )
+                raise _nothing_to_commit(key.field_id, "column key that new values may go under")
         return made
 
     def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
@@ -174,7 +174,15 @@ class _TaskColumnKeys:
     def mask_key(self, field_id: int) -> Secret:
         """Return the key of a column's `hash` mask."""
         self._check([field_id])
+        self._check_mask(field_id)
         return self._keys.mask_key(field_id)
+
+    def _check_mask(self, field_id: int) -> None:
+        column = self._policy.columns.get(field_id)
+        if column is None or not column.mask.needs_key:
+            return
+        if mask_key_entry(self._ring, field_id, column.column_key_id) is None:
+            raise _nothing_to_commit(field_id, "key of its hash mask")
 
     def _check(self, field_ids: Iterable[int]) -> None:
         for field_id in field_ids:
@@ -276,6 +284,13 @@ def _opened_keks(maker: ColumnKeyMaker, ring: KeyRing, readable: frozenset[int])
             kek = ring.entry(entry.encrypted_by_id or "")
             opened[kek.wrapped_bytes()] = maker.open_kek(kek, entry.field_id).reveal()
     return opened
+
+
+def _nothing_to_commit(field_id: int, what: str) -> KeyNotFoundError:
+    return KeyNotFoundError(
+        f"column {field_id} has no {what} yet, and a task cannot commit one: write to the table once through tablecrypt.spark.write_table "
+        "or table.append, and try again"
+    )
 
 
 def _executor_denied(denied: ColumnKeyDeniedError) -> KmsAccessDeniedError:

@@ -25,10 +25,10 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, PlaintextRefusedError
 from tablecrypt.files.deletion import NOTHING, DeletionScope
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO, EncryptingOutputFile, ReadRestrictions
-from tablecrypt.keys.column_key_ring import TableColumnKeys
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy
 from tablecrypt.keys.key_ring import KeyRing
 from tablecrypt.keys.manager import EncryptionManager
+from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.table.foreign_engines import PropertiesForOthers
 

@@ -21,10 +21,11 @@ from tablecrypt.errors import (
     KeyNotFoundError,
     KmsUnavailableError,
 )
-from tablecrypt.keys.column_key_ring import REFUSAL_SECONDS, ColumnKeyMaker, TableColumnKeys, check_protected, refusals
+from tablecrypt.keys.column_key_ring import REFUSAL_SECONDS, ColumnKeyMaker, refusals
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.key_ring import COLUMN_KEK, COLUMN_KEY, KEY_TIMESTAMP, EncryptedKey, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
+from tablecrypt.keys.table_column_keys import TableColumnKeys, check_protected
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
 
@@ -264,18 +265,6 @@ def test_a_kek_that_was_rotated_away_during_the_write_makes_the_commit_fail() ->
     TableColumnKeys(made, POLICY, ring).generate([SALARY], b"b")
     with pytest.raises((CommitFailedException, KeyNotFoundError)):
         made.new_entries(KeyRing(), [b"b"])
-
-
-def test_the_key_of_the_hash_mask_is_the_columns_and_stays_under_another_kek(written: tuple[KeyRing, bytes]) -> None:
-    ring, key_metadata = written
-    made = maker()
-    before = TableColumnKeys(made, POLICY, ring).mask_key(SSN)
-    new_kek = made.new_kek("pii")
-    rotated = KeyRing([new_kek, *(made.under(ring, entry, new_kek) for entry in ring.column_keys)])
-    keys = TableColumnKeys(maker(), POLICY, rotated)
-    assert keys.mask_key(SSN) == before
-    assert keys.unwrap(SSN, key_metadata, PREFIX)
-    assert len(before) == 32
 
 
 def test_a_rewrapped_kek_opens_what_it_opened(written: tuple[KeyRing, bytes]) -> None:

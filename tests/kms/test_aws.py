@@ -28,9 +28,10 @@ from tablecrypt.errors import (
     KmsUnavailableError,
     TablecryptError,
 )
-from tablecrypt.keys.column_key_ring import ColumnKeyMaker, TableColumnKeys
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.table_column_keys import TableColumnKeys
 from tablecrypt.kms.aws import AwsKeyManagementClient
 from tests.kms.services.http_service import Answer, HttpService
 from tests.kms.services.http_service import Request as ServedRequest

@@ -149,6 +149,25 @@ def test_a_task_writes_under_committed_column_keys_alone(both: Clients, brought:
     }
 
 
+@pytest.mark.parametrize("brought", [True, False])
+def test_a_task_hashes_with_the_tables_key_and_makes_none(both: Clients, brought: bool) -> None:
+    table = protected_table(both.payroll)
+    ensure_column_keys(table)
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-mask.ssn": "hash"})
+    properties = None if brought else dict(both.payroll.properties)
+    task = keys_of_task(table, JobColumns.of(table, None, properties))
+    with pytest.raises(KeyNotFoundError, match="no key of its hash mask"):
+        task.mask_key(SSN)
+    with pytest.raises(KeyNotFoundError, match="no key of its hash mask"):
+        task.generate([SSN], PREFIX)
+
+    ensure_column_keys(table)
+    task = keys_of_task(table, JobColumns.of(table, None, properties))
+    assert task.mask_key(SSN) == column_keys(metadata_of(table), cast("TableFileIO", table.io)).mask_key(SSN)
+    assert task.generate([SSN], PREFIX)
+
+
 def test_column_keys_are_committed_once(both: Clients) -> None:
     table = protected_table(both.payroll)
     ensure_column_keys(table)

@@ -60,7 +60,6 @@ from tablecrypt.table.table_files import FreshKeys, deleting_on_error, key_metad
 logger = logging.getLogger(__name__)
 
 _FOOTER_SIZE: Final = 64 * 1024
-_HASH: Final = "hash"
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class ProtectedFiles:
                 wanted |= self._wanted(found)
         self._keys.generate(sorted(wanted), secrets.token_bytes(16))
         for field_id in sorted(wanted):
-            if self.policy.columns[field_id].mask.kind == _HASH:
+            if self.policy.columns[field_id].mask.needs_key:
                 self._keys.mask_key(field_id)
 
     @property
@@ -148,7 +147,7 @@ class ProtectedFiles:
             return FileWork(ProtectedWork(plain.work, KeptTwins()), plain.keys, plain.size)
         prefix = FreshKeys(plain.work.data_key_length).new_key_metadata().aad_prefix
         made = self._keys.generate(sorted(self._wanted(found)), prefix)
-        hashed = tuple(each for each in made if self.policy.columns[each].mask.kind == _HASH)
+        hashed = tuple(each for each in made if self.policy.columns[each].mask.needs_key)
         stored = [key for key in found.keys if key[1]]
         work = FreshTwins(
             prefix,

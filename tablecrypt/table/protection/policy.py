@@ -26,9 +26,9 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt import properties as names
 from tablecrypt.errors import ConfigurationError, KeyIdChangedError
-from tablecrypt.keys.column_key_ring import check_protected
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
 from tablecrypt.keys.key_ring import KeyRing
+from tablecrypt.keys.table_column_keys import check_protected
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_files import OpensColumnKeys
 

@@ -1,0 +1,98 @@
+"""The column keys of one version of a table's metadata, as the writer and the reader of its files ask for them.
+
+What has a key is protected: a column that has a column key and is in the schema is in the properties. Nobody removes the protection by
+removing properties.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from typing import Final
+
+from pyiceberg.schema import Schema
+
+from tablecrypt.crypto.secret import Secret
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker
+from tablecrypt.keys.column_keys import ColumnKey, ColumnPolicy, ProtectedColumn, key_id_in, unwrap_dek, wrap_dek
+from tablecrypt.keys.key_ring import KeyRing
+
+_MASK_KEY_OF: Final = b"tablecrypt column mask 1"
+
+
+class TableColumnKeys:
+    """The column keys of one version of a table's metadata: see `column_keys.ColumnKeys`.
+
+    Args:
+        maker: makes and opens entries.
+        policy: the table's.
+        ring: the keys of that version.
+    """
+
+    def __init__(self, maker: ColumnKeyMaker, policy: ColumnPolicy, ring: KeyRing) -> None:
+        self._maker = maker
+        self._policy = policy
+        self._ring = ring
+        self._masks: dict[int, tuple[str, Secret]] = {}
+
+    def generate(self, field_ids: Iterable[int], aad_prefix: bytes) -> dict[int, ColumnKey]:
+        """Return a fresh key for each of these columns in the file with this AAD prefix."""
+        return {field_id: self._generated(field_id, aad_prefix) for field_id in field_ids}
+
+    def unwrap(self, field_id: int, key_metadata: bytes, aad_prefix: bytes) -> bytes:
+        """Return the DEK of a column in the file with this AAD prefix."""
+        named = self._policy.master_keys(field_id)
+        key = self._maker.column_key(self._ring, key_id_in(key_metadata), field_id, named)
+        return unwrap_dek(key, field_id, key_metadata, aad_prefix)
+
+    def check_readable(self, field_ids: Iterable[int]) -> None:
+        """Return if this user may open the column keys of all these columns. Of one without keys a new one tells, which is not kept."""
+        for field_id in field_ids:
+            entries = [entry for entry in self._ring.column_keys if entry.field_id == field_id]
+            for entry in entries:
+                self._maker.column_key(self._ring, entry.key_id, field_id, self._policy.master_keys(field_id))
+            if not entries and field_id in self._policy.columns:
+                self._current(field_id)
+
+    def mask_key(self, field_id: int) -> Secret:
+        """Return the key of a column's `hash` mask: HMAC-SHA-256 of a fixed text under the mask key that the table keeps."""
+        _, key = self._mask(field_id)
+        return Secret(hmac.new(key.reveal(), _MASK_KEY_OF, hashlib.sha256).digest())
+
+    def _generated(self, field_id: int, aad_prefix: bytes) -> ColumnKey:
+        key_id, key = self._current(field_id, aad_prefix)
+        if self._policy.columns[field_id].mask.needs_key:
+            self._maker.bring_with(aad_prefix, self._mask(field_id)[0])
+        dek = Secret(self._maker.random(self._maker.data_key_length))
+        return wrap_dek(key_id, key, field_id, aad_prefix, dek, self._maker.random)
+
+    def _mask(self, field_id: int) -> tuple[str, Secret]:
+        # One for all files of a write: their commit says which mask key it brings by the files, whenever each was made.
+        if (known := self._masks.get(field_id)) is not None:
+            return known
+        return self._masks.setdefault(field_id, self._maker.mask_key(self._ring, field_id, self._column(field_id).column_key_id))
+
+    def _current(self, field_id: int, aad_prefix: bytes | None = None) -> tuple[str, Secret]:
+        return self._maker.current_column_key(self._ring, field_id, self._column(field_id).column_key_id, aad_prefix)
+
+    def _column(self, field_id: int) -> ProtectedColumn:
+        column = self._policy.columns.get(field_id)
+        if column is None:
+            raise ConfigurationError(f"column {field_id} is not protected, and has no key")
+        return column
+
+
+def check_protected(ring: KeyRing, policy: ColumnPolicy, schema: Schema) -> None:
+    """Check that properties still protect what has been protected.
+
+    Raises:
+        KeyIdChangedError: a column of the schema has a column key, and the properties do not name it.
+    """
+    for entry in ring.column_keys:
+        if not policy.master_keys(entry.field_id) and (name := schema.find_column_name(entry.field_id)) is not None:
+            raise KeyIdChangedError(
+                f"column {name!r} has a key of its own in encryption-keys, and the table's properties no longer say so: somebody removed "
+                f"encryption.column.{entry.field_id}.key-id. Restore it; the column would be written under the table's key"
+            )
