@@ -16,15 +16,6 @@ A chunk decrypted whole has its pages as a plaintext file has them:
 Each body is decrypted at the place where it is wanted, and so written once: behind a header as long as it was encrypted. In the clear a
 header has another size and checksum, which now and then take another number of bytes; then the body is moved.
 
-For a check of whole files pages are authenticated at the speed of the cipher, and nothing of them is kept:
-
-The length of each module stands before it and its place gives its AAD, so no header has to be parsed, and every module is decrypted into
-the same memory. What a reader checks besides, that a header says the length and the checksum of its body, is between bytes of one writer
-that are all authentic. For AES_GCM_V1 only: in AES_GCM_CTR_V1 bodies are no modules.
-
-A module that does not authenticate does not end the check: the length before it says where the next one is. An impossible length ends
-it with TamperedFileError.
-
 Beside the pages:
 
     index          encrypted: one module           in the clear: Thrift
@@ -46,20 +37,11 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from tablecrypt.errors import FormatError, KeyMismatchError, TamperedFileError
+from tablecrypt.errors import FormatError, TamperedFileError
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.footer import described
 from tablecrypt.parquet.layout import Chunk, Span
-from tablecrypt.parquet.modules import (
-    CTR_OVERHEAD,
-    GCM_OVERHEAD,
-    LENGTH_BYTES,
-    ModuleCipher,
-    ModuleType,
-    impossible_length,
-    module_length,
-    stated_length,
-)
+from tablecrypt.parquet.modules import CTR_OVERHEAD, GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, module_length
 from tablecrypt.parquet.storage import Source
 from tablecrypt.parquet.thrift import FLAT, BloomFilterHeader, PageHeader, PageType
 
@@ -70,8 +52,6 @@ PIECE_LENGTH: Final = 4 * 1024 * 1024
 
 _HEADER_GUESS: Final = 256
 _KNOWN_TYPES: Final = (PageType.DATA, PageType.DICTIONARY, PageType.DATA_V2)
-_DICTIONARY: Final = (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_PAGE)
-_DATA: Final = (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE)
 _LONGEST_BLOOM_FILTER_HEADER: Final = 64
 
 
@@ -196,15 +176,6 @@ class Window:
             self._piece = self._source.read_at(self.position, min(max(length, PIECE_LENGTH), self.left))
         return self._piece[begin : begin + length]
 
-    def take_module(self) -> memoryview | None:
-        """The module that begins here, encrypted with AES-GCM; None where its length is none that it can have."""
-        length = stated_length(self.peek(LENGTH_BYTES))
-        if not GCM_OVERHEAD <= length <= self.left:
-            return None
-        framed = self.peek(length)
-        self.position += length
-        return framed
-
     def take(self, length: int) -> tuple[memoryview, Span]:
         """The next `length` bytes, of which so many must be left."""
         taken, span = self.peek(length), Span(self.position, length)
@@ -327,37 +298,6 @@ class _DecryptedPages:
     def finish(self) -> memoryview:
         self._memory[self._end :] = bytes(self._memory.nbytes - self._end)
         return self._memory
-
-
-def authenticate_pages(
-    chunk: Chunk, cipher: ModuleCipher, failed: Callable[[TamperedFileError | KeyMismatchError], None]
-) -> dict[ModuleType, int]:
-    """Return how many modules of each type authenticate among a chunk's pages.
-
-    Args:
-        chunk: encrypted with AES_GCM_V1.
-        cipher: the chunk's.
-        failed: is told of each module that does not.
-    """
-    window, ordinals = Window(chunk.source, chunk.pages), chunk.ordinals
-    authentic = dict.fromkeys((*_DICTIONARY, *_DATA), 0)
-    scratch = memoryview(bytearray())
-    number = 0
-    while window.left:
-        is_dictionary = window.position == chunk.pages.start and chunk.has_dictionary
-        for module_type in _DICTIONARY if is_dictionary else _DATA:
-            framed = window.take_module()
-            if framed is None:
-                what = ordinals.describe(module_type, number)
-                raise impossible_length(window.peek(LENGTH_BYTES), window.left, what, chunk.location)
-            if len(scratch) < len(framed):
-                scratch = memoryview(bytearray(len(framed)))
-            if cipher.opens(ordinals.suffix(module_type, number), framed, scratch[: len(framed) - GCM_OVERHEAD]):
-                authentic[module_type] += 1
-            else:
-                failed(cipher.refusal(ordinals.describe(module_type, number)))
-        number += not is_dictionary
-    return authentic
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
+from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
@@ -73,6 +74,20 @@ class Source:
                 self.location, f"ends after {offset + data.nbytes} bytes, though it had {self.length} when it was opened"
             )
         return data
+
+    def read_into(self, offset: int, memory: memoryview) -> None:
+        """Fill `memory` with the bytes from `offset` on."""
+        if isinstance(self._file, pa.NativeFile) and offset + memory.nbytes <= self.length:
+            self._file.seek(offset)
+            if self._file.readinto(memory) == memory.nbytes:
+                return
+        # A file that is not Arrow's, or one that ends early: `read_at` says so.
+        memory[:] = self.read_at(offset, memory.nbytes)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether reading a little at a time costs no request."""
+        return urlsplit(self.location).scheme in ("", "file")
 
     @property
     def file(self) -> Any:

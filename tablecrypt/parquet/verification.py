@@ -6,6 +6,11 @@ be authenticated by design is not hidden in a success: columns in the clear and 
 
 Not checked are values: a page that authenticates is what its writer encrypted, whatever it decodes to.
 
+Pages are authenticated at nearly the speed of the cipher, and nothing of them is kept. The length of each module stands before it and its
+place gives its AAD, so no header has to be parsed, and all modules of a file are read and decrypted in the same memory. What a reader
+checks besides, that a header says the length and the checksum of its body, is between bytes of one writer that are all authentic. For
+AES_GCM_V1 only: in AES_GCM_CTR_V1 bodies are no modules.
+
 Every byte of a file has one owner:
 
     bytes     0 ─ 4 ──────────── 100 ── 110 ─────── 200
@@ -20,23 +25,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from tablecrypt.arguments import checked_arguments
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import FormatError, KeyMismatchError, KeyNotFoundError, TamperedFileError
-from tablecrypt.parquet.chunk_modules import authenticate_pages, read_bloom_filter, read_index, read_pages
+from tablecrypt.parquet.chunk_modules import PIECE_LENGTH, read_bloom_filter, read_index, read_pages
 from tablecrypt.parquet.footer import MAGIC_LENGTH
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import Chunk, FileLayout, Span, encrypted_layout
-from tablecrypt.parquet.modules import ModuleCipher, ModuleType
-from tablecrypt.parquet.storage import open_source
+from tablecrypt.parquet.modules import GCM_OVERHEAD, LENGTH_BYTES, ModuleCipher, ModuleType, impossible_length, stated_length
+from tablecrypt.parquet.storage import Source, open_source
 from tablecrypt.parquet.thrift import ColumnChunk
 from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.parquet.uniform import UniformParquetFile
 
 _SHOWN_FAULTS: Final = 10
+_CACHED_PIECE: Final = 1024 * 1024
+"""Read at once from a local file: what was just read is decrypted while it is in the processor's cache."""
+_DICTIONARY: Final = (ModuleType.DICTIONARY_PAGE_HEADER, ModuleType.DICTIONARY_PAGE)
+_DATA: Final = (ModuleType.DATA_PAGE_HEADER, ModuleType.DATA_PAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +164,7 @@ class _Checks:
         self._unauthenticated_pages = 0
         self._in_the_clear: dict[str, None] = {}
         self._faults: list[_Fault] = []
+        self._modules_of = _ModuleReader(layout.source)
         self._spans = [OwnedSpan(0, MAGIC_LENGTH, "the first magic"), OwnedSpan(layout.footer.start, layout.source.length, "the footer")]
 
     def check_chunk(self, chunk: Chunk) -> None:
@@ -228,13 +237,32 @@ class _Checks:
 
     def _pages(self, chunk: Chunk) -> None:
         if chunk.cipher is not None and not chunk.cipher.ctr:
-            for module_type, count in authenticate_pages(chunk, chunk.cipher, partial(self._fail, chunk)).items():
-                self._count(chunk, module_type, count)
+            self._page_modules(chunk, chunk.cipher)
             return
         for page in read_pages(chunk):
             self._count(chunk, page.header_type)
             if chunk.cipher is not None:
                 self._unauthenticated_pages += 1
+
+    def _page_modules(self, chunk: Chunk, cipher: ModuleCipher) -> None:
+        """Authenticate the modules of a chunk's pages. One that fails does not end it: the length before it says where the next one is."""
+        modules, ordinals = self._modules_of.begin(chunk.pages), chunk.ordinals
+        authentic = dict.fromkeys((*_DICTIONARY, *_DATA), 0)
+        number = 0
+        while modules.left:
+            is_dictionary = chunk.has_dictionary and modules.left == chunk.pages.length
+            for module_type in _DICTIONARY if is_dictionary else _DATA:
+                framed = modules.take()
+                if framed is None:
+                    what = ordinals.describe(module_type, number)
+                    raise impossible_length(modules.peek(LENGTH_BYTES), modules.left, what, chunk.location)
+                if cipher.opens(ordinals.suffix(module_type, number), framed, modules.plaintext_of(framed)):
+                    authentic[module_type] += 1
+                else:
+                    self._fail(chunk, cipher.refusal(ordinals.describe(module_type, number)))
+            number += not is_dictionary
+        for module_type, count in authentic.items():
+            self._count(chunk, module_type, count)
 
     def _column_index(self, chunk: Chunk) -> None:
         self._index(chunk, chunk.column_index, ModuleType.COLUMN_INDEX)
@@ -266,3 +294,65 @@ class _Checks:
     def _count(self, chunk: Chunk, module_type: ModuleType, count: int = 1) -> None:
         if chunk.is_encrypted and count:
             self._modules[module_type.label] += count
+
+
+class _ModuleReader:
+    """The modules of one span after another, all in the same memory: a module is there until the next one is taken.
+
+        memory    taken | left of this piece | free
+                        begin                end       what is left moves to the front, and the next piece is read behind it
+
+    No byte is read twice.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._piece = min(_CACHED_PIECE if source.is_local else PIECE_LENGTH, source.length)
+        self._memory = memoryview(bytearray(self._piece))
+        self._plaintext = memoryview(bytearray())
+        self._begin = self._end = 0
+        self._unread = Span(0, 0)
+
+    def begin(self, span: Span) -> _ModuleReader:
+        """Go to the first module of a span of the file."""
+        self._begin = self._end = 0
+        self._unread = span
+        return self
+
+    @property
+    def left(self) -> int:
+        """How many bytes of the span were not taken."""
+        return self._unread.length + self._end - self._begin
+
+    def take(self) -> memoryview | None:
+        """The next module, encrypted with AES-GCM; None where its length is none that it can have."""
+        length = stated_length(self.peek(LENGTH_BYTES))
+        if not GCM_OVERHEAD <= length <= self.left:
+            return None
+        framed = self.peek(length)
+        self._begin += length
+        return framed
+
+    def peek(self, length: int) -> memoryview:
+        """The next `length` bytes, or as many as are left."""
+        if self._end - self._begin < length:
+            self._read(min(length, self.left))
+        return self._memory[self._begin : min(self._begin + length, self._end)]
+
+    def plaintext_of(self, framed: memoryview) -> memoryview:
+        """Memory as long as the plaintext of this module, for the cipher alone."""
+        length = framed.nbytes - GCM_OVERHEAD
+        if self._plaintext.nbytes < length:
+            self._plaintext = memoryview(bytearray(framed.nbytes))
+        return self._plaintext[:length]
+
+    def _read(self, needed: int) -> None:
+        """Have `needed` bytes in memory, none of which are beyond the span, and as many more as a piece holds."""
+        kept = self._memory[self._begin : self._end]
+        if needed > self._memory.nbytes:
+            self._memory = memoryview(bytearray(needed))
+        self._memory[: kept.nbytes] = kept
+        length = min(self._memory.nbytes - kept.nbytes, self._unread.length)
+        self._source.read_into(self._unread.start, self._memory[kept.nbytes : kept.nbytes + length])
+        self._begin, self._end = 0, kept.nbytes + length
+        self._unread = Span(self._unread.start + length, self._unread.length - length)

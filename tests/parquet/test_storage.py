@@ -43,9 +43,14 @@ def test_each_kind_of_source_gives_the_same_bytes(source: object) -> None:
         assert opened.length == len(DATA)
         for start, length in ((0, 1024), (1000, 24), (5, 0), (17, 100)):
             assert bytes(opened.read_at(start, length)) == DATA[start : start + length]
+            memory = bytearray(length)
+            opened.read_into(start, memoryview(memory))
+            assert memory == DATA[start : start + length]
         for start, length in ((0, 1025), (1024, 1), (-1, 2), (3, -1)):
             with pytest.raises(TamperedFileError, match="outside the file"):
                 opened.read_at(start, length)
+        with pytest.raises(TamperedFileError, match="outside the file"):
+            opened.read_into(1000, memoryview(bytearray(25)))
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None:
@@ -55,6 +60,8 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None
         path.write_bytes(DATA[:100])
         with pytest.raises(TamperedFileError, match=r"ends after 100 bytes, though it had 1024"):
             opened.read_at(90, 200)
+        with pytest.raises(TamperedFileError, match=r"ends after 100 bytes, though it had 1024"):
+            opened.read_into(90, memoryview(bytearray(200)))
 
 
 def test_a_file_that_is_open_stays_open_and_a_path_is_closed(tmp_path: Path) -> None:

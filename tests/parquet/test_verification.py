@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tablecrypt.errors import KeyNotFoundError, TamperedFileError
-from tablecrypt.parquet import FileKeys, inspect, read_table, thrift, thrift_reader, verify
+from tablecrypt.parquet import FileKeys, inspect, read_table, thrift, thrift_reader, verification, verify
 from tablecrypt.parquet.footer import write_footer
 from tablecrypt.parquet.layout import encrypted_layout
 from tablecrypt.parquet.modules import ModuleCipher
@@ -83,6 +83,22 @@ def test_each_damaged_page_of_a_chunk_is_named() -> None:
         verify(bytes(data), keys)
     named = [f"data page {number} of column id" in str(refused.value) for number in range(5)]
     assert named == [False, True, False, True, False]
+
+
+@pytest.mark.parametrize("source", ["a local file", "s3://bucket/file"])
+@pytest.mark.parametrize("piece", [1, 61, 4096])
+def test_a_file_is_verified_wherever_the_pieces_end_in_which_it_is_read(source: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = MODES[0].keys
+    data = bytearray(encrypted(PLAINTEXT, keys))
+    expected = verify(bytes(data), keys).modules
+    monkeypatch.setattr(verification, "_CACHED_PIECE" if source == "a local file" else "PIECE_LENGTH", piece)
+    assert verify(bytes(data), keys, location=source).modules == expected
+    for page in [module for module in inspect(bytes(data), keys).modules() if module.type == "data page"]:
+        assert page.offset is not None
+        damaged = data.copy()
+        damaged[page.offset + 20] ^= 1
+        with pytest.raises(TamperedFileError, match=r"^[^;]*data page 0 of column [^;]*$"):
+            verify(bytes(damaged), keys, location=source)
 
 
 @every_mode
