@@ -101,10 +101,12 @@ class KeyNotFoundError(TablecryptError):
 class KeyIdChangedError(TablecryptError):
     """A change would replace or remove `encryption.key-id`, the property is gone, or a plaintext table has replaced an encrypted one.
 
-    A table keeps the key id with which it was created.
+    A table keeps the key id with which it was created. The same is raised where somebody else has removed or weakened the protection of a
+    column.
 
     What to do: Leave the property as it is. If it is gone from the metadata, restore metadata.json and find out how that happened. If
-    somebody recreated the table on purpose, call `catalog.forget_pin(identifier)`. To change the master key, `relocate` the table.
+    somebody recreated the table on purpose, call `catalog.forget_pin(identifier)`. To change the master key, `relocate` the table. If
+    somebody you trust has changed protected columns, call `catalog.accept_rollback(identifier)`.
     """
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError, TamperedFileError
+from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, MetadataRollbackError, TablecryptError, TamperedFileError
+from tablecrypt.keys.column_keys import Mask, ProtectedColumn
 from tablecrypt_catalog.pins.client import PinFile, Place, refuse_conflict
 from tablecrypt_catalog.pins.record import Head, Moves, TableVersion
 
@@ -26,6 +27,7 @@ VERSION_1 = TableVersion(
     heads={"main": Head(11, 1), "v 1": Head(11, 1)},
     retired_keks=frozenset({"kek-1", "id:1"}),
     folders=("s3://b/t", "s3://b/elsewhere"),
+    columns={2: ProtectedColumn(2, "pii", Mask("hash"), since=1)},
 )
 
 
@@ -151,7 +153,7 @@ def test_pins_are_forgotten_and_renamed(pins: PinFile) -> None:
         b"\xff\xfe",
         b"[]",
         b"{}",
-        b'{"format": 4, "pins": []}',
+        b'{"format": 5, "pins": []}',
         b'{"format": 1, "pins": [{}]}',
         b'{"format": 1, "pins": [], "more": 1}',
         b'{"format": 1}',
@@ -185,30 +187,34 @@ def test_an_entry_that_lacks_a_field_is_an_error(pins: PinFile, path: Path, fiel
 
 
 def as_format(number: int, path: Path) -> None:
-    newer = ("folders",) if number == 2 else ("folders", "heads", "retired-keks")
+    newer = ("protected-columns", "folders", "heads", "retired-keks")[: {3: 1, 2: 2, 1: 4}[number]]
     content = json.loads(path.read_text())
     entries = [{name: value for name, value in entry.items() if name not in newer} for entry in content["pins"]]
     path.write_text(json.dumps({"format": number, "pins": entries}))
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_file_of_before_is_read_and_takes_what_it_lacks_on_trust_at_the_next_sight(pins: PinFile, path: Path, number: int) -> None:
     remember(pins, VERSION_1)
     as_format(number, path)
-    without_folders = replace(VERSION_1, folders=())
-    assert pins.recall_all().get(PLACE) == (
-        without_folders if number == 2 else replace(without_folders, heads={}, retired_keks=frozenset())
-    )
+    known = replace(VERSION_1, columns={})
+    if number < 3:
+        known = replace(known, folders=())
+    if number < 2:
+        known = replace(known, heads={}, retired_keks=frozenset())
+    assert pins.recall_all().get(PLACE) == known
     with pytest.raises(TamperedFileError, match="edited"):
         remember(pins, replace(VERSION_1, metadata_hash="another"))
     assert json.loads(path.read_text())["format"] == number
     remember(pins, VERSION_1)
-    assert json.loads(path.read_text())["format"] == 3
+    assert json.loads(path.read_text())["format"] == 4
     assert pins.recall_all().get(PLACE) == VERSION_1
     with pytest.raises(MetadataRollbackError, match="main"):
         remember(pins, replace(version(2), heads={"main": Head(9, 0)}))
     with pytest.raises(TamperedFileError, match="is at s3://b/u now"):
         remember(pins, replace(version(2), folders=("s3://b/u",)))
+    with pytest.raises(KeyIdChangedError, match="is not protected now"):
+        remember(pins, replace(version(2), columns={}))
 
 
 @pytest.mark.parametrize("heads", [{"main": 1}, {"main": [1]}, {"main": [1, "2"]}, {"main": [1, 2, 3]}, ["main"], None])
@@ -413,7 +419,7 @@ def test_names_of_all_alphabets_are_kept_as_they_are(pins: PinFile, path: Path) 
     remember(pins, VERSION_1, place)
     assert pins.recall_all() == {place: VERSION_1}
     assert "größe" in path.read_bytes().decode()
-    assert path.read_text("utf-8").startswith('{\n "format": 3')
+    assert path.read_text("utf-8").startswith('{\n "format": 4')
 
 
 def test_an_edit_is_refused_by_the_tables_name(pins: PinFile) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.keys.column_keys import Mask, ProtectedColumn
 from tablecrypt_catalog.pins.record import Head, TableVersion
 from tablecrypt_catalog.pins.sql import PINS, create_pins_table, delete_pin, drop_pins_table, find_name, find_pin, rename_pin, write_pin
 
@@ -22,8 +23,11 @@ PIN = TableVersion(
     heads={"main": Head(2**62, 7), "größe": Head(11, 1)},
     retired_keks=frozenset({"kek-1", "id:1"}),
     folders=("s3://b/t", "s3://b/elsewhere"),
+    columns={2: ProtectedColumn(2, "alias/pii", Mask("truncate", 3)), 11: ProtectedColumn(11, "alias/größe", since=4)},
 )
-OTHER = replace(PIN, table_uuid="uuid-2", table_key_id="alias/people", metadata_hash=None, kek_hashes=frozenset(), heads={}, folders=())
+OTHER = replace(
+    PIN, table_uuid="uuid-2", table_key_id="alias/people", metadata_hash=None, kek_hashes=frozenset(), heads={}, folders=(), columns={}
+)
 
 
 @pytest.fixture
@@ -67,6 +71,7 @@ def test_the_stored_row_is_one_that_other_clients_read(session: Session) -> None
         "heads": '{"main": [4611686018427387904, 7], "gr\\u00f6\\u00dfe": [11, 1]}',
         "retired_keks": '["id:1", "kek-1"]',
         "folders": '["s3://b/t", "s3://b/elsewhere"]',
+        "protected_columns": '[[2, "alias/pii", "truncate(3)", null], [11, "alias/gr\\u00f6\\u00dfe", "null", 4]]',
     }
 
 
@@ -110,14 +115,15 @@ def test_deleting_and_renaming_touch_one_row(session: Session) -> None:
 
 def test_columns_that_are_null_are_not_known_yet(session: Session) -> None:
     write_pin(session, "prod", T, None, PIN)
-    session.execute(text("UPDATE tablecrypt_pins SET heads = NULL, retired_keks = NULL, folders = NULL"))
-    assert find_pin(session, "prod", T) == replace(PIN, heads={}, retired_keks=frozenset(), folders=())
+    session.execute(text("UPDATE tablecrypt_pins SET heads = NULL, retired_keks = NULL, folders = NULL, protected_columns = NULL"))
+    assert find_pin(session, "prod", T) == replace(PIN, heads={}, retired_keks=frozenset(), folders=(), columns={})
 
 
 @pytest.mark.parametrize(
     ("column", "stored", "said"),
     [
-        *[(column, "{", "Invalid JSON") for column in ("heads", "retired_keks", "folders")],
+        *[(column, "{", "Invalid JSON") for column in ("heads", "retired_keks", "folders", "protected_columns")],
+        ("protected_columns", '[[2, "pii", "null"]]', "0.3"),
         ("heads", '{"main": [1]}', "main"),
         ("folders", "{}", "tuple"),
         ("data_key_length", "long", "'long' is not a whole number"),

@@ -207,7 +207,7 @@ def test_a_catalog_that_may_not_create_tables_names_the_statement_to_run(
 
 
 def test_a_database_of_before_gets_the_columns_that_it_lacks(catalog: EncryptedSqlCatalog, table: Table, new_catalog: NewCatalog) -> None:
-    for column in ("heads", "retired_keks", "folders"):
+    for column in ("heads", "retired_keks", "folders", "protected_columns"):
         execute(catalog, f"ALTER TABLE tablecrypt_pins DROP COLUMN {column}")
     with pytest.raises(ConfigurationError, match=r"ALTER TABLE tablecrypt_pins ADD COLUMN heads TEXT; ALTER TABLE"):
         new_catalog(init_catalog_tables="false")

@@ -14,6 +14,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from tablecrypt.errors import FormatError, MetadataRollbackError
+from tablecrypt.keys.column_keys import Mask, ProtectedColumn
 from tablecrypt_catalog.pins.record import Head, Moves, TableVersion, is_ahead, moved_refs, moves_of, refuse_overtaken, table_version
 from tests.support.bare_metadata import LOCATION, MASTER, TABLE_UUID, fields, kek, list_key, parsed, snapshot
 
@@ -37,7 +38,8 @@ def plain(**properties: str) -> TableMetadata:
 
 
 def test_every_field_of_a_version_is_that_of_the_metadata() -> None:
-    found = seen(None, None, **{"write.data.path": "s3://data/t", "encryption.data-key-length": "32"})
+    protected = {"encryption.column.2.key-id": "alias/pii", "encryption.column.2.mask": "hash", "encryption.column.2.since": "1"}
+    found = seen(None, None, **{"write.data.path": "s3://data/t", "encryption.data-key-length": "32"}, **protected)
     assert found == TableVersion(
         table_uuid=TABLE_UUID,
         table_key_id=MASTER,
@@ -49,8 +51,13 @@ def test_every_field_of_a_version_is_that_of_the_metadata() -> None:
         heads={"main": Head(12, 2)},
         retired_keks=frozenset({mark(b"first"), "id:k1"}),
         folders=(LOCATION, "s3://data/t"),
+        columns={2: ProtectedColumn(2, "alias/pii", Mask("hash"), 1)},
     )
     assert found.wrapping_keks == {mark(b"second"), "id:k2"}
+
+
+def test_properties_of_columns_that_cannot_be_read_protect_none() -> None:
+    assert seen(None, None, **{"encryption.column.2.mask": "hash"}).columns == {}
 
 
 def test_a_kek_that_no_snapshot_needs_neither_wraps_nor_retires_another() -> None:

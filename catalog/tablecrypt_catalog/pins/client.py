@@ -8,16 +8,17 @@ A check begins before the catalog is asked, so that what others commit meanwhile
 
 Without encryption.pins all of this does nothing. The file:
 
-    {"format": 3,
+    {"format": 4,
      "pins": [{"catalog": "prod", "identifier": ["db", "orders"],
                "table-uuid": "…", "encryption.key-id": "…", "encryption.data-key-length": 16,
                "metadata-location": "…", "metadata-hash": "…" or null, "last-sequence-number": 7, "kek-hashes": ["…"],
                "heads": {"main": [<snapshot id>, <sequence number>], …}, "retired-keks": ["…"],
-               "folders": ["<location>", "<write.data.path>", …]}, …]}
+               "folders": ["<location>", "<write.data.path>", …],
+               "protected-columns": [[<field id>, "<master key>", "<mask>", <since> or null], …]}, …]}
 
-Pins are in the order in which their tables were first seen. Format 2 had no folders; format 1 had no heads and retired-keks
-either, and another order. Such a file is read, takes what it lacks of the next version that is seen on trust, and is written in format 3.
-There an empty list of folders says that they are not known yet.
+Pins are in the order in which their tables were first seen. Format 3 had no protected columns, format 2 no folders either; format 1 had no
+heads and retired-keks either, and another order. Such a file is read, takes what it lacks of the next version that is seen on trust, and is
+written in format 4. There an empty list of folders says that they are not known yet.
 The file has mode 0600 and is replaced as a whole, so a reader needs no lock. A writer holds an exclusive lock on `<file>.lock` from
 reading the old content to replacing it; waiting for it longer than 10 seconds is an error. A file that cannot be understood is an
 error, never an empty set of pins. The pins are as trustworthy as the file: keep it where those against whom they help cannot write.
@@ -44,6 +45,7 @@ from pyiceberg.typedef import Identifier, Properties
 from tablecrypt import properties
 from tablecrypt._atomic_file import atomic_file
 from tablecrypt.errors import ConfigurationError, FormatError, MetadataRollbackError, TablecryptError
+from tablecrypt_catalog.pins.protected_columns import StoredColumn, columns_from, stored_columns
 from tablecrypt_catalog.pins.record import NO_MOVES, Head, Moves, TableVersion, TrustedTable, is_ahead, refuse_overtaken, table_version
 
 Place = tuple[str, tuple[str, ...]]
@@ -198,8 +200,16 @@ class _Entry2(_Entry1):
         return replace(super().pin, heads=heads, retired_keks=frozenset(self.retired_keks))
 
 
-class _Entry(_Entry2):
+class _Entry3(_Entry2):
     folders: list[str]
+
+    @property
+    def pin(self) -> TableVersion:
+        return replace(super().pin, folders=tuple(self.folders))
+
+
+class _Entry(_Entry3):
+    protected_columns: list[StoredColumn] = Field(alias="protected-columns")
 
     @classmethod
     def of(cls, place: Place, pin: TableVersion) -> Self:
@@ -207,11 +217,11 @@ class _Entry(_Entry2):
         sets = {"kek_hashes": sorted(pin.kek_hashes), "retired_keks": sorted(pin.retired_keks)}
         heads = {name: tuple(head) for name, head in pin.heads.items()}
         lists = {"folders": list(pin.folders), "catalog": place[0], "identifier": list(place[1])}
-        return cls(**{**fields, **sets, **lists, "heads": heads})
+        return cls(**{**fields, **sets, **lists, "heads": heads, "protected_columns": stored_columns(pin.columns)})
 
     @property
     def pin(self) -> TableVersion:
-        return replace(super().pin, folders=tuple(self.folders))
+        return replace(super().pin, columns=columns_from(self.protected_columns))
 
 
 class _Content1(BaseModel):
@@ -228,15 +238,22 @@ class _Content2(BaseModel):
     pins: list[_Entry2]
 
 
-class _Content(BaseModel):
+class _Content3(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     format: Literal[3]
+    pins: list[_Entry3]
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    format: Literal[4]
     pins: list[_Entry]
 
 
-_CONTENT: Final[TypeAdapter[_Content1 | _Content2 | _Content]] = TypeAdapter(
-    Annotated[_Content1 | _Content2 | _Content, Field(discriminator="format")]
+_CONTENT: Final[TypeAdapter[_Content1 | _Content2 | _Content3 | _Content]] = TypeAdapter(
+    Annotated[_Content1 | _Content2 | _Content3 | _Content, Field(discriminator="format")]
 )
 
 
@@ -347,7 +364,7 @@ class PinFile:
         return {entry.place: entry.pin for entry in entries}
 
     def _write(self, pins: Mapping[Place, TableVersion]) -> None:
-        content = _Content(format=3, pins=[_Entry.of(place, pin) for place, pin in pins.items()])
+        content = _Content(format=4, pins=[_Entry.of(place, pin) for place, pin in pins.items()])
         with atomic_file(self.path, durable=True) as file:
             file.write(json.dumps(content.model_dump(by_alias=True), indent=1, ensure_ascii=False).encode())
 

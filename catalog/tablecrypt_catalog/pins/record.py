@@ -7,6 +7,7 @@ version that was seen, so that the next answer can be held against it:
     TableVersion   table-uuid | encryption.key-id | encryption.data-key-length | metadata location | hash of the metadata
                    | last-sequence-number | heads of branches and tags | hashes of the wrapped KEKs | retired KEKs
                    | folders: the table's location, and those of its properties write.*.path
+                   | protected columns: by field id, master key, mask and `since` (protected_columns.py)
 
 last-sequence-number is a number in plaintext, and who edits metadata.json can write any number there. The sequence number of a snapshot
 is in the authenticated header of its manifest list too, so a head cannot claim a greater one than it has and still be read: that is why
@@ -41,10 +42,12 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from tablecrypt import properties
 from tablecrypt.errors import FormatError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.keys.column_keys import ProtectedColumn
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.keys.manager import DEFAULT_DATA_KEY_LENGTH
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.table_files import WRITE_PATHS, folders_of
+from tablecrypt_catalog.pins.protected_columns import changed_columns, columns_of, weaker
 
 _HASH_LENGTH: Final = 32
 MOST_VANISHED_REFS: Final = 1000
@@ -71,6 +74,7 @@ class TableVersion:
         heads: of each branch and tag. A pin keeps those of vanished ones too: what comes back under that name must not have fallen.
         retired_keks: KEKs that a newer one has replaced, by their hashes and by their key-ids (`id:…`). They open, and wrap nothing new.
         folders: the table's location, and those that its properties write.*.path name. Empty in pins of before: not known.
+        columns: the protected columns, by field id. Empty in pins of before.
         wrapping_keks: the newest KEK that a snapshot needs, in the same form, which wraps what is new. Told by metadata, not kept in a pin.
     """
 
@@ -84,6 +88,7 @@ class TableVersion:
     heads: Mapping[str, Head] = field(default_factory=dict)
     retired_keks: frozenset[str] = frozenset()
     folders: tuple[str, ...] = ()
+    columns: Mapping[int, ProtectedColumn] = field(default_factory=dict)
     wrapping_keks: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
@@ -125,6 +130,7 @@ def table_version(metadata: TableMetadata, metadata_location: str, metadata_hash
         seen,
         kek_hashes=frozenset(_hash(kek) for kek in keks),
         heads=_heads(metadata, metadata_location),
+        columns=columns_of(metadata),
         retired_keks=_hashes_and_ids(kek for kek in own if kek.created_at_ms < newest),
         wrapping_keks=_hashes_and_ids(kek for kek in own if kek.created_at_ms == newest),
     )
@@ -143,13 +149,15 @@ class Moves:
     Attributes:
         refs: branches and tags that it sets or removes.
         folders: whether it sets the table's location, or a property write.*.path.
+        columns: field ids of columns whose protection it sets or removes.
     """
 
     refs: frozenset[str] = frozenset()
     folders: bool = False
+    columns: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.refs) or self.folders
+        return bool(self.refs) or self.folders or bool(self.columns)
 
 
 NO_MOVES: Final = Moves()
@@ -158,7 +166,7 @@ NO_MOVES: Final = Moves()
 def moves_of(updates: Iterable[IcebergBaseModel]) -> Moves:
     """Return what a commit moves by its updates."""
     listed = list(updates)
-    return Moves(moved_refs(listed), any(_moves_folders(update) for update in listed))
+    return Moves(moved_refs(listed), any(_moves_folders(update) for update in listed), changed_columns(listed))
 
 
 def _moves_folders(update: IcebergBaseModel) -> bool:
@@ -231,7 +239,8 @@ class TrustedTable:
            and come back no lower.
        10. The newest KEK, which wraps what is new, is none that a newer one had replaced before.
        11. The table lies where it lay.
-    Rules 9 and 11 leave out what this client's own commit has moved. Rules 7 to 11 are lifted by accepting a rollback on purpose.
+       12. No column is protected less than it was: see protected_columns.py.
+    Rules 9, 11 and 12 leave out what this client's own commit has moved. Rules 7 to 12 are lifted by accepting a rollback on purpose.
     A pin is removed only by dropping the table through a catalog that keeps pins, or by forgetting it on purpose.
     """
 
@@ -248,7 +257,7 @@ class TrustedTable:
             moved: what the commit of this client moved with which the version came about.
 
         Raises:
-            KeyIdChangedError: rules 2, 3 and 5.
+            KeyIdChangedError: rules 2, 3, 5 and 12.
             TamperedFileError: rules 4, 6, 10 and 11.
             MetadataRollbackError: rules 7 to 9.
         """
@@ -260,6 +269,7 @@ class TrustedTable:
         self._check_is_not_older(pin, seen)
         self._check_heads(pin, seen, moved)
         self._check_wrapping_kek(pin, seen)
+        self._check_columns(pin, seen, moved)
         return _merged(pin, seen, moved)
 
     def accept_rollback(self, seen: TableVersion, pinned_as: str | None = None) -> TableVersion | None:
@@ -372,6 +382,12 @@ class TrustedTable:
                 seen.metadata_location,
                 f"{self.name}: the KEK that would wrap new keys ({retired[-1]}) is one that a newer KEK had replaced before. {_TO_ACCEPT}",
             )
+
+    def _check_columns(self, pin: TableVersion, seen: TableVersion, moved: Moves) -> None:
+        found = weaker(pin.columns, seen.columns, moved.columns)
+        if found is not None:
+            field_id, what = found
+            raise KeyIdChangedError(f"{self.name}: the column with field id {field_id} {what}, in {seen.metadata_location}. {_TO_ACCEPT}")
 
 
 _TO_ACCEPT: Final = "If somebody you trust did that on purpose: catalog.accept_rollback(identifier)"

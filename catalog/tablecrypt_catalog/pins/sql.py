@@ -8,8 +8,9 @@
     heads                                         JSON: branch or tag → [snapshot id, sequence number]; null: not known
     retired_keks                                  those of `TableVersion`, as JSON; null: none
     folders                                       those of `TableVersion`, as JSON; null: not known
+    protected_columns                             see protected_columns.py; null: not known
 
-The last three columns came later; a database that lacks them gets them. A client of before leaves them as they are.
+The last four columns came later; a database that lacks them gets them. A client of before leaves them as they are.
 A pin is as trustworthy as the database: it protects against those who can write to the storage and not to the database, and shows a row of
 iceberg_tables that was changed by other means.
 """
@@ -45,6 +46,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 
 from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt_catalog.pins.protected_columns import StoredColumn, columns_from, stored_columns
 from tablecrypt_catalog.pins.record import Head, TableVersion
 
 PINS: Final = Table(
@@ -63,6 +65,7 @@ PINS: Final = Table(
     Column("heads", Text, nullable=True),
     Column("retired_keks", Text, nullable=True),
     Column("folders", Text, nullable=True),
+    Column("protected_columns", Text, nullable=True),
 )
 
 
@@ -70,6 +73,7 @@ P = TypeVar("P")
 _HEADS: Final = TypeAdapter(dict[str, tuple[int, int]])
 _RETIRED: Final = TypeAdapter(frozenset[str])
 _FOLDERS: Final = TypeAdapter(tuple[str, ...])
+_COLUMNS: Final = TypeAdapter(tuple[StoredColumn, ...])
 
 
 def create_pins_table(engine: Engine, allowed: bool = True) -> None:
@@ -125,6 +129,7 @@ def pin_of_row(row: RowMapping) -> TableVersion | None:
     """Return the pin in a row of a query for `PINS.c`; None where an outer join found none."""
     if row["key_id"] is None:
         return None
+    protected = _parsed(_COLUMNS, row["protected_columns"], ())
     return TableVersion(
         table_uuid=row["table_uuid"],
         table_key_id=row["key_id"],
@@ -136,12 +141,13 @@ def pin_of_row(row: RowMapping) -> TableVersion | None:
         heads={name: Head(*head) for name, head in _parsed(_HEADS, row["heads"], {}).items()},
         retired_keks=_parsed(_RETIRED, row["retired_keks"], frozenset()),
         folders=_parsed(_FOLDERS, row["folders"], ()),
+        columns=columns_from(protected),
     )
 
 
 PIN_COLUMNS: Final = (
     *(PINS.c[name] for name in ("table_uuid", "key_id", "data_key_length", "metadata_hash", "last_sequence_number")),
-    *(PINS.c[name] for name in ("kek_hashes", "heads", "retired_keks", "folders")),
+    *(PINS.c[name] for name in ("kek_hashes", "heads", "retired_keks", "folders", "protected_columns")),
     PINS.c.metadata_location.label("pinned_location"),
 )
 """What to select for `pin_of_row`, beside the columns of iceberg_tables."""
@@ -210,4 +216,5 @@ def _values(pin: TableVersion) -> dict[str, Any]:
         "heads": json.dumps(pin.heads),
         "retired_keks": json.dumps(sorted(pin.retired_keks)),
         "folders": json.dumps(pin.folders),
+        "protected_columns": json.dumps(stored_columns(pin.columns)),
     }

@@ -1,0 +1,131 @@
+"""Protected columns in pins: who may edit a table's metadata and its catalog's entry makes no column less protected for clients with pins.
+
+The adversary holds the storage and the catalog, and follows a commit whose manifest list does not say what is protected, such as one of
+Iceberg Java. The careless user ends a protection himself, or works beside a colleague who changes the declaration.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from tablecrypt import maintenance as m
+from tablecrypt.errors import ConfigurationError, KeyIdChangedError, MetadataRollbackError, TamperedFileError
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt_catalog import EncryptedSqlCatalog
+from tests.support.protected_tables import SALARY, SSN, Clients, clients, metadata_of, protected_table
+
+ROWS = pa.table({"id": [1, 2], "ssn": ["SSN-0001", "SSN-0002"]})
+Properties = dict[str, str]
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Clients:
+    return clients(tmp_path)
+
+
+@pytest.fixture
+def pinned(both: Clients, tmp_path: Path) -> EncryptedSqlCatalog:
+    """A client with a pin file of its own, which has seen the table."""
+    table = protected_table(both.payroll, **{"encryption.column-keys": "pii: ssn", "encryption.column-mask.ssn": "hash"})
+    table.append(ROWS)
+    made = EncryptedSqlCatalog("prod", **{**both.payroll.properties, "encryption.pins": str(tmp_path / "pins.json")})
+    made.load_table("db.people")
+    return made
+
+
+def loaded(catalog: EncryptedSqlCatalog) -> EncryptedTable:
+    return cast("EncryptedTable", catalog.load_table("db.people"))
+
+
+def forge(both: Clients, folder: Path, **changes: Any) -> None:
+    """Have the catalog answer with metadata that follows the newest in all but these fields, and forget what it had pinned itself."""
+    table = loaded(both.payroll)
+    number, _, _ = table.metadata_location.rpartition("/")[2].partition("-")
+    location = f"{table.location()}/metadata/{int(number) + 1:05d}-forged.metadata.json"
+    Path(location.removeprefix("file://")).write_text(metadata_of(table).model_copy(update=changes).model_dump_json())
+    with sqlite3.connect(folder / "catalog.db") as database:
+        database.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
+        database.execute("DELETE FROM tablecrypt_pins")
+
+
+def _nothing_left(properties: Properties) -> Properties:
+    return {name: value for name, value in properties.items() if not name.startswith("encryption.column")}
+
+
+def _ended(properties: Properties) -> Properties:
+    return {**_nothing_left(properties), f"encryption.column.{SSN}.former-key-id": "pii"}
+
+
+def _unreadable(properties: Properties) -> Properties:
+    return {name: value for name, value in properties.items() if name != f"encryption.column.{SSN}.key-id"}
+
+
+EDITS: dict[str, tuple[Callable[[Properties], Properties], str]] = {
+    "properties removed": (_nothing_left, "is not protected now"),
+    "protection ended": (_ended, "is not protected now"),
+    "master key removed": (_unreadable, "is not protected now"),
+    "another master key": (lambda properties: {**properties, f"encryption.column.{SSN}.key-id": "fin"}, "is under 'fin' now"),
+    "a mask that shows values": (
+        lambda properties: {**properties, f"encryption.column.{SSN}.mask": "truncate(64)"},
+        r"is masked by truncate\(64\) now",
+    ),
+    "unprotected files allowed": (lambda properties: {**properties, f"encryption.column.{SSN}.since": "9"}, "up to sequence number 9"),
+}
+
+
+@pytest.mark.parametrize("edit", sorted(EDITS))
+def test_metadata_that_protects_a_column_less_is_refused_before_anything_is_read(
+    both: Clients, pinned: EncryptedSqlCatalog, tmp_path: Path, edit: str
+) -> None:
+    change, said = EDITS[edit]
+    before = loaded(pinned)
+    keys = [key for key in metadata_of(before).encryption_keys if not (key.is_column_key or key.is_column_kek)]
+    entries = {"encryption_keys": keys} if edit == "properties removed" else {}
+    forge(both, tmp_path, properties=change(dict(before.metadata.properties)), **entries)
+    with pytest.raises(KeyIdChangedError, match=rf"column with field id {SSN} .*{said}.*accept_rollback"):
+        pinned.load_table("db.people")
+    with pytest.raises((KeyIdChangedError, ConfigurationError, TamperedFileError, MetadataRollbackError)):
+        before.append(ROWS)
+
+
+def test_a_change_that_somebody_trusts_is_accepted_on_purpose(both: Clients, pinned: EncryptedSqlCatalog) -> None:
+    with loaded(both.payroll).transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": ""})
+    with pytest.raises(KeyIdChangedError, match="accept_rollback"):
+        pinned.load_table("db.people")
+    pinned.accept_rollback("db.people")
+    assert loaded(pinned).scan().to_arrow().num_rows == 2
+
+
+def test_what_this_client_changes_itself_moves_its_pins(pinned: EncryptedSqlCatalog, tmp_path: Path) -> None:
+    for changed in (
+        {"encryption.column-mask.ssn": "truncate(2)"},
+        {"encryption.column-keys": "pii: ssn, salary, note"},
+        {"encryption.column-keys": "fin: ssn; pii: salary"},
+    ):
+        with loaded(pinned).transaction() as transaction:
+            transaction.set_properties(changed)
+    loaded(pinned).append(ROWS)
+    (pin,) = json.loads((tmp_path / "pins.json").read_text())["pins"]
+    assert pin["protected-columns"] == [[SSN, "fin", "truncate(2)", None], [SALARY, "pii", "null", 1]]
+
+
+def test_a_colleague_may_protect_more_and_show_less(both: Clients, pinned: EncryptedSqlCatalog) -> None:
+    with loaded(both.payroll).transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": "pii: ssn, note", "encryption.column-mask.ssn": "null"})
+    assert loaded(pinned).properties[f"encryption.column.{SSN}.mask"] == "null"
+    m.reencrypt(loaded(both.payroll))
+    m.shred(loaded(both.payroll), [loaded(both.payroll).snapshots()[0].snapshot_id])
+    m.reencrypt(loaded(both.payroll))
+    assert not [name for name in loaded(pinned).properties if name.endswith(".since")]
+    with loaded(both.payroll).transaction() as transaction:
+        transaction.set_properties({"encryption.column-mask.ssn": "hash"})
+    with pytest.raises(KeyIdChangedError, match="masked by hash now"):
+        pinned.load_table("db.people")
