@@ -254,6 +254,10 @@ class ColumnKeyMaker:
             self._check_first(ring, used)
             return self._offer(ring, used)
 
+    def lacks(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> bool:
+        """Whether metadata has no key that new values of one of these columns may go under. Asks no KMS."""
+        return any(next(iter(self._usable(ring, column.field_id, column.column_key_id)), None) is None for column in columns)
+
     def entries_for(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> tuple[EncryptedKey, ...]:
         """Return the entries that metadata lacks for new values of these columns, KEKs first: for a commit before worker processes write.
 

@@ -26,9 +26,8 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NoReturn, Self, cast
+from typing import TYPE_CHECKING, NoReturn, Self, cast
 
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
@@ -43,16 +42,12 @@ from tablecrypt.kms.client import GeneratedKey, KeyManagementClient
 from tablecrypt.kms.factory import shared_kms
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys, has_column_keys, policy_of
-from tablecrypt.table.updates import AddEncryptionKeyUpdate
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-    from pyiceberg.table.update import TableUpdate
 
     from tablecrypt.table.table import EncryptedTable
     from tablecrypt.table.table_files import TableFileIO
-
-_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -231,24 +226,17 @@ def ensure_column_keys(table: EncryptedTable) -> None:
             would become values. Nothing was committed.
         CommitFailedException: others committed first, several times in a row.
     """
-    for attempt in range(_ATTEMPTS):
-        metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)
-        policy = policy_of(metadata)
-        if not policy:
-            return
-        column_keys(metadata, io).check_readable(policy.columns)
-        entries = io.manager.columns.entries_for(metadata.key_ring, policy.columns.values())
-        if not entries:
-            return
-        try:
-            transaction = table.transaction()
-            transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))
-            transaction.commit_transaction()
-        except CommitFailedException:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            table.refresh()
-    table.refresh()
+    metadata, io = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io)
+    policy = policy_of(metadata)
+    if not policy:
+        return
+    column_keys(metadata, io).check_readable(policy.columns)
+    if not io.manager.columns.lacks(metadata.key_ring, policy.columns.values()):
+        return
+    # Imported here: executors use this module too, and commit nothing.
+    from tablecrypt.maintenance.columns.keys import add_column_keys
+
+    add_column_keys(table)
 
 
 def check_protection_unchanged(name: str, planned: TableMetadata, current: TableMetadata) -> None:

@@ -118,7 +118,10 @@ class DataFileWriter:
     def begin(self, number: int, partition_key: PartitionKey | None) -> UnfinishedDataFile:
         """Begin a file. `number` is that of the file in this write, from `counter`."""
         name = f"00000-{number}-{self.write_uuid}.parquet"
-        location = self.locations.new_data_location(name, partition_key)
+        return self.begin_at(self.locations.new_data_location(name, partition_key), partition_key)
+
+    def begin_at(self, location: str, partition_key: PartitionKey | None) -> UnfinishedDataFile:
+        """Begin a file at a location that no other file has."""
         key_metadata = self.keys.new_key_metadata()
         protected = [] if self.protection is None else self.protection.fields(key_metadata)
         self.begun.append(location)

@@ -27,7 +27,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import bin_pack_arrow_table
@@ -123,8 +123,8 @@ def _run_all(writes: Iterable[Callable[[], DataFile]]) -> list[DataFile]:
 
 
 @dataclass
-class _Rows:
-    """Rows that wait for their row group to be full."""
+class RowGroup:
+    """Rows of one file that wait for their row group to be full."""
 
     partition_key: PartitionKey | None = None
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -132,6 +132,7 @@ class _Rows:
     size: int = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
         self.batches.append(batch)
         self.count += batch.num_rows
         self.size += batch.nbytes
@@ -159,7 +160,7 @@ def write_stream(
         row_group_bytes: Arrow memory of a row group, and of all rows that wait for theirs to be full.
         open_files: so many files are written at a time.
     """
-    limit = _Limit(writer.row_group_size, min(row_group_bytes, target_size))
+    limit = RowGroupLimit.of(writer, target_size, row_group_bytes)
     files = _RollingFiles(writer, target_size, open_files)
     waiting = _Waiting(limit, row_group_bytes)
     with ThreadPoolExecutor(1, thread_name_prefix="tablecrypt-write") as thread:
@@ -179,37 +180,48 @@ def write_stream(
 
 
 @dataclass(frozen=True)
-class _Limit:
-    """When a row group is full."""
+class RowGroupLimit:
+    """When a row group is full.
+
+    Attributes:
+        rows: so many rows.
+        size: bytes of Arrow memory.
+    """
 
     rows: int
     size: int
 
-    def is_reached(self, rows: _Rows) -> bool:
+    @classmethod
+    def of(cls, writer: DataFileWriter, target_size: int, row_group_bytes: int = ROW_GROUP_BYTES) -> Self:
+        """Return the limit of a file that ends at so many stored bytes."""
+        return cls(writer.row_group_size, min(row_group_bytes, target_size))
+
+    def is_reached(self, rows: RowGroup) -> bool:
+        """Whether the rows fill a row group."""
         return rows.count >= self.rows or rows.size >= self.size
 
 
-def _parts(writer: DataFileWriter, rows: pa.RecordBatchReader, limit: _Limit) -> Iterator[_Rows]:
+def _parts(writer: DataFileWriter, rows: pa.RecordBatchReader, limit: RowGroupLimit) -> Iterator[RowGroup]:
     """Yield chunks of the stream, each cut by partition."""
-    chunk = _Rows()
+    chunk = RowGroup()
     for batch in rows:
         if batch.num_rows:
             chunk.add(batch)
         if limit.is_reached(chunk):
             yield from _by_partition(writer, chunk)
-            chunk = _Rows()
+            chunk = RowGroup()
     if chunk.count:
         yield from _by_partition(writer, chunk)
 
 
-def _by_partition(writer: DataFileWriter, chunk: _Rows) -> Iterator[_Rows]:
+def _by_partition(writer: DataFileWriter, chunk: RowGroup) -> Iterator[RowGroup]:
     spec = writer.table_metadata.spec()
     if spec.is_unpartitioned():
         yield chunk
         return
     table = pa.Table.from_batches(chunk.batches)
     for partition_key, rows in rows_by_partition(spec, writer.table_metadata.schema(), table):
-        part = _Rows(partition_key)
+        part = RowGroup(partition_key)
         for batch in rows.to_batches():
             part.add(batch)
         yield part
@@ -218,16 +230,16 @@ def _by_partition(writer: DataFileWriter, chunk: _Rows) -> Iterator[_Rows]:
 class _Waiting:
     """Rows of partitions whose row groups are not full yet. When they are too many, the largest row group is taken as it is."""
 
-    def __init__(self, limit: _Limit, most_bytes: int) -> None:
+    def __init__(self, limit: RowGroupLimit, most_bytes: int) -> None:
         self._limit = limit
         self._most_bytes = most_bytes
-        self._rows: dict[Hashable, _Rows] = {}
+        self._rows: dict[Hashable, RowGroup] = {}
         self._size = 0
 
-    def add(self, part: _Rows) -> Iterator[_Rows]:
+    def add(self, part: RowGroup) -> Iterator[RowGroup]:
         """Add rows of one partition, and yield the row groups that are to be written now."""
         key = _key(part.partition_key)
-        known = self._rows.setdefault(key, _Rows(part.partition_key))
+        known = self._rows.setdefault(key, RowGroup(part.partition_key))
         for batch in part.batches:
             known.add(batch)
         self._size += part.size
@@ -236,12 +248,12 @@ class _Waiting:
         while self._size > self._most_bytes:
             yield self._take(max(self._rows, key=lambda each: self._rows[each].size))
 
-    def remaining(self) -> Iterator[_Rows]:
+    def remaining(self) -> Iterator[RowGroup]:
         """Yield what is left."""
         for key in list(self._rows):
             yield self._take(key)
 
-    def _take(self, key: Hashable) -> _Rows:
+    def _take(self, key: Hashable) -> RowGroup:
         taken = self._rows.pop(key)
         self._size -= taken.size
         return taken
@@ -257,7 +269,7 @@ class _RollingFiles:
         self._open: dict[Hashable, UnfinishedDataFile] = {}
         self._finished: list[DataFile] = []
 
-    def write(self, rows: _Rows) -> None:
+    def write(self, rows: RowGroup) -> None:
         """Write one row group to its partition's file."""
         key = _key(rows.partition_key)
         file = self._open.pop(key, None)
@@ -293,7 +305,7 @@ class _OneAtATime:
         self._thread = thread
         self._running: Future[None] | None = None
 
-    def run(self, files: _RollingFiles, rows: _Rows) -> None:
+    def run(self, files: _RollingFiles, rows: RowGroup) -> None:
         self.wait()
         self._running = self._thread.submit(files.write, rows)
 

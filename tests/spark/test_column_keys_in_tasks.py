@@ -170,10 +170,13 @@ def test_a_task_hashes_with_the_tables_key_and_makes_none(both: Clients, brought
 
 def test_column_keys_are_committed_once(both: Clients) -> None:
     table = protected_table(both.payroll)
+    loaded_before = as_seen_by(both.payroll)
     ensure_column_keys(table)
     once = table.metadata_location
 
     ensure_column_keys(as_seen_by(both.payroll))
+    ensure_column_keys(loaded_before)
+    assert loaded_before.metadata_location == once
     assert as_seen_by(both.payroll).metadata_location == once
     assert len(metadata_of(table).key_ring.column_keys) == 2
     assert len(metadata_of(table).key_ring.column_keks) == 1

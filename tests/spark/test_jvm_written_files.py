@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
@@ -24,7 +25,8 @@ from pyroaring import BitMap
 
 from tablecrypt.errors import AuthenticationError, FormatError
 from tablecrypt.spark.jvm.keys import ResultKey
-from tablecrypt.spark.jvm.written_files import decode_result, partition_record, split_results
+from tablecrypt.spark.jvm.written_files import WrittenFile, decode_result, partition_record, split_results
+from tablecrypt.table.file_entries import FileEntryCodec
 from tests.support.mutations import mutations
 
 SCHEMA: Final = Schema(
@@ -65,7 +67,7 @@ def result(partition: bytes = PARTITION, footer_bytes: bytes | None = None, dek:
     parts = sized(LOCATION.encode()) + struct.pack(">Q", 4711) + sized(dek) + sized(bytes(range(16))) + sized(partition)
     deletes = b"".join(sized(location.encode()) + sized(BitMap(positions).serialize()) for location, positions in DELETED.items())
     file = parts + nans + sized(footer() if footer_bytes is None else footer_bytes)
-    return struct.pack(">QI", 17, 1) + file + struct.pack(">I", len(DELETED)) + deletes
+    return struct.pack(">QIB", 17, 1, 0) + file + struct.pack(">I", len(DELETED)) + deletes
 
 
 def encrypted(key: ResultKey, task: int, content: bytes, write_id: bytes | None = None) -> bytes:
@@ -134,7 +136,29 @@ def test_a_dek_is_not_in_the_repr_of_what_was_decoded() -> None:
     [file] = decode_result(result(dek=b"0123456789abcdef")).files
 
     assert "0123456789abcdef" not in repr(file)
+    assert isinstance(file, WrittenFile)
     assert file.key_metadata.encryption_key.reveal() == b"0123456789abcdef"
+
+
+def described_by_python(location: str, *entries: DataFile) -> bytes:
+    """A task's result of one file that Python wrote."""
+    content = FileEntryCodec(metadata()).encode_files(entries)
+    return struct.pack(">QIB", 17, 1, 1) + sized(location.encode()) + sized(content) + struct.pack(">I", 0)
+
+
+def test_the_entry_of_a_file_that_python_wrote_is_taken_as_it_is_and_only_for_its_location() -> None:
+    [spark] = decode_result(result()).files
+    entry = spark.entry(metadata())
+    [file] = decode_result(described_by_python(LOCATION, entry)).files
+    assert file.entry(metadata()) == entry
+    assert repr(file) == f"FileOfPython(location={LOCATION!r})"
+
+    for location, *entries in ((LOCATION + "x", entry), (LOCATION,), (LOCATION, entry, entry)):
+        [file] = decode_result(described_by_python(location, *entries)).files
+        with pytest.raises(FormatError, match="that of another file"):
+            file.entry(metadata())
+    with pytest.raises(FormatError):
+        decode_result(result()[:12] + b"\x02" + result()[13:])
 
 
 @given(st.binary(max_size=200))

@@ -26,13 +26,16 @@ from tests.support.plaintext import CANARY
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 JOB: Final = Path(__file__).parents[1] / "support" / "spark_cluster_traces.py"
-SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
+NOTE: Final = 2
+SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True), NestedField(NOTE, "note", StringType()))
 
 
 @pytest.fixture(scope="module")
 def traced_lake(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = lake_in(tmp_path_factory.mktemp("traced-lake"), aws)
-    lake.catalog.create_table("db.traced", SCHEMA, properties={"encryption.key-id": "alias/orders"})
+    properties = {"encryption.key-id": "alias/orders"}
+    lake.catalog.create_table("db.traced", SCHEMA, properties=properties)
+    lake.catalog.create_table("db.people", SCHEMA, properties=properties | {"encryption.column-keys": f"{aws.new_key()}: note"})
     return lake
 
 
@@ -44,6 +47,7 @@ def traces(java_runtime: None, traced_lake: Lake, tmp_path_factory: pytest.TempP
         "folder": str(folder),
         "properties": traced_lake.properties,
         "table": traced_lake.identifier("db.traced"),
+        "protected": traced_lake.identifier("db.people"),
         "canary": CANARY,
     }
     with (folder / "driver.log").open("wb") as log:
@@ -56,12 +60,16 @@ def traces(java_runtime: None, traced_lake: Lake, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="module")
 def keys(traces: Path, traced_lake: Lake) -> dict[str, list[bytes]]:
-    """Every key of the table and of the jobs, by what it is."""
+    """Every key of the tables and of the jobs, by what it is."""
     table = cast("EncryptedTable", traced_lake.catalog.load_table("db.traced"))
     metadata, manager = cast("EncryptedTableMetadata", table.metadata), cast("TableFileIO", table.io).manager
     keks = [each for each in metadata.encryption_keys if each.encrypted_by_id == manager.table_key_id]
+    people = cast("EncryptedTable", traced_lake.catalog.load_table("db.people"))
+    ring, columns = cast("EncryptedTableMetadata", people.metadata).key_ring, cast("TableFileIO", people.io).manager.columns
     return {
-        "DEK": file_keys(table),
+        "DEK": file_keys(table) + file_keys(people),
+        "column KEK": [columns.open_kek(each, NOTE).reveal() for each in ring.column_keks],
+        "column key": [columns.open(ring, each).reveal() for each in ring.column_keys],
         "KEK": [manager.kms.unwrap_key(base64.b64decode(each.encrypted_key_metadata), manager.table_key_id) for each in keks],
         "job": [bytes.fromhex(line) for line in (traces / "secrets").read_text().split()],
     }
@@ -100,6 +108,7 @@ def test_no_key_is_in(traces: Path, keys: dict[str, list[bytes]], where: str, pa
 
 def test_keys_of_every_kind_are_searched_for_and_would_be_found(traces: Path, keys: dict[str, list[bytes]]) -> None:
     assert len(keys["DEK"]) >= 6
+    assert len(keys["column KEK"]) == len(keys["column key"]) == 1
     assert len(keys["KEK"]) == 1
     assert len(keys["job"]) >= 6
     log = (traces / "driver.log").read_bytes()
@@ -113,6 +122,9 @@ def test_keys_of_every_kind_are_searched_for_and_would_be_found(traces: Path, ke
 def test_rows_are_all_there(traces: Path, traced_lake: Lake) -> None:
     rows: pa.Table = traced_lake.catalog.load_table("db.traced").scan().to_arrow()
     assert sorted(rows["id"].to_pylist()) == sorted({*range(4000)} - {3002})
+    people: pa.Table = traced_lake.catalog.load_table("db.people").scan().to_arrow()
+    expected = {each: f"{CANARY} again" if each < 10 else CANARY for each in range(40)}
+    assert dict(zip(people["id"].to_pylist(), people["note"].to_pylist(), strict=True)) == expected
 
 
 def test_procedures_ran_on_the_executors(traces: Path) -> None:

@@ -17,10 +17,15 @@ from pyiceberg.table.update import TableUpdate
 from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
 
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.parquet import FileKeys
+from tablecrypt.parquet.chunk_modules import decrypt_chunk
+from tablecrypt.parquet.layout import encrypted_layout
+from tablecrypt.parquet.storage import source_of
+from tablecrypt.table.file_entries import STATISTICS
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO
+from tablecrypt.table.table_files import TableFileIO, key_metadata_of
 from tablecrypt.table.updates import AddEncryptionKeyUpdate
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
@@ -120,3 +125,21 @@ def commit_column_keys(table: EncryptedTable, *field_ids: int) -> list[StoredKey
         transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))
         transaction.commit_transaction()
     return [StoredKey(key.field_id, key.key_metadata, prefix) for key in keys.values()]
+
+
+def counted_columns(table: EncryptedTable) -> set[int]:
+    """The field ids of which manifests hold a size, a count or a bound."""
+    files = [task.file for task in table.scan().plan_files()]
+    assert files
+    return {field_id for file in files for name in STATISTICS for field_id in getattr(file, name) or {}}
+
+
+def opened_by_table_key(table: EncryptedTable) -> list[bytes]:
+    """What a holder of the table's key alone finds in data files and manifest entries: their bytes, decrypted where that key does it."""
+    found: list[bytes] = []
+    for task in table.scan().plan_files():
+        stored, key_metadata = Path(task.file.file_path.removeprefix("file://")).read_bytes(), key_metadata_of(task.file)
+        layout = encrypted_layout(source_of(stored), FileKeys(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix))
+        found += [repr(task.file).encode(), stored, layout.metadata.encode()]
+        found += [bytes(decrypt_chunk(chunk)) for chunk in layout.chunks() if not chunk.has_own_key]
+    return found

@@ -1,6 +1,7 @@
 """A Spark application on two hosts that leaves every trace that a test may want to search for keys, and the keys of its jobs.
 
-Takes JSON on standard input: `folder`, `properties` of the catalog, `table` with columns id and note, and `canary`. In the folder it leaves
+Takes JSON on standard input: `folder`, `properties` of the catalog, `table` with columns id and note, `protected` with the same
+columns, of which note has a column key, and `canary`. In the folder it leaves
 
     work/…       what the executors printed, at log level DEBUG
     events/…     the event log
@@ -120,6 +121,8 @@ def by_sql(spark: SparkSession, job: dict[str, Any], folder: Path) -> None:
         f"DELETE FROM {table} WHERE id = 3002",
         f"CALL {catalog}.system.reencrypt('{table}', where => 'id >= 3000')",
         f"CALL {catalog}.system.verify('{table}')",
+        f"INSERT INTO {job['protected']} SELECT id, '{job['canary']}' FROM range(0, 40, 1, 2)",
+        f"UPDATE {job['protected']} SET note = '{job['canary']} again' WHERE id < 10 AND note IS NOT NULL",
     ):
         spark.sql(statement).collect()
     rows = spark.sql(f"SELECT a.id, b.note FROM {table} a JOIN {table} b ON a.id = b.id WHERE a.id >= 3000")

@@ -7,6 +7,9 @@ rotate_column_keks puts every column key under a new column KEK of its master ke
 
 rewrap_column_keks wraps the column KEKs again under the newest version of their master keys.
 
+add_column_keys makes the column keys that new files need and the table lacks. Who writes in one process needs none of it: there the commit
+of the files brings their keys. Worker processes do not commit.
+
 shred_column destroys the column key of one column. Every file of every snapshot keeps the column as noise, and the other columns as they
 were. The column keys beside it go under a new column KEK, since the old one opens the destroyed key in older metadata files; these are
 written over without it, as shredding of snapshots does.
@@ -34,6 +37,7 @@ from tablecrypt.maintenance._shred_scrub import Scrubbed, after_scrub, forget_in
 from tablecrypt.maintenance._tables import encrypted_metadata_of, name_of, reload, require_encrypted, table_io
 from tablecrypt.maintenance.progress import Counted, OperationResult, Progress, ProgressListener, no_progress
 from tablecrypt.table.metadata import EncryptedTableMetadata
+from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import deleting_io
 
@@ -129,6 +133,37 @@ class _Replaced:
     def updates(self) -> tuple[TableUpdate, ...]:
         """The updates; none when there are no entries."""
         return tuple(update for entry in self.entries for update in replaced_key(entry))
+
+
+@dataclass(frozen=True)
+class _Added:
+    """A commit that adds entries."""
+
+    entries: tuple[EncryptedKey, ...]
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        """The updates; none when there are no entries."""
+        return added_keys(self.entries)
+
+
+def add_column_keys(table: Table) -> None:
+    """Commit the column keys that new values of the table's protected columns go under, where it lacks some.
+
+    Args:
+        table: an encrypted table. Its state in memory is brought up to date.
+
+    Raises:
+        ColumnKeyDeniedError, KmsError: the KMS refused a column's master key, or failed; nothing has changed.
+        CommitFailedException: others committed too often in the meantime; nothing has changed.
+    """
+    commit_keys(table, _missing_keys)
+
+
+def _missing_keys(table: EncryptedTable) -> _Added:
+    metadata = encrypted_metadata_of(table)
+    columns = policy_of(metadata).columns.values()
+    return _Added(table_io(table).manager.columns.entries_for(metadata.key_ring, columns))
 
 
 @checked_arguments()

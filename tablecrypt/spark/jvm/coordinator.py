@@ -15,6 +15,7 @@ The requests of executors to the driver's JVM, those of reads too, are JSON obje
     {"request": "location", "task": 3, "attempt": 17,          ─▶ the location of this attempt's file of this number
      "unique": a UUID of the attempt, "number": 0,
      "partition": Base64 of partition values (written_files.py)}
+    {"request": "writing", "task": 3, "attempt": 17}           ─▶ what Python writes files of this write with (sql/writes/portable.py)
     {"request": "finish", "task": 3, "attempt": 17}            ─▶ nothing; an error once the write has ended
 
 java/Requests.java makes and reads them. It refuses any other text, and so does `LocationRequest.decode`, which trusts neither the executor
@@ -36,15 +37,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import AuthenticationError, ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.jvm.support import unsupported_location
-from tablecrypt.spark.jvm.written_files import partition_record
+from tablecrypt.spark.jvm.written_files import partition_key
 from tablecrypt.table.foreign_engines import location_provider
-from tablecrypt.table.partitions import StoredPartitionKey
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +53,7 @@ REQUESTS: Final[Mapping[str, Mapping[str, type]]] = {
     "deletes": {"read": str, "file": int},
     "portable": {"read": str, "file": int},
     "location": {"task": int, "attempt": int, "unique": str, "number": int, "partition": str},
+    "writing": {"task": int, "attempt": int},
     "finish": {"task": int, "attempt": int},
 }
 _MOST: Final = {"task": 2**31 - 1, "attempt": 2**63 - 1, "number": 2**31 - 1}
@@ -123,7 +123,7 @@ class FileLocations:
         """
         request = LocationRequest.decode(text)
         name = request.file_name
-        location = self._provider.new_data_location(name, self._partition_key(request.partition))
+        location = self._provider.new_data_location(name, partition_key(request.partition, self._metadata))
         if reason := unsupported_location(location):
             raise ConfigurationError(f"{location}: {reason}")
         # The name makes the location one that no other file has, so that what is deleted is never another's.
@@ -146,13 +146,6 @@ class FileLocations:
                 logger.debug("%s was removed by its task, or never written", location)
             except Exception as error:  # noqa: BLE001  what made the write fail is the error to raise, and ciphertext may stay
                 logger.warning("could not delete %s of an attempt that was not committed: %s", location, type(error).__name__)
-
-    def _partition_key(self, partition: bytes) -> PartitionKey | None:
-        spec, schema = self._metadata.spec(), self._metadata.schema()
-        if spec.is_unpartitioned():
-            return None
-        values = partition_record(partition, spec, schema)
-        return StoredPartitionKey([PartitionFieldValue(field, values[at]) for at, field in enumerate(spec.fields)], spec, schema)
 
 
 @contextmanager

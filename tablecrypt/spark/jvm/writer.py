@@ -82,6 +82,7 @@ _GZIP_LEVELS: Final = (
     "BEST_COMPRESSION",
 )
 """Hadoop's names of the levels 0 to 9."""
+TARGET_FILE_SIZE: Final = "tablecrypt.target-file-size"
 _PARTITION: Final = "__tablecrypt_partition_"
 _IN_THE_CLEAR: Final = (
     "rows would be committed that anyone who reaches the driver may have sent: set spark.authenticate and spark.network.crypto.enabled"
@@ -113,7 +114,7 @@ def write_settings(properties: Properties) -> dict[str, str]:
         "parquet.page.size": str(options["data_page_size"]),
         "parquet.page.row.count.limit": str(options["write_batch_size"]),
         "parquet.dictionary.page.size": str(options["dictionary_pagesize_limit"]),
-        "tablecrypt.target-file-size": str(target_file_size(properties)),
+        TARGET_FILE_SIZE: str(target_file_size(properties)),
     }
     return settings | _level(codec, options["compression_level"])
 

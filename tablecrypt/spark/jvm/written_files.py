@@ -2,15 +2,18 @@
 
     result    = attempt (8) | number of files (4) | file | ... | number of files with deleted rows (4) | deletes | ...
     deletes   = location of a data file of the table | positions of its rows, a 32-bit Roaring bitmap in its portable form
-    file      = location | length of the file (8) | DEK | AAD prefix | partition | NaN counts | footer
+    file      = 0 (1) | location | length of the file (8) | DEK | AAD prefix | partition | NaN counts | footer      of Spark's own writer
+              | 1 (1) | location | entry                                               of Python's (sql/writes/portable.py)
     partition = for each of its fields: 00 for null, or 01, length (4), the value in Iceberg's single-value form
     NaN counts = how many (4), for each: field id (4) | NaNs in that column (8)
     footer    = the file's Parquet FileMetaData in plaintext, Thrift's compact protocol
+    entry     = the manifest entry of the file (table/file_entries.py)
 
-location, DEK, AAD prefix, partition, footer, positions: each its length (4), then the bytes. Numbers are big endian; lengths are in bytes.
-DEKs are in the clear here: the whole is only ever encrypted (keys.py).
+location, DEK, AAD prefix, partition, footer, entry, positions: each its length (4), then the bytes. Numbers are big endian; lengths are in
+bytes. DEKs are in the clear here: the whole is only ever encrypted (keys.py).
 
-The entries are those that the Python path would make: from the footer by the same code, with the table's metrics modes.
+The entries of files of Spark's writer are those that the Python path would make: from the footer by the same code, with the table's metrics
+modes.
 
 Raises FormatError for bytes that are no such result, AuthenticationError where a result names a file that its task was not given.
 
@@ -23,14 +26,14 @@ import io
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import VoidTransform
@@ -44,9 +47,13 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ConfigurationError, FormatError
 from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.lineage import with_lineage, without_lineage_ids
 from tablecrypt.table.parquet_options import data_file_statistics
+from tablecrypt.table.partitions import StoredPartitionKey
 
+_OF_SPARK: Final = 0
+_OF_PYTHON: Final = 1
 _BROKEN: Final = (pa.ArrowException, ConfigurationError, struct.error, KeyError, IndexError, OSError, OverflowError, TypeError, ValueError)
 
 
@@ -97,11 +104,33 @@ class WrittenFile:
 
 
 @dataclass(frozen=True)
+class FileOfPython:
+    """One file that Python wrote, as its task reports it."""
+
+    location: str
+    content: bytes = field(repr=False)
+
+    def entry(self, metadata: TableMetadata, *, keeps_lineage: bool = False) -> DataFile:
+        """Return the manifest entry of the file. FormatError where it is that of another file, or of several.
+
+        Args:
+            metadata: of the table.
+            keeps_lineage: not needed, since the entry is complete.
+        """
+        files = FileEntryCodec(metadata).decode_files(self.content)
+        if [(file.file_path, file.content, file.spec_id) for file in files] != [
+            (self.location, DataFileContent.DATA, metadata.default_spec_id)
+        ]:
+            raise FormatError(f"{self.location}: its task's description of it is that of another file")
+        return files[0]
+
+
+@dataclass(frozen=True)
 class TaskResult:
     """What one attempt did: the files that it wrote, and the positions of rows that it deletes, by data file."""
 
     attempt: int
-    files: list[WrittenFile]
+    files: list[WrittenFile | FileOfPython]
     deleted: dict[str, BitMap]
 
 
@@ -132,6 +161,15 @@ def partition_record(content: bytes, spec: PartitionSpec, schema: Schema) -> Rec
     return Record(*values)
 
 
+def partition_key(content: bytes, metadata: TableMetadata) -> PartitionKey | None:
+    """Return the partition that a file is in, from the form drawn above; None where the table has none. FormatError for other bytes."""
+    spec, schema = metadata.spec(), metadata.schema()
+    if spec.is_unpartitioned():
+        return None
+    values = partition_record(content, spec, schema)
+    return StoredPartitionKey([PartitionFieldValue(each, values[at]) for at, each in enumerate(spec.fields)], spec, schema)
+
+
 def split_results(content: bytes) -> list[bytes]:
     """Return encrypted results, each of which comes with its length in 4 bytes."""
     parts = _Parts(content, "the results of a task")
@@ -151,7 +189,12 @@ class _Parts(ByteReader):
         return self.frame(4, "big")
 
 
-def _decoded(parts: _Parts) -> WrittenFile:
+def _decoded(parts: _Parts) -> WrittenFile | FileOfPython:
+    kind = parts.count(1)
+    if kind == _OF_PYTHON:
+        return FileOfPython(parts.sized().decode(), parts.sized())
+    if kind != _OF_SPARK:
+        raise ValueError("a file of an unknown writer")
     location, length = parts.sized().decode(), parts.count(8)
     key_metadata = StandardKeyMetadata(Secret(parts.sized()), parts.sized(), length)
     partition = parts.sized()

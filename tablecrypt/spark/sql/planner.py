@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from tablecrypt.spark.sql.scans.plan import Plan
     from tablecrypt.spark.sql.staging import StagedTable
     from tablecrypt.spark.sql.writes.commits import OpenWrite
+    from tablecrypt.spark.sql.writes.portable import WritingAttempt
 
 _CATALOGS: Final = 10_000
 _TABLES: Final = 1_000
 _PLANS: Final = 1_000
 _READERS: Final = 1_000
 _WRITES: Final = 1_000
+_ATTEMPTS: Final = 1_000
 _STAGED: Final = 1_000
 
 
@@ -99,10 +101,13 @@ class Planner:
     plans: Handles[Plan] = field(default_factory=lambda: Handles(_PLANS))
     readers: Handles[Generator[RecordBatch]] = field(default_factory=lambda: Handles(_READERS))
     writes: Handles[OpenWrite] = field(default_factory=lambda: Handles(_WRITES))
+    attempts: Handles[WritingAttempt] = field(default_factory=lambda: Handles(_ATTEMPTS))
     staged: Handles[StagedTable] = field(default_factory=lambda: Handles(_STAGED))
 
     def abandon_writes(self) -> None:
-        """Delete the files of writes and staged tables that nobody will commit any more."""
+        """Delete the files of writes, attempts at tasks and staged tables that nobody will commit any more."""
+        for attempt in self.attempts.pop_all():
+            attempt.stop(keep=False)
         for write in self.writes.pop_all():
             write.remove_files_except(())
         for staged in self.staged.pop_all():

@@ -27,6 +27,7 @@ from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.scans import aggregates, plan, portable
 from tablecrypt.spark.sql.streams import requests as streams
 from tablecrypt.spark.sql.writes import commits, layout, row_level
+from tablecrypt.spark.sql.writes import portable as portable_writes
 
 Operation: TypeAlias = Callable[[Planner, Request], Response]
 OPERATIONS: Final[Mapping[str, Operation]] = {
@@ -45,6 +46,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **streams.OPERATIONS,
     **commits.OPERATIONS,
     **layout.OPERATIONS,
+    **portable_writes.OPERATIONS,
     **row_level.OPERATIONS,
 }
 

@@ -79,8 +79,8 @@ def report(location: str | None = None, attempt: int = ATTEMPT, deleted: dict[st
     """A task's result before it is encrypted, of one file at most."""
     files = b""
     if location is not None:
-        files = sized(location.encode()) + struct.pack(">Q", 10) + sized(bytes(16)) + sized(bytes(16)) + sized(b"") + struct.pack(">I", 0)
-        files += sized(b"no footer")
+        files = b"\x00" + sized(location.encode()) + struct.pack(">Q", 10) + sized(bytes(16)) + sized(bytes(16)) + sized(b"")
+        files += struct.pack(">I", 0) + sized(b"no footer")
     deletes = b"".join(sized(name.encode()) + sized(BitMap(positions).serialize()) for name, positions in (deleted or {}).items())
     return struct.pack(">QI", attempt, 1 if files else 0) + files + struct.pack(">I", len(deleted or {})) + deletes
 

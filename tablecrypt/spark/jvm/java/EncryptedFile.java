@@ -17,10 +17,11 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.slf4j.LoggerFactory;
 
 /** One data file while it is written: Spark's own Parquet writer, footer and all columns encrypted under a DEK that no other file has. */
-public class EncryptedFile {
+public class EncryptedFile extends NewFile {
   private static final SecureRandom RANDOM = new SecureRandom();
   private static final int AAD_PREFIX_LENGTH = 16;
   private static final int FOOTER_VERSION = 1;
+  private static final int OF_SPARK = 0;
 
   private final WriteJob job;
   private final String location;
@@ -31,7 +32,6 @@ public class EncryptedFile {
   private FileOutput output;
   private ParquetWriter writer;
   private byte[] footer;
-  private long rows = 0;
 
   EncryptedFile(WriteJob job, String location, byte[] partition) {
     this.job = job;
@@ -49,14 +49,9 @@ public class EncryptedFile {
     writer = new Builder(output, job).withConf(conf).withEncryption(encryption).build();
   }
 
-  void write(InternalRow row) throws IOException {
+  void add(InternalRow row) throws IOException {
     nans.add(row);
     writer.write(row);
-    rows++;
-  }
-
-  long rows() {
-    return rows;
   }
 
   /** Bytes written and still in memory. */
@@ -64,7 +59,6 @@ public class EncryptedFile {
     return writer.getDataSize();
   }
 
-  /** Close the file, and keep of the writer what is told of the file: a task may write thousands. */
   void close() throws IOException {
     writer.close();
     ByteArrayOutputStream content = new ByteArrayOutputStream();
@@ -73,15 +67,14 @@ public class EncryptedFile {
     writer = null;
   }
 
-  /** Leave nothing of it behind, whatever state it is in. */
   void remove() throws IOException {
     if (output != null) {
       output.remove();
     }
   }
 
-  /** Write what the driver needs to know of the closed file, its DEK included; drawn in tablecrypt/spark/jvm/written_files.py. */
   void describe(DataOutputStream out) throws IOException {
+    out.writeByte(OF_SPARK);
     writeBytes(out, location.getBytes("UTF-8"));
     out.writeLong(output.length());
     writeBytes(out, dek);
@@ -89,11 +82,6 @@ public class EncryptedFile {
     writeBytes(out, partition);
     nans.describe(out);
     writeBytes(out, footer);
-  }
-
-  private static void writeBytes(DataOutputStream out, byte[] content) throws IOException {
-    out.writeInt(content.length);
-    out.write(content);
   }
 
   private static class Builder extends ParquetWriter.Builder {

@@ -14,6 +14,7 @@ public class Requests {
   public static final String DELETES = "deletes";
   public static final String PORTABLE = "portable";
   public static final String LOCATION = "location";
+  public static final String WRITING = "writing";
   public static final String FINISH = "finish";
   public static final String READ = "read";
   public static final String PATH = "path";
@@ -45,6 +46,10 @@ public class Requests {
 
   public static String location(int task, long attempt, String unique, int number, byte[] partition) {
     return ofAttempt(LOCATION, task, attempt).put(UNIQUE, unique).put(NUMBER, number).put(PARTITION, partition).toString();
+  }
+
+  public static String writing(int task, long attempt) {
+    return ofAttempt(WRITING, task, attempt).toString();
   }
 
   public static String finish(int task, long attempt) {
@@ -82,7 +87,7 @@ public class Requests {
     }
     Object attempt = request.get(ATTEMPT);
     boolean isOfAttempt = request.get(TASK) instanceof Integer && (attempt instanceof Integer || attempt instanceof Long);
-    if (isOf(request, FINISH)) {
+    if (isOf(request, WRITING) || isOf(request, FINISH)) {
       return request.size() == 3 && isOfAttempt;
     }
     return isOf(request, LOCATION)

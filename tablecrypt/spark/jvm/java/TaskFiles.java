@@ -12,16 +12,16 @@ import org.slf4j.LoggerFactory;
 class TaskFiles {
   private static final int ROWS_BETWEEN_SIZE_CHECKS = 1000;
 
-  private final WriteJob job;
-  private final int task;
-  private final long attempt;
+  final WriteJob job;
+  final int task;
+  final long attempt;
   private final Configuration conf;
   private final RequiredValues required;
   private final long targetSize;
   private final String unique = UUID.randomUUID().toString();
   private final ArrayList files = new ArrayList();
   private byte[] partition = new byte[0];
-  private EncryptedFile open;
+  private NewFile open;
 
   TaskFiles(WriteJob job, int task, long attempt) {
     this.job = job;
@@ -30,6 +30,11 @@ class TaskFiles {
     conf = job.configuration();
     required = RequiredValues.ofRows(job.schema());
     targetSize = job.number(WriteJob.TARGET_FILE_SIZE);
+  }
+
+  /** A file at the location that the driver gave. */
+  NewFile file(String location, byte[] partition) throws IOException {
+    return new EncryptedFile(job, location, partition);
   }
 
   /** The rows that follow are of this partition; written_files.py draws its values. */
@@ -45,7 +50,7 @@ class TaskFiles {
     required.check(stored);
     if (open == null) {
       String request = Requests.location(task, attempt, unique, files.size(), partition);
-      open = new EncryptedFile(job, new String(DriverClient.request(job.coordinator, request), "UTF-8"), partition);
+      open = file(new String(DriverClient.request(job.coordinator, request), "UTF-8"), partition);
       files.add(open);
       open.open(conf);
     }
@@ -64,7 +69,7 @@ class TaskFiles {
   void describe(DataOutputStream out) throws IOException {
     out.writeInt(files.size());
     for (int index = 0; index < files.size(); index++) {
-      ((EncryptedFile) files.get(index)).describe(out);
+      ((NewFile) files.get(index)).describe(out);
     }
   }
 
@@ -72,10 +77,15 @@ class TaskFiles {
   void remove() {
     for (int index = 0; index < files.size(); index++) {
       try {
-        ((EncryptedFile) files.get(index)).remove();
+        ((NewFile) files.get(index)).remove();
       } catch (Exception error) {
         LoggerFactory.getLogger(TaskFiles.class).warn("a file of a failed write remains: " + error);
       }
     }
+  }
+
+  /** Nothing is written or removed any more. */
+  void end() {
+    // The files are closed.
   }
 }

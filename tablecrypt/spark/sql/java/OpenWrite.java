@@ -30,12 +30,15 @@ class OpenWrite {
   private final Locations locations;
   private final Configuration conf;
   private final SqlWriterFactory factory;
+  private final byte[] forPython;
   private boolean mayBeCommitted = false;
 
   /** @param begin the request begin_write */
   OpenWrite(SqlWrite write, ObjectNode begin) {
     planner = write.table.planner;
-    JsonNode told = planner.ask(begin).json;
+    PlannerResponse response = planner.ask(begin);
+    JsonNode told = response.json;
+    forPython = response.bytes;
     handle = told.required("write").asText();
     String name = "tablecrypt-write-" + handle;
     coordinator = new WriteCoordinator(name);
@@ -53,7 +56,9 @@ class OpenWrite {
               (HashMap) Planner.JSON.convertValue(told.required("settings"), HashMap.class),
               conf);
       JsonNode partition = write.hasRows() ? told.required("partition") : Planner.JSON.createArrayNode();
-      factory = new SqlWriterFactory(job, new RowPartition(partition, write.info.schema()), told.required("lineage").asBoolean());
+      boolean keepsLineage = told.required("lineage").asBoolean();
+      PythonCommand python = told.required("python").asBoolean() ? write.table.catalog.python() : null;
+      factory = new SqlWriterFactory(job, new RowPartition(partition, write.info.schema()), keepsLineage, python);
     } catch (IOException error) {
       throw new IllegalStateException(error);
     }
@@ -146,6 +151,10 @@ class OpenWrite {
 
     private void respond(PendingRequest pending) {
       try {
+        if (Requests.isOf(Requests.parse(pending.text()), Requests.WRITING)) {
+          pending.respond(forPython);
+          return;
+        }
         ObjectNode asked = request("file_location").put("request", pending.text());
         String location = planner.ask(asked).json.required("location").asText();
         given.add(location);

@@ -31,13 +31,14 @@ class SqlWriter implements DeltaWriter {
   private UTF8String lastFile;
   private RoaringBitmap positions;
 
-  SqlWriter(WriteJob job, RowPartition partition, boolean keepsLineage, int task, long attempt) {
+  /** @param python starts the Python that writes the files; null where Spark's own writer does */
+  SqlWriter(WriteJob job, RowPartition partition, boolean keepsLineage, PythonCommand python, int task, long attempt) {
     this.job = job;
     this.partition = partition;
     this.keepsLineage = keepsLineage;
     this.task = task;
     this.attempt = attempt;
-    files = new TaskFiles(job, task, attempt);
+    files = python == null ? new TaskFiles(job, task, attempt) : new PythonFiles(job, task, attempt, python);
   }
 
   public void write(Object row) throws IOException {
@@ -110,7 +111,7 @@ class SqlWriter implements DeltaWriter {
   }
 
   public void close() {
-    // commit or abort did it.
+    files.end();
   }
 
   /** The layout is drawn in tablecrypt/spark/jvm/written_files.py. */

@@ -10,15 +10,18 @@ class SqlWriterFactory implements DeltaWriterFactory, StreamingDataWriterFactory
   private final WriteJob job;
   private final RowPartition partition;
   private final boolean keepsLineage;
+  private final PythonCommand python;
 
-  SqlWriterFactory(WriteJob job, RowPartition partition, boolean keepsLineage) {
+  /** @param python starts the Python that writes the files; null where Spark's own writer does */
+  SqlWriterFactory(WriteJob job, RowPartition partition, boolean keepsLineage, PythonCommand python) {
     this.job = job;
     this.partition = partition;
     this.keepsLineage = keepsLineage;
+    this.python = python;
   }
 
   public DeltaWriter createWriter(int task, long attempt) {
-    return new SqlWriter(job, partition, keepsLineage, task, attempt);
+    return new SqlWriter(job, partition, keepsLineage, python, task, attempt);
   }
 
   public DataWriter createWriter(int task, long attempt, long batch) {

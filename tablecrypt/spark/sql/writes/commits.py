@@ -1,6 +1,7 @@
 """Writes of Spark SQL: where tasks put their files, and the commit of what they report.
 
-    begin_write    ─▶ what tasks are told: columns with field ids, the public key that results are encrypted to, settings
+    begin_write    ─▶ what tasks are told: columns with field ids, the public key that results are encrypted to, settings;
+                      of a table with protected columns, what Python writes files with where tasks run (portable.py)
     file_location  a task's request for its next file ─▶ the location (jvm/coordinator.py)
     commit_write   the tasks' encrypted results ─▶ one snapshot
     abort_write    ─▶ no file of the write is left
@@ -17,6 +18,7 @@ A micro-batch of a stream is a write with a query id and a batch id, which the s
 committed again (commit.py).
 
 Raises:
+    ColumnKeyDeniedError: this user may not read a protected column, and so writes no rows.
     ConfigurationError: before tasks run, for a table, a mode or an option that is not served; after they ran, where the table's schema or
         partitioning was changed meanwhile.
     AuthenticationError: a result was changed on its way, or names files that its task was not given.
@@ -36,22 +38,24 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyroaring import BitMap64
 
-from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, RowChange, check_can_replace_partitions
 from tablecrypt.spark.jvm.columns import unsupported_partitioning
 from tablecrypt.spark.jvm.coordinator import FileLocations
 from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, stored_json, unread_type
-from tablecrypt.spark.jvm.writer import check_found, opened_results, unsupported_codec, write_settings
+from tablecrypt.spark.jvm.writer import TARGET_FILE_SIZE, check_found, opened_results, unsupported_codec, write_settings
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.options import SqlWriteOptions
+from tablecrypt.spark.sql.writes.portable import content_for_tasks, with_column_keys
 from tablecrypt.spark.sql.writes.row_level import changed_rows, scans_of, whole_files
 from tablecrypt.spark.sql.writes.write_audit_publish import with_branch
 from tablecrypt.spark.tables import LocatedTable
 from tablecrypt.spark.write import Mode, WriteOptions, check_unchanged, commit_change, commit_written
 from tablecrypt.table.lineage import with_lineage
+from tablecrypt.table.parquet_options import parquet_writer_options, target_file_size
 from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
@@ -77,6 +81,7 @@ class OpenWrite:
         replaced: what an overwrite with a condition takes out of the table; None for other writes.
         command: delete, update or merge, of a change.
         query_id: of the streaming query that this is a micro-batch of.
+        denied: why no rows are written, where tasks may yet delete some.
     """
 
     loaded: LoadedTable
@@ -87,6 +92,7 @@ class OpenWrite:
     query_id: str | None
     locations: FileLocations
     key: ResultKey
+    denied: ColumnKeyDeniedError | None
 
     @property
     def is_row_level(self) -> bool:
@@ -119,15 +125,10 @@ def begin_write(planner: Planner, request: Request) -> Response:
     mode, options = request.text("mode"), SqlWriteOptions.of(request.mapping("options"))
     command = request.optional_text("command")
     replaced = _checked(loaded, mode, command, request.items("filter"), options)
-    metadata = loaded.located.table.metadata
-    properties = options.over(metadata.properties)
-    if reason := unsupported_codec(properties):
-        raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
-    write = OpenWrite(loaded, mode, options, replaced, command, query_id, FileLocations(metadata), ResultKey())
-    stored = sanitize_column_names(metadata.schema())
-    if write.is_row_level:
-        stored = with_lineage(stored)
-    dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
+    writer = _writer(loaded, options, may_only_delete=mode == "delta" and command != _UPDATE)
+    metadata = writer.loaded.located.table.metadata
+    write = OpenWrite(writer.loaded, mode, options, replaced, command, query_id, FileLocations(metadata), ResultKey(), writer.denied)
+    stored = with_lineage(writer.stored) if write.is_row_level else writer.stored
     return Response(
         {
             "write": planner.writes.add(write),
@@ -135,22 +136,68 @@ def begin_write(planner: Planner, request: Request) -> Response:
             "public_key": base64.b64encode(write.key.public_key).decode(),
             "schema": stored_json(stored),
             "inner_ids": inner_ids(stored),
-            "settings": write_settings(properties) | {_DEK_LENGTH: str(dek_length)},
+            "settings": writer.settings,
             "partition": described_partitioning(metadata.spec(), metadata.schema()),
             "lineage": write.is_row_level,
-        }
+            "python": writer.is_python,
+        },
+        writer.content,
     )
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """What writes a table's files in tasks: Spark's own Parquet writer, or Python.
+
+    Attributes:
+        loaded: the table, with the column keys that files need.
+        stored: the columns of the rows that it gets.
+        settings: see write_settings.
+        content: what Python needs of the table.
+        denied: as of an `OpenWrite`.
+    """
+
+    loaded: LoadedTable
+    stored: Schema
+    settings: dict[str, str]
+    is_python: bool = False
+    content: bytes = b""
+    denied: ColumnKeyDeniedError | None = None
+
+
+def _writer(loaded: LoadedTable, options: SqlWriteOptions, *, may_only_delete: bool) -> _Writer:
+    metadata = loaded.located.table.metadata
+    properties = options.over(metadata.properties)
+    if policy_of(metadata):
+        return _python_writer(loaded, properties, may_only_delete=may_only_delete)
+    if reason := unsupported_codec(properties):
+        raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
+    dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
+    return _Writer(loaded, sanitize_column_names(metadata.schema()), write_settings(properties) | {_DEK_LENGTH: str(dek_length)})
+
+
+def _python_writer(loaded: LoadedTable, properties: dict[str, str], *, may_only_delete: bool) -> _Writer:
+    parquet_writer_options(properties)
+    schema, settings = loaded.located.table.metadata.schema(), {TARGET_FILE_SIZE: str(target_file_size(properties))}
+    try:
+        keyed = with_column_keys(loaded)
+    except ColumnKeyDeniedError as denied:
+        if not may_only_delete:
+            raise
+        return _Writer(loaded, schema, settings, is_python=True, denied=denied)
+    return _Writer(keyed, schema, settings, is_python=True, content=content_for_tasks(keyed.located.table, properties))
 
 
 def file_location(planner: Planner, request: Request) -> Response:
     """Give a task the location of its next file.
 
     Raises:
-        ConfigurationError: it is a change that may only delete, and writes rows all the same.
+        ColumnKeyDeniedError: it is a change that may only delete, and writes rows all the same.
     """
-    if (protected := _protected(planner.writes[request.text("write")].located)) is not None:
-        raise protected
-    return Response({"location": planner.writes[request.text("write")].locations.respond(request.text("request"))})
+    write = planner.writes[request.text("write")]
+    if write.denied is not None:
+        raise write.denied
+    return Response({"location": write.locations.respond(request.text("request"))})
 
 
 def commit_write(planner: Planner, request: Request) -> Response:
@@ -197,8 +244,6 @@ def _checked(loaded: LoadedTable, mode: str, command: str | None, predicates: li
     located = loaded.located
     if mode not in _MODES:
         raise FormatError(f"a write of mode {mode!r} is not known")
-    if (mode != "delta" or command == _UPDATE) and (protected := _protected(located)) is not None:
-        raise protected
     if reason := _unsupported(located.table.schema()) or unsupported_partitioning(located.table.spec(), located.table.schema()):
         raise ConfigurationError(f"{located.name} cannot be written by Spark SQL: {reason}")
     if mode != "append":
@@ -210,16 +255,6 @@ def _checked(loaded: LoadedTable, mode: str, command: str | None, predicates: li
     if not whole_table and (mode != "overwrite" or not predicates):
         return None
     return replace(whole_files(loaded, predicates), isolation=options.isolation)
-
-
-def _protected(located: LocatedTable) -> ConfigurationError | None:
-    """Return the error for rows of a table with protected columns, which Spark's own writer would put under the table's key."""
-    if not policy_of(located.table.metadata):
-        return None
-    return ConfigurationError(
-        f"{located.name} has protected columns, of which Spark SQL writes no rows: write them with tablecrypt.spark.write_table or "
-        'format("tablecrypt"). DELETE works, and MERGE that only deletes'
-    )
 
 
 def _replaces_all(loaded: LoadedTable, mode: str) -> bool:

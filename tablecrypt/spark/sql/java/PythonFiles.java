@@ -1,0 +1,79 @@
+package tablecrypt.jvm;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.ByteArrayOutputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+
+/**
+ * The files of one attempt at one task that Python writes, since they have protected columns. The operations are documented in
+ * tablecrypt/spark/sql/writes/portable.py.
+ */
+class PythonFiles extends TaskFiles {
+  private final PythonCommand command;
+  private ArrowRows rows;
+  private Planner python;
+  private String writer;
+
+  PythonFiles(WriteJob job, int task, long attempt, PythonCommand command) {
+    super(job, task, attempt);
+    this.command = command;
+  }
+
+  NewFile file(String location, byte[] partition) throws IOException {
+    if (writer == null) {
+      start();
+    }
+    return new PythonFile(this, rows, location, partition);
+  }
+
+  private void start() throws IOException {
+    byte[] table = DriverClient.request(job.coordinator, Requests.writing(task, attempt));
+    python = command.process();
+    rows = new ArrowRows(job.schema());
+    ByteArrayOutputStream content = new ByteArrayOutputStream();
+    DataOutputStream out = new DataOutputStream(content);
+    NewFile.writeBytes(out, table);
+    out.write(rows.schema());
+    writer = python.ask(Planner.request("start_writing"), content.toByteArray()).json.required("writer").asText();
+  }
+
+  /** Send a request about this attempt. */
+  PlannerResponse ask(String operation, String location, byte[] content) throws IOException {
+    try {
+      return python.ask(Planner.request(operation).put("writer", writer).put("location", location), content);
+    } catch (RuntimeException error) {
+      throw new IOException(location + " is written by Python, because the table has protected columns: " + error.getMessage(), error);
+    }
+  }
+
+  void remove() {
+    // Spark interrupts the thread of a task that it kills, and what waits in it.
+    boolean isInterrupted = Thread.interrupted();
+    stop(false);
+    if (isInterrupted) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  void end() {
+    stop(true);
+  }
+
+  private void stop(boolean keep) {
+    if (rows != null) {
+      rows.close();
+    }
+    if (writer == null) {
+      return;
+    }
+    ObjectNode request = Planner.request("stop_writing").put("writer", writer).put("keep", keep);
+    writer = null;
+    try {
+      python.ask(request);
+    } catch (RuntimeException error) {
+      // The process has ended. It, or the driver, removes what nobody keeps.
+      return;
+    }
+  }
+}

@@ -1,0 +1,251 @@
+"""Data files with protected columns, which Spark's own Parquet writer does not write: Python writes them where the task runs.
+
+    driver     the table's column keys are committed; what tasks need ──▶ Spark's message to the executor that asks for it
+    executor   start_writing ──▶ a handle
+               start_file, write_rows …, finish_file ──▶ the file's manifest entry, again and again
+               stop_writing: nothing is left of the attempt, unless its files are kept
+
+The executor's JVM speaks to a Python process of its own, as for files that Python reads (scans/portable.py). It decides which rows go into
+which file, and asks the driver for each file's location: what the commit does not take, the driver deletes. Rows come as Arrow streams in
+the table's columns, with `_row_id` and `_last_updated_sequence_number` behind them in a change of rows.
+
+What tasks get is a pickled TableAccess. It holds the KEKs of protected columns that the driver has opened, and the credentials of the
+table's store; it goes to executors in Spark's private messages alone. Tasks make no column key: no commit would bring it.
+
+Raises:
+    ColumnKeyDeniedError: this user may not read a protected column, and so writes none. Nothing was committed.
+    CommitFailedException: others committed to the table while its column keys were made. Nothing is written.
+    ConfigurationError: a value that its column cannot hold, or an attempt that has ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+import uuid
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Properties
+
+from tablecrypt._bytes import ByteReader
+from tablecrypt.errors import ConfigurationError, FormatError
+from tablecrypt.spark.columns import batch_for_table, schema_for_table
+from tablecrypt.spark.jvm.written_files import partition_key
+from tablecrypt.spark.protected_columns import ensure_column_keys
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.tables import TableAccess
+from tablecrypt.spark.write import check_unchanged
+from tablecrypt.table.data_file_writer import DataFileWriter, UnfinishedDataFile
+from tablecrypt.table.file_entries import FileEntryCodec
+from tablecrypt.table.lineage import LINEAGE_FIELDS
+from tablecrypt.table.parquet_options import target_file_size
+from tablecrypt.table.protection.policy import column_keys, policy_of
+from tablecrypt.table.table_files import FreshKeys
+from tablecrypt.table.updates import AddEncryptionKeyUpdate
+from tablecrypt.table.write import RowGroup, RowGroupLimit
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionKey
+    from pyiceberg.table.update import TableUpdate
+
+    from tablecrypt.spark.sql.planner import LoadedTable, Planner
+    from tablecrypt.table.table import EncryptedTable
+
+_ENDED: Final = "this attempt at a task has ended, and writes no more rows"
+
+
+def with_column_keys(loaded: LoadedTable) -> LoadedTable:
+    """Return a table with protected columns such that it has the column keys that new files go under. Those that it lacks are committed.
+
+    A table that the statement makes or replaces gets them with its rows.
+    """
+    if loaded.staged is not None:
+        return _staged_with_column_keys(loaded)
+    table, before = copy(loaded.located.table), loaded.located.table.metadata
+    ensure_column_keys(table)
+    check_unchanged(loaded.located.name, before, table.metadata)
+    if _head(before, loaded.branch) != _head(table.metadata, loaded.branch):
+        raise CommitFailedException(f"{loaded.located.name}: others committed while keys of its columns were made: run the statement again")
+    return replace(loaded, located=replace(loaded.located, table=table))
+
+
+def _head(metadata: TableMetadata, branch: str) -> int | None:
+    ref = metadata.refs.get(branch)
+    return None if ref is None else ref.snapshot_id
+
+
+def _staged_with_column_keys(loaded: LoadedTable) -> LoadedTable:
+    staged = loaded.staged
+    assert staged is not None
+    transaction = staged.transaction
+    metadata, io = transaction.encrypted_metadata, transaction.table_io
+    columns = policy_of(metadata).columns
+    column_keys(metadata, io).check_readable(columns)
+    entries = io.manager.columns.entries_for(metadata.key_ring, columns.values())
+    transaction.apply(tuple(cast("TableUpdate", AddEncryptionKeyUpdate(key=entry)) for entry in entries))
+    table = copy(loaded.located.table)
+    table.metadata = transaction.table_metadata
+    return replace(loaded, located=replace(loaded.located, table=table))
+
+
+def content_for_tasks(table: EncryptedTable, properties: Properties) -> bytes:
+    """Return what tasks need to write files of a table.
+
+    Args:
+        table: as `with_column_keys` returned it.
+        properties: as they hold for this write.
+    """
+    written = copy(table)
+    written.metadata = table.metadata.model_copy(update={"properties": dict(properties)})
+    return pickle.dumps(TableAccess.of(written, frozenset(policy_of(table.metadata).columns), brings_keys=True))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of rows as Spark gives them, and as they are written: the table's, then those of lineage in a change of rows."""
+
+    table: Schema
+    given: pa.Schema
+    stored: pa.Schema
+
+    @classmethod
+    def of(cls, rows: pa.Schema, table: Schema) -> _Columns:
+        own = len(table.fields)
+        given = schema_for_table(pa.schema(list(rows)[:own]), table)
+        lineage = [pa.field(each.name, pa.int64()) for each in LINEAGE_FIELDS[: len(rows) - own]]
+        return cls(table, given, pa.schema([*given, *lineage]))
+
+    def stored_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        own = len(self.given)
+        converted = batch_for_table(rows.select(list(range(own))), self.given, self.table)
+        return pa.RecordBatch.from_arrays([*converted.columns, *rows.columns[own:]], schema=self.stored)
+
+
+@dataclass
+class _OpenFile:
+    """A file that rows are added to. Its first row group is not written before it is full, or the file ends."""
+
+    location: str
+    partition_key: PartitionKey | None
+    rows: RowGroup = field(default_factory=RowGroup)
+    parquet: UnfinishedDataFile | None = None
+
+    @property
+    def length(self) -> int:
+        return 0 if self.parquet is None else self.parquet.length
+
+    def write_row_group(self, writer: DataFileWriter) -> UnfinishedDataFile:
+        if self.parquet is None:
+            self.parquet = writer.begin_at(self.location, self.partition_key)
+        full, self.rows = self.rows, RowGroup()
+        self.parquet.write(full.take_combined())
+        return self.parquet
+
+
+class WritingAttempt:
+    """One attempt at a task, which writes one file after the other. Spark may kill it at any moment."""
+
+    def __init__(self, access: TableAccess, rows: pa.Schema) -> None:
+        self._metadata = access.metadata()
+        self._columns = _Columns.of(rows, self._metadata.schema())
+        keys = FreshKeys(access.data_key_length)
+        self._writer = DataFileWriter.of(self._metadata, self._columns.stored, access.io(), keys, uuid.uuid4(), itertools.count())
+        self._limit = RowGroupLimit.of(self._writer, target_file_size(self._metadata.properties))
+        self._lock = threading.Lock()
+        self._has_ended = False
+        self._open: _OpenFile | None = None
+
+    @classmethod
+    def of(cls, content: bytes) -> WritingAttempt:
+        """Take the content for tasks behind its length in 4 bytes, and an Arrow stream of no rows. FormatError for other bytes."""
+        try:
+            parts = ByteReader(content, "what a task is to write files with")
+            access = pickle.loads(parts.frame(4, "big"))
+            return cls(access, pa.ipc.open_stream(parts.rest()).schema)
+        except (pickle.UnpicklingError, pa.ArrowException, EOFError) as error:
+            raise FormatError("what Python is to write files with is not complete") from error
+
+    def start_file(self, location: str, partition: bytes) -> None:
+        """Begin a file. The one before is finished."""
+        with self._lock:
+            if self._has_ended or self._open is not None:
+                raise ConfigurationError(_ENDED)
+            self._open = _OpenFile(location, partition_key(partition, self._metadata))
+
+    def write(self, rows: pa.RecordBatch) -> int:
+        """Add rows to the file, and return how many bytes of it are stored."""
+        with self._lock:
+            file = self._opened()
+            file.rows.add(self._columns.stored_rows(rows))
+            if self._limit.is_reached(file.rows):
+                file.write_row_group(self._writer)
+            return file.length
+
+    def finish_file(self) -> bytes:
+        """End the file, to which rows were added, and return its manifest entry as table/file_entries.py encodes it."""
+        with self._lock:
+            file = self._opened()
+            parquet = file.write_row_group(self._writer) if file.rows.count or file.parquet is None else file.parquet
+            entry = parquet.finish()
+            self._open = None
+            return FileEntryCodec(self._metadata).encode_files([entry])
+
+    def stop(self, *, keep: bool) -> None:
+        """End the attempt. Without `keep` its files are deleted, as far as the store allows."""
+        with self._lock:
+            self._has_ended = True
+            if self._open is not None and self._open.parquet is not None:
+                self._open.parquet.abandon()
+            if not keep:
+                self._writer.delete_written()
+
+    def _opened(self) -> _OpenFile:
+        if self._has_ended or self._open is None:
+            raise ConfigurationError(_ENDED)
+        return self._open
+
+
+def start_writing(planner: Planner, request: Request) -> Response:
+    """Begin an attempt at a task."""
+    return Response({"writer": planner.attempts.add(WritingAttempt.of(request.content))})
+
+
+def start_file(planner: Planner, request: Request) -> Response:
+    """Begin a file at a location that the driver gave. The bytes are its partition values (jvm/written_files.py)."""
+    planner.attempts[request.text("writer")].start_file(request.text("location"), request.content)
+    return Response({})
+
+
+def write_rows(planner: Planner, request: Request) -> Response:
+    """Add the rows of an Arrow stream to the file, and return how many bytes of it are stored."""
+    attempt, length = planner.attempts[request.text("writer")], 0
+    for rows in pa.ipc.open_stream(request.content):
+        length = attempt.write(rows)
+    return Response({"length": length})
+
+
+def finish_file(planner: Planner, request: Request) -> Response:
+    """End the file and return its manifest entry."""
+    return Response({}, planner.attempts[request.text("writer")].finish_file())
+
+
+def stop_writing(planner: Planner, request: Request) -> Response:
+    """End an attempt, and delete its files unless they are kept."""
+    planner.attempts.pop(request.text("writer")).stop(keep=request.flag("keep"))
+    return Response({})
+
+
+OPERATIONS: Final = {
+    "start_writing": start_writing,
+    "start_file": start_file,
+    "write_rows": write_rows,
+    "finish_file": finish_file,
+    "stop_writing": stop_writing,
+}
