@@ -18,7 +18,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -50,6 +50,7 @@ class JavaOracle:
 
     `folder` takes its warehouse and scratch files; `endpoint` is where S3 and KMS answer. Tables may lie under file:// anywhere, and under
     s3:// in one of `buckets`. Every failure in Java is a JavaError. A call that lasts longer than `timeout` seconds ends the process.
+    `settings` are Spark's, beside the session's own.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class JavaOracle:
         buckets: Sequence[str] = BUCKETS,
         metastore_uri: str | None = None,
         timeout: float = 300,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         if not version("pyspark").startswith("4.1."):
             pytest.skip(f"Iceberg Java 1.12 runs on Spark 4.1, and this is {version('pyspark')}")
@@ -87,6 +89,7 @@ class JavaOracle:
             "region": REGION,
             "buckets": list(buckets),
             "metastore_uri": metastore_uri,
+            "settings": dict(settings or {}),
         }
         try:
             self.versions: dict[str, str] = self._exchange_lines(options)

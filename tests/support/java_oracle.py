@@ -200,7 +200,7 @@ def main() -> None:
     answers = _own_stdout()
     options = json.loads(sys.stdin.readline())
     session = start_session(
-        Path(options["folder"]), options["endpoint"], options["region"], options["buckets"], options.get("metastore_uri")
+        Path(options["folder"]), options["endpoint"], options["region"], options["buckets"], options["metastore_uri"], options["settings"]
     )
     oracle = Oracle(session)
     answers.write(json.dumps({"ok": True, "result": {"iceberg": ICEBERG_VERSION, "spark": session.version}}) + "\n")

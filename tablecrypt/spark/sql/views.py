@@ -159,7 +159,23 @@ def _sql(opened: OpenCatalog, view: View) -> str:
 def _query_columns(view: View) -> list[str]:
     """What the query calls the view's columns; a view of another engine has no other names than its own."""
     names = view.properties.get(QUERY_COLUMNS)
-    return names.split(",") if names else [field.name for field in view.schema().fields]
+    if not names:
+        return [field.name for field in view.schema().fields]
+    columns = names.split(",")
+    return columns if len(columns) == len(view.schema().fields) else _outside_brackets(columns)
+
+
+def _outside_brackets(parts: Iterable[str]) -> list[str]:
+    """Join what a comma between brackets parts: Iceberg's catalog stores the columns id and concat(a, b) as `id,concat(a, b)`."""
+    names: list[str] = []
+    depth = 0
+    for part in parts:
+        if depth > 0:
+            names[-1] += f",{part}"
+        else:
+            names.append(part)
+        depth += part.count("(") - part.count(")")
+    return names
 
 
 def shown(opened: OpenCatalog, view: View) -> str:

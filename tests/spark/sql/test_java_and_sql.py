@@ -1,7 +1,11 @@
-"""Iceberg Java reads what SQL wrote and changes it; SQL reads that, changes it again, and Java reads it once more."""
+"""Iceberg Java reads what SQL wrote and changes it; SQL reads that, changes it again, and Java reads it once more.
+
+Both share views of a REST catalog too, in one session that has the extensions of both.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +14,10 @@ import pytest
 from tests.spark.conftest import Lake
 from tests.support.aws import AwsServer
 from tests.support.compare import assert_same_rows
-from tests.support.java import LINEAGE_COLUMNS, JavaOracle
+from tests.support.java import LINEAGE_COLUMNS, JavaError, JavaOracle
 from tests.support.plaintext import CANARY
+from tests.support.rest_server import RestServer, new_namespace
+from tests.support.spark_jar import catalog_settings, spark_jar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,8 +36,17 @@ ROWS: Final = (
 
 
 @pytest.fixture(scope="module")
-def oracle(java_runtime: None, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaOracle]:
-    with JavaOracle(tmp_path_factory.mktemp("sql-java"), aws.endpoint) as running:
+def oracle(java_runtime: None, aws: AwsServer, rest_server: RestServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaOracle]:
+    """Iceberg Java whose session has one REST catalog twice: as `ours`, and as `theirs`, which Iceberg's own Spark catalog opens."""
+    rest = {"py-catalog-impl": "tablecrypt_catalog.EncryptedRestCatalog", "uri": rest_server.uri, **aws.kms_properties}
+    settings = catalog_settings("ours", rest) | {
+        "spark.jars": str(spark_jar()),
+        "spark.sql.catalog.theirs": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.theirs.type": "rest",
+        "spark.sql.catalog.theirs.uri": rest_server.uri,
+        "spark.sql.catalog.theirs.cache-enabled": "false",
+    }
+    with JavaOracle(tmp_path_factory.mktemp("sql-java"), aws.endpoint, settings=settings) as running:
         yield running
 
 
@@ -82,3 +97,75 @@ def test_java_and_sql_read_and_change_what_the_other_wrote(
 
 def _rows(spark: SparkSession, name: str) -> pa.Table:
     return spark.sql(f"SELECT *, {', '.join(LINEAGE_COLUMNS)} FROM prod.{name}").toArrow()
+
+
+def test_icebergs_own_catalog_and_sql_share_views(oracle: JavaOracle, rest_server: RestServer) -> None:
+    views = SharedViews(oracle, new_namespace(rest_server))
+    views.run("CREATE TABLE ours.db.orders (id BIGINT, region STRING) TBLPROPERTIES ('encryption.key-id' = 'alias/orders')")
+    views.run("ALTER TABLE ours.db.orders ADD PARTITION FIELD region")
+    views.run("INSERT INTO ours.db.orders VALUES (1, 'eu'), (2, 'us'), (3, 'eu')")
+    header = "(key COMMENT 'the order''s', `my region`) COMMENT 'seen' TBLPROPERTIES ('team' = 'a')"
+    views.run(f"CREATE VIEW ours.db.eu {header} AS SELECT id, region FROM ours.db.orders WHERE region = 'eu'")
+    views.run(f"CREATE VIEW theirs.db.us {header} AS SELECT id, concat(region, 'a') FROM ours.db.orders WHERE region = 'us'")
+    views.run("CREATE VIEW theirs.db.both AS SELECT key FROM ours.db.eu UNION ALL SELECT key FROM theirs.db.us")
+
+    for catalog in ("ours", "theirs"):
+        assert views.ids(f"SELECT key FROM {catalog}.db.eu WHERE `my region` = 'eu'") == [1, 3]
+        assert views.ids(f"SELECT key FROM {catalog}.db.us WHERE `my region` = 'usa'") == [2]
+        assert views.ids(f"SELECT * FROM {catalog}.db.both") == [1, 2, 3]
+        assert [row["viewName"] for row in views.run(f"SHOW VIEWS IN {catalog}.db")] == ["both", "eu", "us"]
+        for view in ("eu", "us"):
+            described = {row["col_name"]: (row["data_type"], row["comment"]) for row in views.run(f"DESCRIBE EXTENDED {catalog}.db.{view}")}
+            assert described["key"] == ("bigint", "the order's") and described["Comment"][0] == "seen"
+            [made] = views.run(f"SHOW CREATE TABLE {catalog}.db.{view}")
+            assert "'team' = 'a'" in str(made["createtab_stmt"])
+
+    views.run("CREATE OR REPLACE VIEW theirs.db.eu AS SELECT id AS other FROM ours.db.orders WHERE id = 3")
+    views.run("CREATE OR REPLACE VIEW ours.db.us AS SELECT id AS other FROM ours.db.orders WHERE id = 2")
+    views.run("ALTER VIEW ours.db.us SET TBLPROPERTIES ('team' = 'b')")
+    views.run("ALTER VIEW ours.db.us RENAME TO db.renamed")
+    assert (views.ids("SELECT other FROM ours.db.eu"), views.ids("SELECT other FROM theirs.db.renamed")) == ([3], [2])
+    assert {"key": "team", "value": "b"} in views.run("SHOW TBLPROPERTIES theirs.db.renamed")
+    views.run("DROP VIEW theirs.db.renamed")
+    views.refused("SELECT * FROM ours.db.renamed", "TABLE_OR_VIEW_NOT_FOUND")
+
+
+def test_a_view_leads_to_no_table_that_its_readers_catalog_cannot_open(oracle: JavaOracle, rest_server: RestServer) -> None:
+    """A name without a catalog is looked for in the reader's own, which opens encrypted tables alone, or plain ones alone."""
+    views = SharedViews(oracle, new_namespace(rest_server))
+    views.run("CREATE TABLE ours.db.orders (id BIGINT) TBLPROPERTIES ('encryption.key-id' = 'alias/orders')")
+    views.run("INSERT INTO ours.db.orders VALUES (1), (2)")
+    views.run("USE ours.db")
+    views.run("CREATE VIEW short AS SELECT id FROM orders")
+    views.run("USE theirs.db")
+    views.run("CREATE TABLE plain USING iceberg AS SELECT 7L AS id")
+    views.run("CREATE VIEW over_plain AS SELECT id FROM plain")
+    views.run("CREATE VIEW hostile AS SELECT length(reflect('java.lang.System', 'lineSeparator')) AS id")
+
+    assert views.ids("SELECT id FROM ours.db.short") == [1, 2]
+    views.refused("SELECT id FROM theirs.db.short", "(?i)avro|magic|encrypt")
+    assert views.ids("SELECT id FROM over_plain") == [7]
+    views.refused("SELECT id FROM ours.db.over_plain", "plain is not an encrypted table")
+    assert views.ids("SELECT id FROM hostile") == [1]
+    views.refused("SELECT id FROM ours.db.hostile", "calls Java")
+    views.run("USE h.default")
+
+
+class SharedViews:
+    """One namespace of the REST catalog, `db` in statements."""
+
+    def __init__(self, oracle: JavaOracle, namespace: str) -> None:
+        self._oracle = oracle
+        self._namespace = namespace
+
+    def run(self, statement: str) -> list[dict[str, object]]:
+        rows = self._oracle.sql(re.sub(r"\bdb\b", self._namespace, statement))
+        return [] if rows is None else rows.to_pylist()
+
+    def ids(self, query: str) -> list[object]:
+        """The values of a query's only column, in order."""
+        return sorted((value for row in self.run(query) for value in row.values()), key=str)
+
+    def refused(self, statement: str, reason: str) -> None:
+        with pytest.raises(JavaError, match=reason):
+            self.run(statement)

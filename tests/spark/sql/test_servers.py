@@ -17,6 +17,7 @@ from pyiceberg.catalog import load_catalog
 from tests.spark.conftest import Lake
 from tests.support.aws import CREDENTIALS, REGION, AwsServer
 from tests.support.hadoop_s3 import s3a_jars
+from tests.support.rest_server import RestServer, new_namespace
 from tests.support.server_process import ServerProcess, free_port
 from tests.support.spark_connect import ConnectServer, spark_environment
 from tests.support.spark_jar import catalog_settings, options, spark_jar, write_jar
@@ -43,9 +44,21 @@ def served(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def connect(served: Lake, java_runtime: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    folder = tmp_path_factory.mktemp("sql-connect")
-    with ConnectServer(folder, catalog_settings("prod", served.properties), [spark_jar()]) as running:
+def settings(served: Lake, rest_server: RestServer, aws: AwsServer) -> dict[str, str]:
+    """Spark's settings for that catalog as `prod`, and for one that stores views as `seen`."""
+    rest = {"py-catalog-impl": "tablecrypt_catalog.EncryptedRestCatalog", "uri": rest_server.uri, **aws.kms_properties}
+    return catalog_settings("prod", served.properties) | catalog_settings("seen", rest)
+
+
+@pytest.fixture
+def seen(rest_server: RestServer) -> str:
+    """An empty namespace for views."""
+    return f"seen.{new_namespace(rest_server)}"
+
+
+@pytest.fixture(scope="module")
+def connect(settings: dict[str, str], java_runtime: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    with ConnectServer(tmp_path_factory.mktemp("sql-connect"), settings, [spark_jar()]) as running:
         yield running
 
 
@@ -73,8 +86,52 @@ def test_users_of_a_connect_server_share_the_catalog(connect: ConnectServer, ser
     assert served.catalog.load_table("db.c").scan().to_arrow().num_rows == 9
 
 
+def test_users_of_a_connect_server_share_views(connect: ConnectServer, seen: str) -> None:
+    maker = {
+        "statements": [
+            f"CREATE TABLE {seen}.orders (id BIGINT, region STRING) {TABLE}",
+            f"INSERT INTO {seen}.orders VALUES (1, 'eu'), (2, 'us'), (3, 'eu')",
+            f"USE {seen}",
+            "CREATE VIEW eu (key COMMENT 'the order') COMMENT 'in Europe' AS SELECT id FROM orders WHERE region = 'eu'",
+            "CREATE VIEW last AS SELECT max(key) AS key FROM eu",
+        ]
+    }
+    reader = {
+        "statements": [
+            "CREATE TEMPORARY VIEW orders AS SELECT 100L AS id, 'eu' AS region",
+            "CREATE TEMPORARY VIEW eu AS SELECT 200L AS key",
+            f"SELECT key FROM {seen}.eu ORDER BY key",
+            f"SELECT l.key, e.key FROM {seen}.last l, eu e",
+            f"SHOW VIEWS IN {seen}",
+            f"DESCRIBE {seen}.eu",
+            f"CREATE VIEW {seen}.mine AS SELECT * FROM eu",
+            f"CREATE VIEW {seen}.files AS SELECT * FROM text.`/etc/hostname`",
+            f"CREATE OR REPLACE VIEW {seen}.eu AS SELECT id AS key FROM {seen}.orders WHERE id > 2",
+            f"SELECT key FROM {seen}.eu",
+            f"ALTER VIEW {seen}.last RENAME TO newest",
+            f"DROP VIEW {seen}.eu",
+            f"SELECT * FROM {seen}.newest",
+            f"SHOW TABLES IN {seen}",
+        ]
+    }
+    made, read = results(connect, maker, reader)
+    namespace = seen.partition(".")[2]
+    assert not [each for each in made if isinstance(each, dict)], made
+    assert read[2:6] == [
+        [[1], [3]],
+        [[3, 200]],
+        [[namespace, "eu", False], [namespace, "last", False]],
+        [["key", "bigint", "the order"]],
+    ]
+    assert "temporary view eu, which other sessions do not have" in read[6]["error"]
+    assert "reads the file /etc/hostname" in read[7]["error"]
+    assert read[9] == [[3]]
+    assert "TABLE_OR_VIEW_NOT_FOUND" in read[12]["error"]
+    assert read[13] == [[namespace, "orders", False]]
+
+
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("chosen", "reason"),
     [
         ({"python": "/bin/false"}, "is taken from the configuration that the application was started with"),
         ({"py-catalog-impl": "os.path.join"}, "names code to import beside the driver"),
@@ -82,9 +139,9 @@ def test_users_of_a_connect_server_share_the_catalog(connect: ConnectServer, ser
         ({"type": "rest", "uri": "http://127.0.0.1:1", "credential": "id:secret"}, "PYICEBERG_CATALOG__MINE__CREDENTIAL"),
     ],
 )
-def test_a_session_brings_no_code_and_no_secret(connect: ConnectServer, settings: dict[str, str], reason: str) -> None:
+def test_a_session_brings_no_code_and_no_secret(connect: ConnectServer, chosen: dict[str, str], reason: str) -> None:
     mine = {"spark.sql.catalog.mine": "tablecrypt.jvm.SqlCatalog"}
-    mine |= {f"spark.sql.catalog.mine.{name}": value for name, value in settings.items()}
+    mine |= {f"spark.sql.catalog.mine.{name}": value for name, value in chosen.items()}
     [[refused, works]] = results(connect, {"settings": mine, "statements": ["SHOW NAMESPACES IN mine", "SHOW NAMESPACES IN prod"]})
     assert reason in refused["error"] and "id:secret" not in refused["error"]
     assert ["db"] in works
@@ -116,15 +173,19 @@ def shell(
     )
 
 
-def test_the_shell_runs_statements_without_a_python_program(served: Lake, java_runtime: None, tmp_path: Path) -> None:
+def test_the_shell_runs_statements_without_a_python_program(
+    served: Lake, settings: dict[str, str], seen: str, java_runtime: None, tmp_path: Path
+) -> None:
     run = shell(
         tmp_path,
-        catalog_settings("prod", served.properties),
+        settings,
         f"CREATE TABLE prod.db.s (id BIGINT, note STRING) {TABLE}; ALTER TABLE prod.db.s ADD PARTITION FIELD note; "
         "INSERT INTO prod.db.s VALUES (1, 'a'), (2, 'b'); SELECT id, note FROM prod.db.s ORDER BY id; "
-        "CALL prod.system.verify('db.s'); CALL prod.system.rotate_keks('db.s')",
+        f"CREATE VIEW {seen}.s AS SELECT concat('seen ', note) AS shown FROM prod.db.s; SELECT * FROM {seen}.s WHERE shown > 'seen a'; "
+        f"SHOW VIEWS IN {seen}; CALL prod.system.verify('db.s'); CALL prod.system.rotate_keks('db.s')",
     )
     assert "1\ta\n2\tb\n" in run.stdout, run.stderr[-3000:]
+    assert f"seen b\n{seen.partition('.')[2]}\ts\tfalse\n" in run.stdout
     assert "db.s\ttrue\tfalse\ttrue" in run.stdout
     assert run.returncode != 0 and "did you mean rotate_kek?" in run.stderr
     assert sorted(served.catalog.load_table("db.s").scan().to_arrow()["id"].to_pylist()) == [1, 2]
@@ -159,12 +220,12 @@ def test_tables_on_s3_go_through_hadoops_s3a(aws: AwsServer, java_runtime: None,
     assert "sum\t197\n" in run.stdout and "db.t\ttrue\tfalse\ttrue" in run.stdout
 
 
-def test_a_thrift_client_reads_and_writes(served: Lake, java_runtime: None, tmp_path: Path) -> None:
+def test_a_thrift_client_reads_and_writes(served: Lake, settings: dict[str, str], seen: str, java_runtime: None, tmp_path: Path) -> None:
     import pyspark
 
     home, port = Path(pyspark.__file__).parent, free_port()
-    settings = {
-        **catalog_settings("prod", served.properties),
+    of_server = {
+        **settings,
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
@@ -180,7 +241,7 @@ def test_a_thrift_client_reads_and_writes(served: Lake, java_runtime: None, tmp_
         "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2",
     ]
     environment = spark_environment() | {"SPARK_HOME": str(home)}
-    full: list[str | Path] = [*command, "--jars", spark_jar(), *options(settings), "spark-internal"]
+    full: list[str | Path] = [*command, "--jars", spark_jar(), *options(of_server), "spark-internal"]
     beeline: list[str | Path] = [home / "bin" / "beeline", "-u", f"jdbc:hive2://127.0.0.1:{port}/", "--outputformat=tsv2", "--silent=true"]
 
     def ask(sql: str) -> subprocess.CompletedProcess[str]:
@@ -192,11 +253,13 @@ def test_a_thrift_client_reads_and_writes(served: Lake, java_runtime: None, tmp_
     try:
         run = ask(
             f"CREATE TABLE prod.db.h (id BIGINT, note STRING) {TABLE}; INSERT INTO prod.db.h VALUES (1, 'a'), (2, 'b'); "
-            "DELETE FROM prod.db.h WHERE id = 1; SELECT id, note FROM prod.db.h; CALL prod.system.rollback_to_snapshot('db.h', 7);"
+            "DELETE FROM prod.db.h WHERE id = 1; SELECT id, note FROM prod.db.h; "
+            f"CREATE VIEW {seen}.h AS SELECT concat('seen ', note) AS shown FROM prod.db.h; SELECT * FROM {seen}.h; "
+            "CALL prod.system.rollback_to_snapshot('db.h', 7);"
         )
     finally:
         server.stop()
-    assert "2\tb" in run.stdout, run.stderr[-3000:]
+    assert "2\tb" in run.stdout and "seen b" in run.stdout, run.stderr[-3000:]
     assert "has no snapshot 7" in run.stderr
     assert served.catalog.load_table("db.h").scan().to_arrow()["id"].to_pylist() == [2]
 
