@@ -25,7 +25,7 @@ from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.parquet import thrift, thrift_reader
 from tablecrypt.parquet.covers import error_cover_chunk, make_error_covers, placeholder
-from tablecrypt.parquet.footer import ENCRYPTED_MAGIC, TAIL_LENGTH, encrypted_footer
+from tablecrypt.parquet.footer import TAIL_LENGTH, encrypted_footer
 from tablecrypt.parquet.keys import FileKeys
 from tablecrypt.parquet.layout import FileCiphers, plain_layout
 from tablecrypt.parquet.module_writer import FileEncryption, NewChunk, PlacedChunk, write_pages
@@ -68,7 +68,8 @@ class TwinParquetWriter:
         schema: the Arrow schema of every table written, with field ids in its metadata (PARQUET:field_id).
         key_metadata: a DEK and AAD prefix that no other file has.
         fields: what is protected, at least one.
-        options: pyarrow.parquet.ParquetWriter's.
+        options: pyarrow.parquet.ParquetWriter's. No page indexes are written: those of error covers would describe placeholders, and belong
+            to no column.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class TwinParquetWriter:
         self._fields = {field.field_id: field for field in fields}
         self._paths = {field_id: path_to(schema, field_id) for field_id in self._fields}
         self._twin_schema = pa.schema([twin_field(schema, path, field_id) for field_id, path in self._paths.items()])
+        options = {**options, "write_page_index": False}
         self._options = {**options, "store_decimal_as_integer": True}
         self._described = self._empty_file(schema)
         self._leaves = leaves_of(self._described.structs(FileMetaData.SCHEMA))
@@ -114,12 +116,9 @@ class TwinParquetWriter:
         """Write the footer. Returns pyarrow's metadata of the covered columns, without the twins, and the file's length in bytes."""
         self._held.hold()
         metadata, end = self._uniform.close()
-        held = self._held.release()
-        stored_length = int.from_bytes(held[-TAIL_LENGTH : -len(ENCRYPTED_MAGIC)], "little")
-        # What comes before the footer are page indexes, if the options ask for them. They are where their offsets say.
-        self._held.write(held[: -TAIL_LENGTH - stored_length])
-        start = end - TAIL_LENGTH - stored_length
-        footer = encrypted_footer(_LOCATION, start, bytes(held[-TAIL_LENGTH - stored_length : -TAIL_LENGTH]))
+        held = bytes(self._held.release())
+        start = end - len(held)
+        footer = encrypted_footer(_LOCATION, start, held[:-TAIL_LENGTH])
         ciphers = FileCiphers(footer, FileKeys.of_table_file(self._key_metadata))
         sink = Sink(self._held, start)
         self._encryption.write_footer(sink, self._with_twins(footer.open(ciphers.footer)))

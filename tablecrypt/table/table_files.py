@@ -188,6 +188,8 @@ def delete_written(io: EncryptingFileIO, locations: Iterable[str]) -> None:
     for location in locations:
         try:
             io.delete_new(location)
+        except FileNotFoundError:
+            continue
         except Exception as error:  # noqa: BLE001  the error that made the write fail is the one to raise
             logger.warning("could not delete %s of a failed write: %s", location, type(error).__name__)
 

@@ -99,6 +99,11 @@ def test_all_of_the_file_verifies_with_all_keys(file: ProtectedFile) -> None:
     assert not checked.columns_in_the_clear
 
 
+def test_every_byte_belongs_to_something_also_where_page_indexes_are_asked_for() -> None:
+    file = ProtectedFile(write_page_index=True)
+    assert parquet.verify(file.stored, file.all_keys).unauthenticated_pages == 0
+
+
 def test_the_twins_are_columns_by_the_specification(file: ProtectedFile) -> None:
     rows = parquet.read_table(file.stored, file.all_keys, columns=[twin_name(SSN), twin_name(EMAIL)])
     assert rows[twin_name(SSN)].to_pylist() == TABLE["ssn"].to_pylist()

@@ -64,6 +64,17 @@ def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_only_keys, "_OWN", PerProcess(OwnKeysByClient))
 
 
+def test_a_writer_without_any_right_to_the_column_leaves_nothing_that_would_have_to_be_deleted(
+    both: Clients, table: EncryptedTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = {task.file.file_path for task in table.scan().plan_files()}
+    with pytest.raises(ColumnKeyDeniedError):
+        loaded(both.analyst).append(rows(3))
+    stored = {f"file://{path}" for path in Path(table.location().removeprefix("file://")).rglob("*.parquet")}
+    assert stored == before
+    assert "could not delete" not in caplog.text
+
+
 def test_who_may_wrap_alone_appends_and_reads_masks_even_of_his_own_rows(table: EncryptedTable, writer: EncryptedSqlCatalog) -> None:
     appending = loaded(writer)
     appending.append(rows(3))
