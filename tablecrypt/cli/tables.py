@@ -52,9 +52,17 @@ if TYPE_CHECKING:
 @click.option("--data-key-length", type=click.Choice([16, 24, 32]), help="Length of the new keys in bytes; by default what the table says.")
 @click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
 @click.option("--out-of-line", is_flag=True, help="Only data files whose protected columns are not as the table's properties declare.")
+@click.option("--accept-masks", is_flag=True, help="Protect a column also where all values that another engine wrote look like its mask.")
 @operation_options(on_files=True)
 def reencrypt(
-    run: Run, table: str, where: str | None, older_than: dt.datetime | None, data_key_length: int | None, branch: str, out_of_line: bool
+    run: Run,
+    table: str,
+    where: str | None,
+    older_than: dt.datetime | None,
+    data_key_length: int | None,
+    branch: str,
+    out_of_line: bool,
+    accept_masks: bool,
 ) -> None:
     """Re-encrypt data files under fresh keys.
 
@@ -67,8 +75,8 @@ def reencrypt(
 
     filtered = {} if where is None else {"where": where}
     loaded = run.settings.table(table)
-    options = {"older_than": older_than, "data_key_length": data_key_length, "branch": branch, "out_of_line": out_of_line}
-    run.show(encrypt_again, loaded, **filtered, **options)
+    options = {"older_than": older_than, "data_key_length": data_key_length, "branch": branch}
+    run.show(encrypt_again, loaded, out_of_line=out_of_line, accept_masks=accept_masks, **filtered, **options)
 
 
 @click.command(

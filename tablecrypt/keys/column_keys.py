@@ -186,6 +186,16 @@ class ProtectedColumn:
             raise ConfigurationError(f"column {self.field_id} has no master key: {COLUMN_PREFIX}{self.field_id}.{_KEY_ID} is empty")
 
 
+def is_from_before(since: int | None, sequence_number: int | None) -> bool:
+    """Whether a file is from before a column was protected, so that it holds the column under the table's key.
+
+    Args:
+        since: of the column, see `ProtectedColumn`.
+        sequence_number: the file's data sequence number; None where it is not known.
+    """
+    return since is not None and sequence_number is not None and sequence_number <= since
+
+
 @dataclass(frozen=True)
 class ColumnPolicy:
     """The protected columns of a table, by field id. One without protected columns is false.

@@ -119,6 +119,7 @@ def reencrypt(
     data_key_length: int | None = None,
     branch: str = MAIN_BRANCH,
     out_of_line: bool = False,
+    accept_masks: bool = False,
     dry_run: bool = False,
     progress: ProgressListener = no_progress,
     runner: Runner | None = None,
@@ -133,13 +134,15 @@ def reencrypt(
         data_key_length: bytes of the new DEKs, 16, 24 or 32; by default what the table's properties say.
         branch: whose files.
         out_of_line: only data files whose protected columns are not as the table's properties declare.
+        accept_masks: protect a column also where all its values in a file that another engine wrote look like its mask.
         dry_run: whether to say only what would be done.
         progress: called with the stored bytes that are done.
         runner: runs the work on files, such as `tablecrypt.spark.SparkRunner(spark)`; by default threads here do.
         workers: how many files at once, without `runner`.
 
     Raises:
-        ConfigurationError: an argument that does not fit, or a table that is not encrypted.
+        ConfigurationError: an argument that does not fit, or a table that is not encrypted; or a file in which another engine seems to have
+            stored masks of a protected column as its values. Nothing is written then.
         ColumnKeyDeniedError: a file's protected columns are not as the properties declare, and this user may not use a key that changing
             them takes. Nothing is written then.
         TamperedFileError: a file differs from what was written. The next run keeps what is done so far; the table is unchanged.
@@ -158,6 +161,8 @@ def reencrypt(
     if out_of_line:
         plan = plan.only(changed)
     if protected is not None:
+        if not accept_masks:
+            protected.refuse_masks(table, plan.files, plan.sequence_numbers, runner)
         protected.open_all(plan.files)
     found = Reencrypted(
         name_of(table),
@@ -202,10 +207,11 @@ def _check_numbers(older_than: dt.datetime | None, data_key_length: int | None) 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Files to encrypt again, by location."""
+    """Files to encrypt again, and the data sequence numbers of data files, by location."""
 
     files: dict[str, DataFile]
     data_files: int
+    sequence_numbers: Mapping[str, int | None]
 
     @property
     def size(self) -> int:
@@ -214,7 +220,7 @@ class _Plan:
 
     def only(self, data: Collection[str]) -> _Plan:
         """Return the plan of these data files, by location, and no delete file."""
-        return _Plan({location: self.files[location] for location in data}, len(data))
+        return _Plan({location: self.files[location] for location in data}, len(data), self.sequence_numbers)
 
 
 @dataclass(frozen=True)
@@ -251,7 +257,7 @@ def _planned(table: EncryptedTable, where: BooleanExpression, older_than: dt.dat
     metadata = encrypted_metadata_of(table)
     snapshot = metadata.snapshot_by_name(branch)
     if snapshot is None:
-        return _Plan({}, 0)
+        return _Plan({}, 0, {})
     manifests = snapshot.manifests(table.io)
     is_old = _age_filter(metadata, older_than)
     planner = ScanPlanner(metadata, table.io, where, options={"include_empty_files": "true"})
@@ -267,7 +273,7 @@ def _planned(table: EncryptedTable, where: BooleanExpression, older_than: dt.dat
     deletes = {
         file.file_path: file for task in tasks for file in task.delete_files if file.content in content and not is_deletion_vector(file)
     }
-    return _Plan({**data, **deletes}, len(data))
+    return _Plan({**data, **deletes}, len(data), {task.file.file_path: task.data_sequence_number for task in tasks})
 
 
 def _age_filter(metadata: EncryptedTableMetadata, older_than: dt.datetime | None) -> Callable[[Entries], Mask] | None:

@@ -84,6 +84,7 @@ class ReachableFile:
         partition: "region=north/day=2024-02-29", empty for an unpartitioned table and for metadata.
         added_by: id of the snapshot that added it.
         metrics: field ids of the columns that its manifest entry has sizes, counts or bounds of.
+        sequence_number: its data sequence number; None for metadata.
     """
 
     location: str
@@ -95,6 +96,7 @@ class ReachableFile:
     partition: str = ""
     added_by: int | None = None
     metrics: frozenset[int] = frozenset()
+    sequence_number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,8 @@ def _add_manifest(
         file = entry.data_file
         added_by = manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id
         partition = entries.partition_of(file, manifest.partition_spec_id)
-        _add_content(found, file, keks, partition, added_by)
+        sequence_number = manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
+        _add_content(found, file, keks, partition, added_by, sequence_number)
 
 
 def _attempt_key(manifest: ManifestFile) -> tuple[StandardKeyMetadata | None, Exception | None]:
@@ -272,7 +275,9 @@ def _attempt_key(manifest: ManifestFile) -> tuple[StandardKeyMetadata | None, Ex
         return None, error
 
 
-def _add_content(found: Reachable, file: DataFile, keks: frozenset[str], partition: str, added_by: int | None) -> None:
+def _add_content(
+    found: Reachable, file: DataFile, keks: frozenset[str], partition: str, added_by: int | None, sequence_number: int | None
+) -> None:
     kind, key = _kind(file), None
     if file.key_metadata:
         try:
@@ -281,7 +286,10 @@ def _add_content(found: Reachable, file: DataFile, keks: frozenset[str], partiti
             found.unopened.append(Unopened(file.file_path, kind, error))
     length = file.file_size_in_bytes
     metrics = frozenset().union(*(getattr(file, name) or () for name in _METRICS))
-    _add(found, ReachableFile(file.file_path, kind, file.file_format.value, key, length, keks, partition, added_by, metrics))
+    stored = ReachableFile(
+        *(file.file_path, kind, file.file_format.value, key, length, keks, partition, added_by, metrics, sequence_number),
+    )
+    _add(found, stored)
 
 
 def _kind(file: DataFile) -> FileKind:

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
@@ -157,6 +158,21 @@ def rewrite_protected(
     return RewrittenFile(writer.finish(), tuple(writer.group_starts))
 
 
+def values_without_twin(source: object, key_metadata: StandardKeyMetadata, field_id: int, location: str) -> Iterator[pa.ChunkedArray]:
+    """Yield the values of a column under the file's own key, one row group at a time; null where a struct around it is null.
+
+    Args:
+        source: a seekable binary file.
+        key_metadata: of the file.
+        field_id: the column's, outside of lists and maps. Others are not read, nor is what lies beside it in a struct.
+        location: names the file in errors.
+
+    Raises: the errors that the module lists.
+    """
+    reading = _Rewriting(TwinLayout(source_of(source, location), key_metadata), {})
+    yield from reading.values(field_id)
+
+
 @dataclass(frozen=True)
 class _Column:
     """A column of the new file: its path, the old column whose pages or values it has, and the field whose cover is made for it."""
@@ -188,6 +204,13 @@ class _Rewriting:
         writer.begin(self._footer(), [column.path for column in self._columns], rows)
         groups = zip(metadata.structs(FileMetaData.ROW_GROUPS), self._old.file.row_groups, strict=True)
         writer.add_groups((group, self._placed(group, chunks)) for group, chunks in groups)
+
+    def values(self, field_id: int) -> Iterator[pa.ChunkedArray]:
+        leaves = [(ordinal, self._old.leaves[ordinal].path) for ordinal in self._leaves_of(field_id)]
+        for group, chunks in zip(self._old.file.metadata.structs(FileMetaData.ROW_GROUPS), self._old.file.row_groups, strict=True):
+            decoded = self._decoded(field_id, group, [PlacedChunk(chunks[ordinal], path) for ordinal, path in leaves])
+            top, *inner = path_to(decoded.schema, field_id)
+            yield pc.struct_field(decoded.column(top), inner) if inner else decoded.column(top)
 
     def _leaves_of(self, field_id: int) -> list[int]:
         found = [ordinal for ordinal in self._shown if field_id in self._old.leaves[ordinal].field_ids]

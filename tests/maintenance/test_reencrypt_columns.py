@@ -22,9 +22,7 @@ from tablecrypt.maintenance.columns.reencryption import look_at
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.parquet.twin_rewriting import StoredTwins
 from tablecrypt.table.table import EncryptedTable
-from tablecrypt.table.table_files import TableFileIO, key_metadata_of
-from tablecrypt.table.transaction import EncryptedTransaction
-from tablecrypt.table.write import write_data_files
+from tablecrypt.table.table_files import key_metadata_of
 from tests.support.protected_tables import (
     COLUMN_KEY,
     EMAIL,
@@ -36,6 +34,7 @@ from tests.support.protected_tables import (
     clients,
     metadata_of,
     protected_table,
+    write_as_java_does,
 )
 
 BOTH_COLUMNS: Final = f"{COLUMN_KEY}: ssn, person.email"
@@ -75,16 +74,6 @@ def _of(both: Clients, who: str, table: EncryptedTable) -> EncryptedTable:
 def _declare(table: EncryptedTable, **properties: str) -> None:
     with table.transaction() as transaction:
         transaction.set_properties(properties)
-
-
-def _write_as_java_does(table: EncryptedTable, rows: pa.Table) -> None:
-    """Append a file that holds every column under the table's key, with its bounds in the manifest."""
-    metadata = metadata_of(table)
-    properties = {name: value for name, value in metadata.properties.items() if not name.startswith(("encryption.column", "write."))}
-    io = cast("TableFileIO", table.io)
-    files = write_data_files(metadata.model_copy(update={"properties": properties, "encryption_keys": []}), rows, io, io.manager)
-    with table.transaction() as transaction:
-        cast("EncryptedTransaction", transaction)._append_files(files, {}, "main")
 
 
 @pytest.fixture
@@ -151,7 +140,7 @@ def test_files_from_before_the_declaration_are_brought_in_line(both: Clients, la
 
 
 def test_a_file_that_another_engine_wrote_under_the_tables_key_is_brought_in_line(both: Clients, people: EncryptedTable) -> None:
-    _write_as_java_does(people, _rows(77))
+    write_as_java_does(people, _rows(77))
     with pytest.raises(TamperedFileError):
         _all(people)
     m.reencrypt(people, out_of_line=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
+import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import TableUpdate
 from pyiceberg.types import DecimalType, ListType, LongType, NestedField, StringType, StructType
@@ -26,7 +27,9 @@ from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.protection.policy import column_keys
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO, key_metadata_of
+from tablecrypt.table.transaction import EncryptedTransaction
 from tablecrypt.table.updates import AddEncryptionKeyUpdate
+from tablecrypt.table.write import write_data_files
 from tablecrypt_catalog import EncryptedSqlCatalog
 from tests.support import write_only_kms
 
@@ -98,6 +101,16 @@ def protected_table(catalog: EncryptedSqlCatalog, name: str = "db.people", **pro
 def metadata_of(table: EncryptedTable) -> EncryptedTableMetadata:
     """The table's metadata in the class that holds keys."""
     return cast("EncryptedTableMetadata", table.metadata)
+
+
+def write_as_java_does(table: EncryptedTable, rows: pa.Table) -> None:
+    """Append a file as another engine writes it: every column is under the table's key, with its bounds in the manifest."""
+    metadata = metadata_of(table)
+    properties = {name: value for name, value in metadata.properties.items() if not name.startswith(("encryption.column", "write."))}
+    io = cast("TableFileIO", table.io)
+    files = write_data_files(metadata.model_copy(update={"properties": properties, "encryption_keys": []}), rows, io, io.manager)
+    with table.transaction() as transaction:
+        cast("EncryptedTransaction", transaction)._append_files(files, {}, "main")
 
 
 @dataclass(frozen=True)

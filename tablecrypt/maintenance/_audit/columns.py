@@ -6,6 +6,8 @@ to the columns' keys. Footers are read only of tables that have protected column
     the file has the column, and no twin of it        its values are under the table's key: from before it was protected, or Java wrote it
     its manifest entry has metrics of the column      whoever reads manifests knows bounds or counts, with or without the file
     the twin names a column key that is gone          the column was shredded, or somebody removed the entry
+
+Of a file without a twin that is not from before, the column is decoded: where it shows the column's mask in every row, masks became values.
 """
 
 from __future__ import annotations
@@ -14,18 +16,20 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.errors import ConfigurationError, FormatError, KeyIdChangedError, KeyNotFoundError, TablecryptError
-from tablecrypt.keys.column_keys import ColumnPolicy, key_id_in
+from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.keys.key_ring import EncryptedKey
 from tablecrypt.maintenance._audit.findings import AuditedColumnKek, Finding, FindingKind
+from tablecrypt.maintenance.columns.masks import MaskWork, masked_columns, may_hold_masks
 from tablecrypt.maintenance.reachable import FileKind, ReachableFile
 from tablecrypt.parquet.footer import read_checked_end
 from tablecrypt.parquet.keys import FileKeys
@@ -48,25 +52,29 @@ class ColumnsInFile:
     Attributes:
         present: field ids of the columns that it has, at every level, twins left out.
         twins: for each column that it has a twin of, the ids of the column keys that open it.
+        masks: field ids of columns without twins whose values all look like masks.
     """
 
     present: frozenset[int] = frozenset()
     twins: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    masks: frozenset[int] = frozenset()
 
 
-def read_columns(io: FileIO, files: Iterable[ReachableFile]) -> dict[str, ColumnsInFile]:
-    """Read what the footers of data files say, by location. Files that cannot be read are left out: other findings are about them.
+def read_columns(io: FileIO, files: Iterable[ReachableFile], metadata: TableMetadata) -> dict[str, ColumnsInFile]:
+    """Read what data files say of their columns, by location. Files that cannot be read are left out: other findings are about them.
 
     Args:
         io: the store's own FileIO.
         files: of the table.
+        metadata: the table's.
     """
+    policy, schema = _readable_policy(metadata), metadata.schema()
     wanted = [file for file in files if file.kind == FileKind.DATA and file.key is not None and file.file_format == "PARQUET"]
 
     def read(file: ReachableFile) -> ColumnsInFile | None:
         assert file.key is not None
         try:
-            return _columns_in(io, file.location, file.key)
+            return _with_masks(_columns_in(io, file.location, file.key), io, file, policy, schema)
         except (TablecryptError, OSError):
             return None
 
@@ -88,6 +96,22 @@ def _columns_in(io: FileIO, location: str, key_metadata: StandardKeyMetadata) ->
                 twins[field_id].add(key_id_in(chunk.key_metadata))
     present = frozenset(field_id for leaf in leaves if leaf.twin_of is None for field_id in leaf.field_ids)
     return ColumnsInFile(present, {field_id: frozenset(ids) for field_id, ids in twins.items()})
+
+
+def _with_masks(found: ColumnsInFile, io: FileIO, file: ReachableFile, policy: ColumnPolicy, schema: Schema) -> ColumnsInFile:
+    suspects = may_hold_masks(policy, found.present, found.twins, file.sequence_number)
+    if not suspects or file.key is None:
+        return found
+    with io.new_input(file.location).open() as stored:
+        return replace(found, masks=masked_columns(stored, file.key, MaskWork(file.location, suspects, schema)))
+
+
+def _readable_policy(metadata: TableMetadata) -> ColumnPolicy:
+    """That of a table whose properties cannot be used protects nothing; another finding is about them."""
+    try:
+        return ColumnPolicy.from_properties(metadata.properties, metadata.schema())
+    except ConfigurationError:
+        return ColumnPolicy()
 
 
 def column_findings(
@@ -169,9 +193,17 @@ def _exposed(
         if bare:
             message = f"{_files(bare)} it under the table's key, as before it was protected or as Java writes it: {_some(bare)}"
             yield Finding(FindingKind.COLUMN_EXPOSED, name, message)
+        if masks := [place for place, found in columns.items() if field_id in found.masks]:
+            yield Finding(FindingKind.COLUMN_MASKS_AS_VALUES, name, _masks_message(policy.columns[field_id], masks, files))
         if other := sorted(set(told) - set(bare)):
             message = f"manifests hold metrics of it for {len(other)} of the files, although they have it under its own key: {_some(other)}"
             yield Finding(FindingKind.COLUMN_EXPOSED, name, message)
+
+
+def _masks_message(column: ProtectedColumn, places: list[str], files: list[ReachableFile]) -> str:
+    added = sorted({file.added_by for file in files if file.location in places and file.added_by is not None})
+    snapshots = f", added by snapshot {', '.join(map(str, added[:_SHOWN]))}{', …' if len(added) > _SHOWN else ''}" if added else ""
+    return f"{_files(places)} in every row what its mask ({column.mask}) shows, and no value under its own key{snapshots}: {_some(places)}"
 
 
 def _twin_findings(metadata: EncryptedTableMetadata, policy: ColumnPolicy, columns: Mapping[str, ColumnsInFile]) -> Iterator[Finding]:

@@ -117,6 +117,12 @@ class FindingKind(Enum):
         "Protected column under the table's key",
         "Reencrypt the table, then shred the snapshots that have the old files.",
     )
+    COLUMN_MASKS_AS_VALUES = _Meaning(
+        "column-masks-as-values",
+        Severity.ERROR,
+        "Masks stored as values of a protected column",
+        "An engine that may not see the column has copied its masks: restore the rows from a snapshot before, or delete them.",
+    )
     COLUMN_POLICY_CHANGED = _Meaning(
         "column-policy-changed",
         Severity.CRITICAL,

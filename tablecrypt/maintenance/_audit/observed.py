@@ -165,7 +165,7 @@ def observe(table: Table, counted: Counted) -> Observed:
         wrong_ends=wrong_ends(store, _encrypted_parquet(reachable, starts)),
         written=dict(_times(metadata, reachable, folder)),
         kek_lengths=_kek_lengths(metadata, manager),
-        columns=read_columns(store, reachable.files.values()) if _may_have_column_keys(metadata) else {},
+        columns=read_columns(store, reachable.files.values(), metadata) if _may_have_column_keys(metadata) else {},
     )
 
 

@@ -41,6 +41,7 @@ from tablecrypt.files.raw_output import RawContent
 from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnKeys, ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.maintenance._journal import replacement_entry
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.columns.masks import refuse_masks
 from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
@@ -102,6 +103,11 @@ class ProtectedFiles:
         """Whether a file's protected columns are as the properties declare. What is no Parquet data file has none."""
         found = self._looks.get(location)
         return found is None or is_in_line(found, self.policy)
+
+    def refuse_masks(self, table: EncryptedTable, files: Mapping[str, DataFile], numbers: Mapping[str, int | None], runner: Runner) -> None:
+        """Refuse files in which masks would become values. Arguments and errors are those of `masks.refuse_masks`."""
+        looks = {location: found for location, found in self._looks.items() if location in files}
+        refuse_masks(table, self.policy, files, looks, numbers, runner)
 
     def is_usable(self, found: StoredTwins) -> bool:
         """Whether a file that an earlier run has written is in line, under column keys that the metadata has."""

@@ -6,13 +6,16 @@
     constant(c)     c, in the place of nulls too
 
 Null stays null but for `constant`: whoever must not know which values are null takes that, `null` or `error`.
+
+The other way round, `are_masks` says whether values that somebody stored under the table's key look like masks. It can be wrong: a column
+may have values like that. What masking would not have changed is no mask.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -47,6 +50,53 @@ def cover_of(column: ProtectedColumn, schema: Schema, hash_key: Callable[[int], 
         return partial(_hashed, hash_key(column.field_id))
     name = schema.find_column_name(column.field_id) or str(column.field_id)
     return partial(_constant, constant_of(mask, name, schema.find_type(column.field_id)))
+
+
+def are_masks(column: ProtectedColumn, schema: Schema, values: Iterable[pa.ChunkedArray]) -> bool:
+    """Whether a column's values are all what its mask shows in place of values.
+
+    Args:
+        column: its policy.
+        schema: of the table, for its name and type.
+        values: all of them, in parts. Reading ends with the first part that has others.
+
+    Raises: what the reading of values raises.
+    """
+    tells = False
+    for part in values:
+        fits, part_tells = _compared(column, schema, part)
+        if not fits:
+            return False
+        tells = tells or part_tells
+    return tells
+
+
+def _compared(column: ProtectedColumn, schema: Schema, values: pa.ChunkedArray) -> tuple[bool, bool]:
+    """Whether the mask could have made these values, and whether one of them need not be what it was."""
+    mask, known = column.mask, values.drop_null()
+    if not mask.is_stored:
+        return not len(known), bool(len(values))
+    if mask.kind == "constant":
+        name = schema.find_column_name(column.field_id) or str(column.field_id)
+        constant = constant_of(mask, name, schema.find_type(column.field_id))
+        return _all(pc.equal(values, _constant(constant, pa.field(name, values.type), values))), bool(len(values))
+    if mask.kind == "redact":
+        return _all(pc.equal(known, _redacted(known))), _any(pc.match_substring_regex(known, "[xX9]"))
+    if mask.kind == "truncate":
+        longest = pc.max(pc.utf8_length(known)).as_py() or 0
+        return longest <= int(mask.argument or 0), longest == mask.argument
+    if pa.types.is_binary(known.type) or pa.types.is_large_binary(known.type):
+        return _all(pc.equal(pc.binary_length(known), hashlib.sha256().digest_size)), bool(len(known))
+    return _all(pc.match_substring_regex(known, "^[0-9a-f]{64}$")), bool(len(known))
+
+
+def _all(conditions: pa.ChunkedArray) -> bool:
+    """Whether all hold, where null does not; true of no condition."""
+    return pc.all(pc.fill_null(conditions, False)).as_py() is not False
+
+
+def _any(conditions: pa.ChunkedArray) -> bool:
+    return bool(pc.any(conditions).as_py())
 
 
 def _redacted(values: pa.Array) -> pa.Array:

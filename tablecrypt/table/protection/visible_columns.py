@@ -27,7 +27,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TamperedFileError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
-from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ancestors, is_from_before
 from tablecrypt.parquet.covers import placeholder
 from tablecrypt.parquet.twin_columns import covered_array, path_to
 from tablecrypt.parquet.twin_reader import TwinAccess
@@ -79,8 +79,7 @@ class VisibleColumns:
             TamperedFileError: it has to have a twin that it does not have.
         """
         for field_id, since in self.since.items():
-            is_older = since is not None and sequence_number is not None and sequence_number <= since
-            if field_id not in twins and not is_older:
+            if field_id not in twins and not is_from_before(since, sequence_number):
                 raise TamperedFileError(
                     location,
                     f"holds the protected column {field_id} under the table's key, though it was written when the column was protected "

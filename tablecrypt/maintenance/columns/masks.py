@@ -1,0 +1,134 @@
+"""Masks that became values: data files in which a protected column is under the table's key and shows the column's mask in every row.
+
+An engine that knows no protected columns reads the masks that files store. Where it writes rows again that it has read, as the
+copy-on-write of Iceberg Java does without the guard, it stores the masks as values:
+
+    written here           cover: xxx-99     twin: SSN-42
+    updated by Java        column: xxx-99    no twin. The value is in the snapshot before alone
+
+An audit reports such files. A re-encryption that would protect the masks as if they were values refuses them.
+
+Who looks decodes one column of one file, and only of files that lack a twin and are not from before the column was protected. That every
+value looks like a mask is a sign and no proof: null, a short text or a constant may be what somebody wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn, is_from_before
+from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
+from tablecrypt.parquet.twin_rewriting import StoredTwins, values_without_twin
+from tablecrypt.table.protection.stored_masks import are_masks
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
+
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True)
+class MaskWork:
+    """A file, the columns of it to look at, and the table's schema."""
+
+    location: str
+    columns: tuple[ProtectedColumn, ...]
+    schema: Schema
+
+
+def may_hold_masks(
+    policy: ColumnPolicy, present: Iterable[int], twins: Iterable[int], sequence_number: int | None
+) -> tuple[ProtectedColumn, ...]:
+    """Return the protected columns that a file holds under the table's key, although it was written when they were protected.
+
+    Args:
+        policy: of the table.
+        present: field ids of the columns that the file has.
+        twins: field ids of those that it has twins of.
+        sequence_number: its data sequence number; None where it is not known.
+    """
+    bare = policy.columns.keys() & set(present) - set(twins)
+    return tuple(policy.columns[each] for each in sorted(bare) if not is_from_before(policy.columns[each].since, sequence_number))
+
+
+def masked_columns(stored: object, key_metadata: StandardKeyMetadata, work: MaskWork) -> frozenset[int]:
+    """Return the field ids of the columns whose values in a file are all masks.
+
+    Args:
+        stored: the file, seekable and open for reading.
+        key_metadata: its own.
+        work: what to look at.
+
+    Raises:
+        TamperedFileError, FormatError: the file is not what was written.
+    """
+    return frozenset(
+        column.field_id
+        for column in work.columns
+        if are_masks(column, work.schema, values_without_twin(stored, key_metadata, column.field_id, work.location))
+    )
+
+
+def refuse_masks(
+    table: EncryptedTable,
+    policy: ColumnPolicy,
+    files: Mapping[str, DataFile],
+    looks: Mapping[str, StoredTwins],
+    sequence_numbers: Mapping[str, int | None],
+    runner: Runner,
+) -> None:
+    """Refuse to protect columns of these files whose values are all masks.
+
+    Args:
+        table: the files are its.
+        policy: of the table.
+        files: by location.
+        looks: what their footers say, by location.
+        sequence_numbers: data sequence numbers, by location.
+        runner: decodes the columns.
+
+    Raises:
+        ConfigurationError: a file holds masks.
+        TamperedFileError, FormatError: a file is not what was written.
+    """
+    works = list(_works(table.schema(), policy, files, looks, sequence_numbers))
+    found = {works[index].work.location: done.result for index, done in runner.run(table, look_for_masks, works)} if works else {}
+    held = sorted((field_id, location) for location, field_ids in found.items() for field_id in field_ids)
+    if not held:
+        return
+    field_id = held[0][0]
+    places = [location for each, location in held if each == field_id]
+    shown = ", ".join(places[:_SHOWN]) + (", …" if len(places) > _SHOWN else "")
+    name, mask = table.schema().find_column_name(field_id), policy.columns[field_id].mask
+    raise ConfigurationError(
+        f"column {name!r} holds in every row of {shown} what its mask ({mask}) shows: an engine that may not see the values seems to have "
+        "copied masks, and protecting these would make them values. Restore the rows from a snapshot before, or delete them. If they are "
+        "the values: reencrypt(…, accept_masks=True)"
+    )
+
+
+def _works(
+    schema: Schema,
+    policy: ColumnPolicy,
+    files: Mapping[str, DataFile],
+    looks: Mapping[str, StoredTwins],
+    sequence_numbers: Mapping[str, int | None],
+) -> Iterator[FileWork[MaskWork]]:
+    for location, found in looks.items():
+        file = files.get(location)
+        columns = may_hold_masks(policy, found.columns, found.protected, sequence_numbers.get(location))
+        if file is not None and columns:
+            yield FileWork(MaskWork(location, columns, schema), (key_metadata_of(file),), file.file_size_in_bytes)
+
+
+def look_for_masks(io: EncryptingFileIO, work: MaskWork, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[frozenset[int]]:
+    """Return the field ids of the columns whose values in a file are all masks."""
+    with io.raw_input(work.location).open() as stored:
+        return FileDone(masked_columns(stored, keys[0], work))
