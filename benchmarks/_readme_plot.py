@@ -14,10 +14,10 @@ import re
 import statistics
 import sys
 import textwrap
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from _bars import Bar, bars_svg
 from _paired import Case, Took
 
 SHOWN: Final = {
@@ -31,10 +31,6 @@ SHOWN: Final = {
 }
 """The cases of the benchmarks that the figure shows, in its order, and what it calls them."""
 _SENTENCE: Final = re.compile(r"(?<=<!-- speed: begin -->\n).*?(?=\n<!-- speed: end -->)", re.DOTALL)
-_WIDTH: Final = 640
-_LEFT: Final = 190
-_TOP: Final = 50
-_ROW: Final = 26
 
 
 def main() -> None:
@@ -80,27 +76,9 @@ def sentence(found: dict[str, Any]) -> str:
 
 
 def picture(found: dict[str, Any]) -> str:
-    """Return the figure: a bar for each median, a line from the lowest to the highest round, and a line where both sides take as long."""
-    ratios = found["ratios"]
-    scale = (_WIDTH - _LEFT - 60) / max(1.2, *(high for _, _, high in ratios.values()))
-    bottom, one = _TOP + len(ratios) * _ROW, _LEFT + scale
-    body = [
-        f'<rect width="{_WIDTH}" height="{bottom + 14}" rx="6" fill="#ffffff"/>',
-        '<text x="14" y="22" font-size="14" font-weight="bold">Processor time relative to plain PyIceberg (less is faster)</text>',
-        f'<line x1="{one:.1f}" x2="{one:.1f}" y1="{_TOP - 6}" y2="{bottom}" stroke="#b35900" stroke-dasharray="4 3"/>',
-        f'<text x="{one:.1f}" y="{_TOP - 10}" text-anchor="middle" fill="#b35900">plain PyIceberg</text>',
-    ]
-    for at, (name, (median, low, high)) in enumerate(ratios.items()):
-        y = _TOP + at * _ROW
-        body.append(f'<text x="{_LEFT - 10}" y="{y + 17}" text-anchor="end">{escape(name)}</text>')
-        body.append(f'<rect x="{_LEFT}" y="{y + 5}" width="{median * scale:.1f}" height="16" rx="2" fill="#00796b"/>')
-        ends = f'x1="{_LEFT + low * scale:.1f}" x2="{_LEFT + high * scale:.1f}" y1="{y + 13}" y2="{y + 13}"'
-        body.append(f'<line {ends} stroke="#1c2b33" stroke-width="1.5"/>')
-        body.append(f'<text x="{_LEFT + max(median, high) * scale + 8:.1f}" y="{y + 17}">{median:.2f}</text>')
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + 14}" width="{_WIDTH}" role="img"'
-    style = 'font-family="sans-serif" font-size="12" fill="#1c2b33">'
-    title = "<title>Processor time of tablecrypt divided by that of plain PyIceberg</title>"
-    return "\n".join([f"{head} {style}", title, *body, "</svg>"]) + "\n"
+    """Return the figure."""
+    bars = [Bar(name, *ratio) for name, ratio in found["ratios"].items()]
+    return bars_svg(bars, "Processor time relative to plain PyIceberg (less is faster)", "plain PyIceberg")
 
 
 if __name__ == "__main__":

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet.encryption as pe
+from pyarrow import fs
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog import load_catalog as load_plain_catalog
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from tablecrypt import load_catalog
 from tablecrypt.kms.memory import MemoryKeyManagementClient
+from tablecrypt.manifests.records import EncryptedDataFile
+from tablecrypt.table.table_files import key_metadata_of
 
+FLOOR: Final = "pyarrow with the key"
+PLAINTEXT_FLOOR: Final = "pyarrow, plaintext"
+"""Sides that know a table's files, and their keys, and let pyarrow alone read or write them."""
 KEY_ID: Final = "benchmark"
 KEY: Final = bytes(range(32))
 KMS: Final = {"encryption.kms-type": "memory", "kms.memory.name": "benchmarks"}
@@ -51,6 +60,28 @@ def tables_in(catalogs: tuple[Catalog, Catalog], name: str, files: int, count: i
         ours.append(rows)
         plain.append(rows)
     return ours, plain
+
+
+def dataset_of(files: Iterable[DataFile]) -> ds.Dataset:
+    """Return local data files as pyarrow alone reads them: a dataset that has the keys of encrypted ones, and checks nothing else."""
+    fragments, local = [], fs.LocalFileSystem()
+    for file in files:
+        options = ds.ParquetFragmentScanOptions(pre_buffer=True, decryption_properties=_decryption(file))
+        path = file.file_path.removeprefix("file://")
+        fragments.append(ds.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(path, local))
+    return ds.FileSystemDataset(fragments, fragments[0].physical_schema, ds.ParquetFileFormat(), local)
+
+
+def _decryption(file: DataFile) -> Any:
+    if not isinstance(file, EncryptedDataFile):
+        return None
+    key = key_metadata_of(file)
+    return pe.create_decryption_properties(key.encryption_key.reveal(), aad_prefix=key.aad_prefix)
+
+
+def files_of(table: Table) -> list[DataFile]:
+    """Return the table's data files, in their order."""
+    return [task.file for task in table.scan().plan_files()]
 
 
 def rows_of(number: int, count: int) -> pa.Table:

@@ -5,8 +5,6 @@ the first round is not counted. A ratio is of one round: tablecrypt's time by th
 work on the machine disturbs the second less.
 
     native      DuckDB's or Polars' own Parquet reader on plaintext files
-    with keys   DuckDB on an Arrow dataset of the encrypted files, each opened beforehand with its key: no planning, no checks
-    PyIceberg   `to_duckdb` and `to_polars` of PyIceberg's plain table
 
 Then each way to aggregate a table runs in a process of its own on 4 files and on more, and shows how far its memory rises.
 
@@ -29,16 +27,13 @@ import duckdb
 import polars as pl
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-import pyarrow.parquet.encryption as pe
 from _paired import OURS, Case, run_rounds
-from _tables import rows_of
-from pyarrow import fs
+from _tables import FLOOR, PLAINTEXT_FLOOR, dataset_of, files_of, rows_of
 from pyiceberg.catalog import load_catalog as load_plain_catalog
 from pyiceberg.table import Table
 
 from tablecrypt import load_catalog
 from tablecrypt.kms.memory import MemoryKeyManagementClient
-from tablecrypt.table.table_files import key_metadata_of
 
 KEY_ID = "benchmark"
 KEY = bytes(range(32))
@@ -49,7 +44,7 @@ WIDE = "SELECT sum(v) FROM {} WHERE k = 7"
 EVERY = "SELECT max(name), max(v), max(w), max(id), max(k), max(z) FROM {}"
 QUERIES: dict[str, tuple[str, float | None, str]] = {
     "group by": (GROUP_BY, 1.3, "native"),
-    "narrow filter": (NARROW, 1.3, "with keys"),
+    "narrow filter": (NARROW, 1.3, FLOOR),
     "filter k = 7": (WIDE, None, "native"),
     "all columns": (EVERY, None, "native"),
 }
@@ -57,12 +52,12 @@ QUERIES: dict[str, tuple[str, float | None, str]] = {
 
 @dataclass(frozen=True)
 class Sides:
-    """The same rows four times."""
+    """The same rows in an encrypted table, in PyIceberg's, and in files; `floors` are datasets of pyarrow's over those of the tables."""
 
     encrypted: Table
     plain: Table
     files: str
-    with_keys: ds.Dataset
+    floors: dict[str, ds.Dataset]
     connection: duckdb.DuckDBPyConnection
 
 
@@ -90,9 +85,10 @@ def _sides(folder: Path, files: int, count: int) -> Sides:
         pq.write_table(rows, folder / "files" / f"{number}.parquet", compression="zstd")
     connection = duckdb.connect()
     encrypted.scan().to_duckdb("encrypted", connection)
-    with_keys = _with_keys(encrypted)
-    connection.register("with_keys", with_keys)
-    return Sides(encrypted, plain, f"{folder}/files/*.parquet", with_keys, connection)
+    floors = {FLOOR: dataset_of(files_of(encrypted)), PLAINTEXT_FLOOR: dataset_of(files_of(plain))}
+    for name, dataset in floors.items():
+        connection.register(name, dataset)
+    return Sides(encrypted, plain, f"{folder}/files/*.parquet", floors, connection)
 
 
 def _encrypted_table(folder: Path) -> Table:
@@ -105,17 +101,6 @@ def _encrypted_table(folder: Path) -> Table:
     return catalog.create_table("db.t", rows_of(0, 1).schema, properties={"encryption.key-id": KEY_ID})
 
 
-def _with_keys(table: Table) -> ds.Dataset:
-    fragments, local = [], fs.LocalFileSystem()
-    for task in table.scan().plan_files():
-        key = key_metadata_of(task.file)
-        properties = pe.create_decryption_properties(key.encryption_key.reveal(), aad_prefix=key.aad_prefix)
-        options = ds.ParquetFragmentScanOptions(pre_buffer=True, decryption_properties=properties)
-        path = task.file.file_path.removeprefix("file://")
-        fragments.append(ds.ParquetFileFormat(default_fragment_scan_options=options).make_fragment(path, local))
-    return ds.FileSystemDataset(fragments, fragments[0].physical_schema, ds.ParquetFileFormat(), local)
-
-
 def _cases(sides: Sides) -> list[Case]:
     def sql(query: str, source: str) -> Callable[[], Any]:
         return lambda: sides.connection.execute(query.format(source)).fetchall()
@@ -126,13 +111,15 @@ def _cases(sides: Sides) -> list[Case]:
     native = f"read_parquet('{sides.files}')"
     cases: list[Case] = []
     for name, (query, aim, against) in QUERIES.items():
-        ways = {OURS: sql(query, "encrypted"), "native": sql(query, native), "with keys": sql(query, "with_keys")}
-        cases.append(Case(f"DuckDB, {name}", {**ways, "PyIceberg": plain(query)}, aim, against))
+        ways = {OURS: sql(query, "encrypted"), "native": sql(query, native), "PyIceberg": plain(query)}
+        floors = {floor: sql(query, f'"{floor}"') for floor in sides.floors}
+        cases.append(Case(f"DuckDB, {name}", {**ways, **floors}, aim, against))
     for name, filtered in {"narrow filter": pl.col("id").is_between(1_500_000, 1_500_100), "filter k = 7": pl.col("k") == 7}.items():
         frames: dict[str, Callable[[], pl.LazyFrame]] = {
             OURS: sides.encrypted.to_polars,
             "native": partial(pl.scan_parquet, sides.files),
             "PyIceberg": sides.plain.to_polars,
+            **{floor: partial(pl.scan_pyarrow_dataset, dataset) for floor, dataset in sides.floors.items()},
         }
         cases.append(Case(f"Polars, {name}, sum", {side: partial(_summed, frame, filtered) for side, frame in frames.items()}))
     return cases

@@ -3,25 +3,33 @@
 The upserts bring 20,000 rows, 19,000 of which are in the table, to one of 4 files of 1,000,000 rows in 6 columns: `scattered` over all
 of it, and `recent` to its last 100,000 rows. A tenth of the rows that match differ. Each run begins with the same table.
 
+Beside an append, pyarrow alone writes the same rows in as many files, with a key and without, and nothing else: the floor of both sides.
+
 Run: python benchmarks/writes.py [--files 4] [--rows 1000000] [--rounds 5]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 from _paired import OURS, Case, run_rounds
-from _tables import ENCRYPTED, catalogs_in, rows_of
+from _tables import ENCRYPTED, FLOOR, PLAINTEXT_FLOOR, catalogs_in, rows_of, tables_in
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-Write = Callable[[Table], object]
+from tablecrypt.table.parquet_options import dictionary_columns, parquet_writer_options
+
 UPSERTED = 20_000
 
 
@@ -29,60 +37,106 @@ def main() -> None:
     """Make the tables, run the rounds, print the figures."""
     options = _options()
     with tempfile.TemporaryDirectory() as folder:
-        writes = _Writes(catalogs_in(Path(folder)), options)
         rows = rows_of(0, options.rows)
+        catalogs = catalogs_in(Path(folder))
+        tables = tables_in(catalogs, "t", options.files, options.rows)
+        appends, changes = _Appends(catalogs, Path(folder)), _Changes(tables)
+        eight_files = {"write.target-file-size-bytes": str(rows.nbytes // 8)}
         by_partition = rows.set_column(1, "k", pc.cast(pc.bit_wise_and(rows["k"], 63), pa.int64()))
         last = options.files * options.rows
         cases = [
-            writes.case("append, one file", 1.0, partial(_append, rows), 0),
-            writes.case("append, 8 files", 0.9, partial(_append, rows), 0, {"write.target-file-size-bytes": str(rows.nbytes // 8)}),
-            writes.case("append, 64 partitions", 0.7, partial(_append, by_partition), 0, partitioned=True),
-            writes.case("delete of one in 100", 0.9, lambda table: table.delete("k = 7"), options.files),
-            writes.case("upsert, scattered", 0.4, partial(_upsert, _changes(0, last)), options.files),
-            writes.case("upsert, recent", 0.4, partial(_upsert, _changes(max(0, last - 100_000), last)), options.files),
+            appends.case("append, one file", 1.0, rows, {}, [rows]),
+            appends.case("append, 8 files", 0.9, rows, eight_files, _equal_parts(rows, 8)),
+            appends.case("append, 64 partitions", 0.7, by_partition, {}, partition_column="k"),
+            changes.case("delete of one in 100", 0.9, lambda table: table.delete("k = 7")),
+            changes.case("upsert, scattered", 0.4, partial(_upsert, _changed(0, last))),
+            changes.case("upsert, recent", 0.4, partial(_upsert, _changed(max(0, last - 100_000), last))),
         ]
         run_rounds([case for case in cases if options.only in case.name], options.rounds)
 
 
-class _Writes:
-    """Makes a fresh table for each run, outside of what is timed."""
+class _Appends:
+    """Appends to a table that is made for each run, outside of what is timed; the floor writes the same rows in as many files."""
 
-    def __init__(self, catalogs: tuple[Catalog, Catalog], options: argparse.Namespace) -> None:
+    def __init__(self, catalogs: tuple[Catalog, Catalog], folder: Path) -> None:
         self._catalogs = dict(zip((OURS, "PyIceberg"), catalogs, strict=True))
-        self._options = options
+        self._folder = folder
         self._tables: dict[str, Table] = {}
 
     def case(
-        self, name: str, aim: float, write: Write, files: int, properties: dict[str, str] | None = None, partitioned: bool = False
+        self,
+        name: str,
+        aim: float,
+        rows: pa.Table,
+        properties: dict[str, str],
+        parts: Sequence[pa.Table] = (),
+        partition_column: str | None = None,
     ) -> Case:
-        sides: dict[str, Callable[[], object]] = {side: partial(self._write, side, write) for side in self._catalogs}
-        return Case(name, sides, aim, before=partial(self._make, files, properties or {}, partitioned))
+        sides: dict[str, Callable[[], object]] = {side: partial(self._append, side, rows) for side in self._catalogs}
+        floors = {FLOOR: True, PLAINTEXT_FLOOR: False}
+        for floor, encrypts in floors.items():
+            sides[floor] = partial(self._write_files, rows, parts, partition_column, encrypts)
+        return Case(name, sides, aim, before=partial(self._make, properties, partition_column))
 
-    def _write(self, side: str, write: Write) -> None:
-        write(self._tables[side])
+    def _append(self, side: str, rows: pa.Table) -> None:
+        self._tables[side].append(rows)
 
-    def _make(self, files: int, properties: dict[str, str], partitioned: bool, side: str) -> None:
+    def _make(self, properties: dict[str, str], partition_column: str | None, side: str) -> None:
+        if side not in self._catalogs:
+            return
         catalog = self._catalogs[side]
-        if catalog.table_exists("db.t"):
-            catalog.purge_table("db.t")
+        if catalog.table_exists("db.new"):
+            catalog.purge_table("db.new")
         more = ENCRYPTED if side == OURS else {}
-        table = catalog.create_table("db.t", rows_of(0, 1).schema, properties={**more, **properties})
-        if partitioned:
-            table.update_spec().add_identity("k").commit()
-        for number in range(files):
-            table.append(rows_of(number, self._options.rows))
+        table = catalog.create_table("db.new", rows_of(0, 1).schema, properties={**more, **properties})
+        if partition_column is not None:
+            table.update_spec().add_identity(partition_column).commit()
         self._tables[side] = table
 
+    def _write_files(self, rows: pa.Table, parts: Sequence[pa.Table], partition_column: str | None, encrypts: bool) -> None:
+        """Let pyarrow alone write the rows, on as many threads as there are processors."""
+        parts = parts or _partitions(rows, partition_column)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(lambda at: self._write_file(at, parts[at], encrypts), range(len(parts))))
 
-def _append(rows: pa.Table, table: Table) -> None:
-    table.append(rows)
+    def _write_file(self, number: int, rows: pa.Table, encrypts: bool) -> None:
+        encryption = pe.create_encryption_properties(bytes(16), aad_prefix=b"prefix", store_aad_prefix=False) if encrypts else None
+        options = {**parquet_writer_options({}), "use_dictionary": dictionary_columns(rows)}
+        pq.write_table(rows, self._folder / f"{number}.parquet", encryption_properties=encryption, **options)
+
+
+class _Changes:
+    """Changes of one table, which is rolled back to its first snapshot before each run, outside of what is timed."""
+
+    def __init__(self, tables: tuple[Table, Table]) -> None:
+        self._tables = dict(zip((OURS, "PyIceberg"), tables, strict=True))
+        self._snapshots = {side: table.current_snapshot().snapshot_id for side, table in self._tables.items()}  # type: ignore[union-attr]
+
+    def case(self, name: str, aim: float, change: Callable[[Table], object]) -> Case:
+        sides: dict[str, Callable[[], object]] = {side: partial(change, table) for side, table in self._tables.items()}
+        return Case(name, sides, aim, before=self._roll_back)
+
+    def _roll_back(self, side: str) -> None:
+        self._tables[side].manage_snapshots().set_current_snapshot(snapshot_id=self._snapshots[side]).commit()
+
+
+def _partitions(rows: pa.Table, column: str | None) -> list[pa.Table]:
+    """The rows of each value of a column."""
+    ordered = rows.sort_by(column)
+    counts = ordered[column].value_counts().field("counts").to_pylist()
+    return [ordered.slice(end - count, count) for count, end in zip(counts, itertools.accumulate(counts), strict=True)]
+
+
+def _equal_parts(rows: pa.Table, count: int) -> list[pa.Table]:
+    length = -(-rows.num_rows // count)
+    return [rows.slice(start, length) for start in range(0, rows.num_rows, length)]
 
 
 def _upsert(rows: pa.Table, table: Table) -> None:
     table.upsert(rows, join_cols=["id"])
 
 
-def _changes(first: int, end: int) -> pa.Table:
+def _changed(first: int, end: int) -> pa.Table:
     """Rows of these ids, evenly spread: as the table has them but for a tenth, and one in 20 new to it."""
     step = max(1, (end - first) // UPSERTED)
     known = _rows_at(range(first, end, step), end)

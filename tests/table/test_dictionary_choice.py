@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -70,6 +73,34 @@ def test_values_that_never_repeat_get_none(values: pa.Array) -> None:
 )
 def test_values_that_repeat_get_one(values: pa.Array) -> None:
     assert dictionary_columns(pa.table({"column": values})) == ["column"]
+
+
+MANY = 40_000
+
+
+@pytest.mark.parametrize("distinct", [MANY // 50, MANY // 4, MANY // 2])
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda distinct: np.arange(MANY) % distinct,
+        lambda distinct: np.arange(MANY) * distinct // MANY,
+        lambda distinct: np.random.default_rng(1).permutation(np.arange(MANY) % distinct),
+        lambda distinct: np.maximum(np.arange(MANY) - (MANY - distinct), 0),
+    ],
+    ids=["again and again", "sorted", "shuffled", "one often"],
+)
+@pytest.mark.parametrize("nulls", [0, MANY // 4])
+def test_values_of_a_long_column_that_repeat_get_one_however_they_lie(
+    order: Callable[[int], npt.NDArray[np.int64]], distinct: int, nulls: int
+) -> None:
+    values = pa.concat_arrays([pa.nulls(nulls, pa.int64()), pa.array(order(distinct))])
+    assert dictionary_columns(pa.table({"column": values})) == ["column"]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.binary()], ids=str)
+def test_values_of_a_long_column_that_hardly_ever_repeat_get_none(kind: pa.DataType) -> None:
+    numbers = pa.array(np.random.default_rng(1).integers(0, 10**9, MANY)).cast(pa.string() if kind != pa.int64() else kind)
+    assert dictionary_columns(pa.table({"column": numbers.cast(kind)})) == []
 
 
 def test_nested_columns_are_named_as_in_the_file() -> None:
