@@ -255,8 +255,13 @@ class ColumnKeyMaker:
             return self._offer(ring, used)
 
     def lacks(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> bool:
-        """Whether metadata has no key that new values of one of these columns may go under. Asks no KMS."""
-        return any(next(iter(self._usable(ring, column.field_id, column.column_key_id)), None) is None for column in columns)
+        """Whether metadata has no key that new values of one of these columns may go under, or none for its hash mask. Asks no KMS."""
+        return any(self._lacks(ring, column) for column in columns)
+
+    def _lacks(self, ring: KeyRing, column: ProtectedColumn) -> bool:
+        if column.mask.needs_key and mask_key_entry(ring, column.field_id, column.column_key_id) is None:
+            return True
+        return next(iter(self._usable(ring, column.field_id, column.column_key_id)), None) is None
 
     def entries_for(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> tuple[EncryptedKey, ...]:
         """Return the entries that metadata lacks for new values of these columns, KEKs first: for a commit before worker processes write.
