@@ -21,12 +21,13 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.schema import Schema
 
 from tablecrypt.errors import ConfigurationError
-from tablecrypt.spark.columns import batch_for_spark, schema_for_spark, spark_schema
+from tablecrypt.spark.columns import batch_for_spark, schema_for_spark
 from tablecrypt.spark.executor_job import READ_AHEAD, encrypt_tasks, skip_per_task_setup, task_numbers
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.jvm.reader import jvm_rows
+from tablecrypt.spark.masked_columns import marked_schema, masked_ids, masks_asked_for, refuses_conditions
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
-from tablecrypt.spark.tables import PlannedRead, TableAccess
+from tablecrypt.spark.tables import PlannedRead, TableAccess, readable_columns
 from tablecrypt.table.file_entries import FileEntryCodec
 from tablecrypt.table.prefetch import prefetched
 from tablecrypt.table.reader import TaskReader
@@ -80,8 +81,8 @@ def read_table(
         path: "jvm" for Spark's own Parquet reader, "python" for mapInArrow; by default the first where it gives the same rows and keeps
             keys off the wire (see jvm/support.py), else the second.
         masked: "mask" gives masks of protected columns whose keys this user may not use, "error" refuses to read them; by default as the
-            catalog says by encryption.masked-reads. The driver's rights decide. A `row_filter` is never evaluated on masks; what Spark does
-            with the DataFrame is.
+            catalog says by encryption.masked-reads. The driver's rights decide. No condition is evaluated on masks. A session of Spark
+            Connect cannot refuse those that Spark evaluates by itself: there it is "error" unless this or the catalog says "mask".
         catalog_properties: properties for load_catalog, beside those that it finds.
 
     Raises:
@@ -98,7 +99,9 @@ def read_table(
     if path not in (None, *get_args(Path)):
         raise ConfigurationError(f"path {path!r} is not known: use jvm or python")
     read = PlannedRead.of(identifier, columns, row_filter, snapshot_id, catalog_properties, masked)
-    schema = spark_schema(schema_for_spark(read.projected))
+    if masked_ids(read.located.table, read.projected, read.readable) and not refuses_conditions(spark):
+        readable_columns(read.located.table, read.projected, set(), masks_asked_for(read.located.table, masked))
+    schema = marked_schema(read.located.table, read.projected, read.readable)
     if not read.tasks:
         return spark.createDataFrame([], schema)
     rows = None if path == "python" else jvm_rows(spark, read, forced=path == "jvm")

@@ -102,9 +102,33 @@ def test_one_sees_values_and_the_other_masks(spark: SparkSession, programs: Prog
     assert ssns(read(spark, programs, programs.payroll, filter=f"ssn = '{CANARY}-2'")) == [f"{CANARY}-2"]
     assert ssns(read(spark, programs, programs.analyst, filter="note = 'b'")) == [None, None]
     assert ssns(read(spark, programs, programs.payroll, masked="error")) == SSNS
+    assert ssns(read(spark, programs, programs.payroll).where(f"upper(ssn) = upper('{CANARY}-2')")) == [f"{CANARY}-2"]
+    assert ssns(read(spark, programs, programs.analyst).where("note = 'b'")) == [None, None]
+    for condition in (f"ssn = '{CANARY}-2'", "ssn IS NULL", "cast(length(ssn) AS string) = '3'"):
+        masks = read(spark, programs, programs.analyst).where(condition)
+        with pytest.raises(Exception, match="does not let you use"):
+            masks.collect()
     for refused in ({"filter": f"ssn = '{CANARY}-2'"}, {"filter": "ssn is null"}, {"masked": "error"}):
         with pytest.raises(Exception, match="does not let you use"):
             read(spark, programs, programs.analyst, **refused).collect()
+
+
+@pytest.mark.parametrize("read", [by_read_table, by_data_source])
+def test_conditions_see_into_structs_and_a_copy_of_masks_is_a_table_of_its_own(
+    spark: SparkSession, lake: Lake, aws: AwsServer, tmp_path: Path, read: Callable[..., DataFrame]
+) -> None:
+    rows = pa.table({"id": [1, 2], "ssn": [CANARY] * 2, "person": [{"email": f"{CANARY}@x.org", "age": age} for age in (7, 8)]})
+    properties = {"encryption.key-id": "alias/orders", "encryption.column-keys": f"{aws.new_key()}: person.email"}
+    lake.catalog.create_table(NAME, rows.schema, properties=properties).append(rows)
+    programs = Programs(lake, lake.properties, lake.properties | {"encryption.allowed-key-ids": "alias/orders"}, "")
+
+    masks = read(spark, programs, programs.analyst)
+    assert [row["id"] for row in masks.where("person.age = 8 AND person IS NOT NULL").collect()] == [2]
+    for condition in ("person.email IS NULL", "struct(person.*) IN (struct('a', 7L))"):
+        with pytest.raises(Exception, match="does not let you use"):
+            masks.where(condition).collect()
+    masks.write.parquet(str(tmp_path / "copy"))
+    assert spark.read.parquet(str(tmp_path / "copy")).where("person.email IS NULL").count() == 2
 
 
 def test_spark_s_own_reader_serves_the_other_columns(spark: SparkSession, programs: Programs) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.masked_columns import refuses_conditions
 from tablecrypt.spark.session import Sizing
 
 if TYPE_CHECKING:
@@ -27,18 +28,19 @@ _SWITCHES: Final = ("spark.authenticate", "spark.network.crypto.enabled", "spark
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """Settings of the session that matter here, and where the catalogs' properties are."""
+    """Settings of the session that matter here, where the catalogs' properties are, and whether it refuses conditions on masks."""
 
     settings: Mapping[str, str]
     sizing: Sizing
     catalogs_file: str | None
+    refuses_conditions: bool
 
     @classmethod
     def of(cls, spark: SparkSession, catalogs: Mapping[str, Mapping[str, str]] | None) -> SessionFacts:
         """Take what is needed of a session, and put the catalogs' properties away."""
         settings = {name: str(spark.conf.get(name, "false")) for name in _SWITCHES}
         settings["spark.master"] = str(spark.conf.get("spark.master", ""))
-        return cls(settings, Sizing.of(spark), _private_file(catalogs) if catalogs else None)
+        return cls(settings, Sizing.of(spark), _private_file(catalogs) if catalogs else None, refuses_conditions(spark))
 
     def setting(self, name: str, default: str) -> str:
         """Return a Spark setting."""

@@ -70,7 +70,7 @@ class EncryptedStreamReader(DataSourceStreamReader):
             to_snapshot_id_inclusive=self._position,
             row_filter=self._source.options.row_filter or ALWAYS_TRUE,
             selected_fields=columns,
-            masked=self._source.options.masked,
+            masked=self._source.masked(located),
         )
         read = PlannedRead.of_scan(located, scan, columns)
         check_declared(self._schema, read.projected)

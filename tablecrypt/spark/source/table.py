@@ -11,9 +11,10 @@ from pyiceberg.table import ALWAYS_TRUE
 
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.columns import schema_for_spark, spark_schema
+from tablecrypt.spark.masked_columns import marked_schema, masks_asked_for
 from tablecrypt.spark.source.options import SourceOptions
 from tablecrypt.spark.source.session import SessionFacts
-from tablecrypt.spark.tables import LocatedTable, ordered_projection
+from tablecrypt.spark.tables import LocatedTable, ordered_projection, readable_columns
 from tablecrypt.table.scan import EncryptedDataScan
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class SourceTable:
         """
         options = self.options
         scan = located.table.scan(
-            options.row_filter or ALWAYS_TRUE, columns or ("*",), snapshot_id=options.snapshot_id, masked=options.masked
+            options.row_filter or ALWAYS_TRUE, columns or ("*",), snapshot_id=options.snapshot_id, masked=self.masked(located)
         )
         ref = options.tag or options.branch
         if ref is None:
@@ -54,15 +55,20 @@ class SourceTable:
             raise ConfigurationError(f"{located.name} has no tag or branch {ref!r}")
         return scan.use_ref(ref)
 
+    def masked(self, located: LocatedTable) -> str | None:
+        """Return what is done about protected columns that may not be read: see `EncryptedTable.scan`."""
+        return self.options.masked if self.facts.refuses_conditions else masks_asked_for(located.table, self.options.masked)
+
     def spark_schema(self) -> StructType:
-        """Return the columns that the options select, as Spark has them."""
+        """Return the columns that the options select, as Spark has them.
+
+        Raises:
+            ColumnKeyDeniedError: values of a protected column are needed that this user may not see.
+        """
         located = self.load()
-        return as_spark(ordered_projection(self.scan(located, self.options.columns), self.options.columns))
-
-
-def as_spark(projected: Schema) -> StructType:
-    """Return Spark's schema of columns of a table."""
-    return spark_schema(schema_for_spark(projected))
+        scan = self.scan(located, self.options.columns)
+        projected = ordered_projection(scan, self.options.columns)
+        return marked_schema(located.table, projected, readable_columns(located.table, projected, set(), scan.masked))
 
 
 def check_declared(declared: StructType, projected: Schema) -> None:
@@ -71,7 +77,7 @@ def check_declared(declared: StructType, projected: Schema) -> None:
     Raises:
         ConfigurationError: a column has another type.
     """
-    actual: dict[str, Any] = {field.name: field.dataType for field in as_spark(projected).fields}
+    actual: dict[str, Any] = {field.name: field.dataType for field in spark_schema(schema_for_spark(projected)).fields}
     for field in declared.fields:
         told, there = field.dataType.simpleString(), actual[field.name].simpleString()
         if told != there:

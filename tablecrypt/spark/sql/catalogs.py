@@ -19,6 +19,7 @@ from tablecrypt.spark.jvm.schema import path_of, schema_json
 from tablecrypt.spark.network import keeps_messages_private
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
+from tablecrypt.spark.sql.scans.conditions import protected_paths
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.writes.defaults import default_metadata
 from tablecrypt_catalog import load_catalog
@@ -106,6 +107,7 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
         "snapshot": str(loaded.snapshot_id if loaded.changes is None else [snapshot.snapshot_id for _, snapshot in loaded.changes]),
         "schema": spark_json(loaded.schema),
         "partition_type": schema_json(PartitionStruct(metadata).fields),
+        "protected": protected_paths(loaded),
         "runtime_filters": _columns_that_prune(loaded),
         "partitioning": described_partitioning(metadata.spec(), metadata.schema()) if loaded.changes is None else [],
         "properties": _described_properties(loaded),

@@ -24,7 +24,7 @@ from tablecrypt.errors import FormatError
 from tablecrypt.spark.sql import alterations, catalogs, definitions, loading, namespaces, procedures, staging, view_definitions, views
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
-from tablecrypt.spark.sql.scans import aggregates, plan, portable
+from tablecrypt.spark.sql.scans import aggregates, conditions, plan, portable
 from tablecrypt.spark.sql.streams import requests as streams
 from tablecrypt.spark.sql.writes import commits, layout, row_level
 from tablecrypt.spark.sql.writes import portable as portable_writes
@@ -42,6 +42,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **procedures.OPERATIONS,
     **plan.OPERATIONS,
     **aggregates.OPERATIONS,
+    **conditions.OPERATIONS,
     **portable.OPERATIONS,
     **streams.OPERATIONS,
     **commits.OPERATIONS,

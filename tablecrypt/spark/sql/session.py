@@ -50,7 +50,7 @@ def catalog(spark: SparkSession, name: str, catalog_properties: Mapping[str, str
     settings = {"python": sys.executable, "path": [folder for folder in sys.path if folder], "properties": properties}
     side.endpoint.giveCatalog(name, *encrypt_for_driver(json.dumps(settings).encode(), name, side.public_key))
     spark.conf.set(setting, CATALOG_CLASS)
-    side.endpoint.addStatements(spark._jsparkSession)
+    side.endpoint.extend(spark._jsparkSession)
 
 
 def _check_unused(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tablecrypt.spark as tcs
-from tablecrypt.errors import ColumnKeyDeniedError
+from tablecrypt.errors import ColumnKeyDeniedError, FormatError
 from tablecrypt.spark.sql.messages import Request
 from tablecrypt.spark.sql.scans.portable import portable_tasks, start_reading
 from tablecrypt.table.table import EncryptedTable
@@ -87,6 +87,19 @@ def test_a_condition_on_masks_is_refused_whether_it_is_translated_or_not(payroll
         analyst.plan([predicate])
 
 
+def test_columns_that_conditions_look_at_are_checked_by_their_path(lake: Lake, aws: AwsServer) -> None:
+    rows = pa.table({"id": [1], "person": [{"email": f"{CANARY}@example.org", "age": 7}]})
+    declared = {"encryption.key-id": "alias/orders", "encryption.column-keys": f"{aws.new_key()}: person.email"}
+    lake.catalog.create_table("db.nested", rows.schema, properties=declared).append(rows)
+    payroll, analyst = Asked(lake, "db.nested"), Asked(replace(lake, properties=lake.properties | TABLE_KEY_ALONE), "db.nested")
+    for asked in (payroll, analyst):
+        with pytest.raises(FormatError, match=r"no protected column person\.age"):
+            asked("check_conditions", table=asked.table, columns=[["person", "age"]])
+    assert payroll("check_conditions", table=payroll.table, columns=[["person", "email"]]).fields == {}
+    with pytest.raises(ColumnKeyDeniedError):
+        analyst("check_conditions", table=analyst.table, columns=[["person", "email"]])
+
+
 def test_rows_are_not_changed_by_what_masks_show(analyst: Asked, payroll: Asked) -> None:
     asked: dict[str, Any] = {"filter": [], "limit": None, "grouped": False, "row_level": True}
     payroll("plan", table=payroll.table, columns=json.dumps(BOTH), **asked)
@@ -148,6 +161,86 @@ def test_statements_by_who_may_use_the_key_and_by_who_may_not(
     assert table.refresh().scan().to_arrow()["id"].to_pylist() == [2]
     assert spark.sql(f"SELECT max(ssn) AS highest FROM {name}").collect()[0]["highest"] == f"{CANARY}-2"
     assert len(metadata_of(table).key_ring.column_keys) == 1
+
+
+CONDITIONS: Final = {
+    "cast": "SELECT id FROM {t} WHERE cast(substr(ssn, -1) AS int) = 3",
+    "function of Python": "SELECT id FROM {t} WHERE last_of(ssn) = '3'",
+    "behind a name": "SELECT id FROM (SELECT id, concat(ssn, '!') AS s FROM {t} LIMIT 9) WHERE s LIKE '%3!'",
+    "join": "SELECT a.id FROM {t} a JOIN (SELECT max(ssn) AS s FROM {t}) b ON concat('x', a.ssn) = concat('x', b.s)",
+    "exists": "SELECT id FROM {t} a WHERE EXISTS (SELECT 1 FROM {t} b WHERE b.ssn = a.ssn AND b.id = 3)",
+    "in a query": "SELECT id FROM {t} WHERE id > 2 AND ssn IN (SELECT max(ssn) FROM {t})",
+    "value of a query": "SELECT id FROM {t} WHERE concat(id, '') = (SELECT substr(max(ssn), -1) FROM {t})",
+    "having": "SELECT max(id) AS id FROM {t} GROUP BY note HAVING max(ssn) LIKE '%3'",
+    "filter of an aggregate": "SELECT max(id) FILTER (WHERE upper(ssn) LIKE '%3') AS id FROM {t}",
+    "case": "SELECT max(CASE WHEN ssn LIKE '%3' THEN id END) AS id FROM {t}",
+    "count_if": "SELECT 2 + count_if(ssn LIKE '%3') AS id FROM {t}",
+    "yes or no": "SELECT id FROM (SELECT id, rand() < 2 AND ssn LIKE '%3' AS hit FROM {t}) WHERE hit",
+    "window": "SELECT id FROM (SELECT id, lead(ssn) OVER (ORDER BY id DESC) AS s FROM {t}) WHERE s LIKE '%2'",
+    "union": "SELECT id FROM (SELECT id, note FROM {t} WHERE id = 0 UNION ALL SELECT id, ssn FROM {t}) WHERE concat(note, '') LIKE '%3'",
+    "common": "WITH w AS (SELECT *, rand() AS r FROM {t}) SELECT a.id FROM w a JOIN w b ON a.r = b.r WHERE right(b.ssn, 1) = '3'",
+    "set": "SELECT 3 AS id FROM (SELECT ssn FROM {t} INTERSECT SELECT max(ssn) FROM {t})",
+    "explode": "SELECT id FROM (SELECT id, explode(split(ssn, '-')) AS part FROM {t}) WHERE part = '3'",
+}
+"""Queries whose conditions Spark evaluates by itself. With the values of ssn, each returns the row 3 alone."""
+
+
+def is_refused(session: SparkSession, query: str) -> bool:
+    from pyspark.errors import IllegalArgumentException
+
+    try:
+        session.sql(query).collect()
+    except IllegalArgumentException as error:
+        return "does not let you use" in str(error)
+    return False
+
+
+@pytest.mark.java
+def test_no_condition_is_evaluated_on_masks_by_spark_itself(
+    spark: SparkSession, of_analyst: SparkSession, prod: Lake, aws: AwsServer, new_name: str
+) -> None:
+    protected(prod, aws, new_name)
+    table = f"prod.{new_name}"
+    for session in (spark, of_analyst):
+        session.udf.register("last_of", lambda text: text and text[-1])
+    queries = {name: query.format(t=table) for name, query in CONDITIONS.items()}
+    assert {name: [row["id"] for row in spark.sql(query).collect()] for name, query in queries.items()} == {name: [3] for name in queries}
+    assert [name for name, query in queries.items() if not is_refused(of_analyst, query)] == []
+    for session, highest in ((spark, f"{CANARY}-3"), (of_analyst, None)):
+        shown = session.sql(f"SELECT id, ssn, coalesce(ssn, '?') AS s FROM {table} WHERE note = 'a' ORDER BY ssn, id").collect()
+        assert [(row["id"], row["ssn"] is None, row["s"] == "?") for row in shown] == [
+            (1, not highest, not highest),
+            (3, not highest, not highest),
+        ]
+        assert session.sql(f"SELECT max(ssn) FROM {table} GROUP BY note ORDER BY 1 DESC").collect()[0][0] == highest
+        cached = session.table(table).cache()
+        assert cached.count() == 3
+        assert [row["id"] for row in cached.where("concat(id, '') = '3'").collect()] == [3]
+        if highest:
+            assert [row["id"] for row in cached.where(f"ssn = '{highest}'").collect()] == [3]
+        else:
+            with pytest.raises(Exception, match="does not let you use"):
+                cached.where(f"ssn = '{CANARY}-3'").collect()
+        cached.unpersist()
+
+
+@pytest.mark.java
+def test_a_stream_s_conditions_are_not_evaluated_on_masks(
+    spark: SparkSession, of_analyst: SparkSession, prod: Lake, aws: AwsServer, new_name: str
+) -> None:
+    protected(prod, aws, new_name)
+
+    def ids(session: SparkSession, condition: str) -> list[int]:
+        rows = session.readStream.table(f"prod.{new_name}").where(condition).select("id")
+        name = f"found_{new_name[3:]}"
+        query = rows.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return sorted(row["id"] for row in session.table(name).collect())
+
+    assert ids(spark, f"ssn = '{CANARY}-3'") == [3]
+    assert ids(of_analyst, "note = 'a'") == [1, 3]
+    with pytest.raises(Exception, match="does not let you use"):
+        ids(of_analyst, f"ssn = '{CANARY}-3'")
 
 
 @pytest.mark.java

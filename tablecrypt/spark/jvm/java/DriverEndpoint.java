@@ -172,9 +172,14 @@ public class DriverEndpoint implements RpcEndpoint {
     CatalogSettings.give(catalog, new ObjectMapper().readTree(decrypt(catalog, encryptedKey, encryptedSettings)));
   }
 
-  /** Let a session understand Iceberg's own ALTER TABLE statements. */
-  public void addStatements(SparkSession session) throws Exception {
-    TableStatements.install(session);
+  /** Let a session understand Iceberg's own ALTER TABLE statements, and refuse conditions on masks. */
+  public void extend(SparkSession session) throws Exception {
+    SqlExtensions.install(session);
+  }
+
+  /** Let a session refuse conditions on masks that DataFrames show. */
+  public void refuseConditionsOnMasks(SparkSession session) {
+    MaskedConditions.install(session);
   }
 
   private byte[] decrypt(String aad, byte[] encryptedKey, byte[] encryptedFiles) throws Exception {

@@ -82,6 +82,16 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
     return schema;
   }
 
+  /** The columns that have keys of their own, or had some. */
+  ProtectedColumn[] protectedColumns() {
+    JsonNode paths = told.required("protected");
+    ProtectedColumn[] columns = new ProtectedColumn[paths.size()];
+    for (int index = 0; index < columns.length; index++) {
+      columns[index] = new ProtectedColumn(this, (String[]) Planner.JSON.convertValue(paths.required(index), String[].class), 0);
+    }
+    return columns;
+  }
+
   public Transform[] partitioning() {
     return transforms(told.required("partitioning"));
   }

@@ -38,16 +38,16 @@ public class TableStatements implements InvocationHandler {
     this.parser = parser;
   }
 
-  /** Put it before the parser of a session and of those that are made from this one. Once is enough, more does nothing. */
-  public static synchronized void install(SparkSession session) throws Exception {
+  /** Put it before the parser of a session that runs. Return false if it stands there already. */
+  static boolean install(SparkSession session) throws Exception {
     Field field = session.sessionState().getClass().getDeclaredField("sqlParser");
     field.setAccessible(true);
     Object parser = field.get(session.sessionState());
     if (isInstalled(parser)) {
-      return;
+      return false;
     }
     field.set(session.sessionState(), before(session, parser));
-    session.extensions().injectParser(new Injected());
+    return true;
   }
 
   /** A parser that knows the statements. */

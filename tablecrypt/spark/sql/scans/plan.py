@@ -21,8 +21,8 @@ open_files  {plan, portable: [number], marked: whether deleted rows are wanted t
 response    {} and the files' content (jvm/keys.py), which holds keys
 
 A condition on a protected column that the user may not read is refused: Spark would evaluate it on masks. So are changes of rows by what
-masks show, and changes read of masks, which do not tell what changed. Spark tells of the conditions that it can push down. What it
-evaluates by itself (functions of Python, joins of expressions, aggregates) sees the masks that the query shows.
+masks show, and changes read of masks, which do not tell what changed. Spark tells of the conditions that it can push down; those that it
+evaluates by itself are looked for in its plan (conditions.py).
 
 A file that Spark's own Parquet reader would not give the same rows of is portable: `portable.py` reads it, in a Python process of the
 executor. Spark refuses nothing here, and no file is ever read as if a column that it lacks were null.

@@ -1,0 +1,76 @@
+"""Columns of DataFrames that show masks are marked, and sessions that cannot refuse conditions on them show no mask unasked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+import pytest
+
+from tablecrypt.errors import ColumnKeyDeniedError
+from tablecrypt.spark.masked_columns import MARK, marked_schema, masks_asked_for, refuses_conditions
+from tablecrypt.spark.session import Sizing
+from tablecrypt.spark.source.session import SessionFacts
+from tablecrypt.spark.source.table import SourceTable
+from tablecrypt.table.table import EncryptedTable
+from tests.support.protected_tables import COLUMN_KEY, EMAIL, SCHEMA, SSN, TABLE_KEY, Clients, clients
+
+DECLARED: Final = {"encryption.key-id": TABLE_KEY, "encryption.column-keys": f"{COLUMN_KEY}: ssn, person.email"}
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Clients:
+    made = clients(tmp_path)
+    made.payroll.create_table("db.people", SCHEMA, properties=DECLARED)
+    return made
+
+
+def table_of(client: Any) -> EncryptedTable:
+    return cast("EncryptedTable", client.load_table("db.people"))
+
+
+@pytest.mark.parametrize(
+    ("readable", "marks"),
+    [
+        (frozenset(), {"ssn": [[]], "person": [["email"]]}),
+        (frozenset({SSN}), {"person": [["email"]]}),
+        (frozenset({SSN, EMAIL}), {}),
+    ],
+    ids=["none", "ssn", "all"],
+)
+def test_the_columns_that_show_masks_are_marked(both: Clients, readable: frozenset[int], marks: dict[str, Any]) -> None:
+    table = table_of(both.analyst)
+    schema = marked_schema(table, table.schema(), readable)
+    assert {field.name: json.loads(field.metadata[MARK]) for field in schema if MARK in field.metadata} == marks
+    assert [field.name for field in schema] == ["id", "ssn", "salary", "person", "phones", "note"]
+
+
+def source(both: Clients, refuses: bool, masked: str | None) -> Any:
+    facts = SessionFacts({}, Sizing(1, 1, 1), None, refuses)
+    options = {"path": "prod.db.people", **({"masked": masked} if masked else {})}
+    properties = {**both.analyst.properties, "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog"}
+    options |= {f"catalog.{name}": value for name, value in properties.items()}
+    return SourceTable.of(facts, options)
+
+
+def test_a_session_without_a_jvm_refuses_no_conditions(both: Clients) -> None:
+    assert not refuses_conditions(cast("Any", SimpleNamespace()))
+    for asked, catalog, done in ((None, None, "error"), (None, "mask", "mask"), ("mask", None, "mask"), ("error", "mask", "error")):
+        table = table_of(both.analyst)
+        table.catalog.properties.update({} if catalog is None else {"encryption.masked-reads": catalog})
+        assert masks_asked_for(table, asked) == done
+        table.catalog.properties.pop("encryption.masked-reads", None)
+
+
+@pytest.mark.parametrize(("refuses", "masked", "shows"), [(True, None, True), (False, None, False), (False, "mask", True)])
+def test_the_data_source_shows_masks_where_conditions_on_them_are_refused(
+    both: Clients, refuses: bool, masked: str | None, shows: bool
+) -> None:
+    asked = source(both, refuses, masked)
+    if shows:
+        assert MARK in asked.spark_schema()["ssn"].metadata
+        return
+    with pytest.raises(ColumnKeyDeniedError):
+        asked.spark_schema()
