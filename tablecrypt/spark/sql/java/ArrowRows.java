@@ -3,14 +3,12 @@ package tablecrypt.jvm;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.util.List;
-import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamWriter;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.util.ArrowUtils;
 
 /** Rows that are collected, to be handed over as an Arrow stream of one batch. Times with a zone are in UTC. */
 class ArrowRows {
@@ -18,16 +16,13 @@ class ArrowRows {
   private static final int MOST_BYTES = 4 * 1024 * 1024;
   private static final int ROWS_BETWEEN_SIZE_CHECKS = 64;
 
-  private final BufferAllocator memory;
-  private final VectorSchemaRoot root;
   private final ArrowWriter writer;
+  private final VectorSchemaRoot root;
   private int rows = 0;
-  private boolean isOpen = true;
 
   ArrowRows(StructType schema) {
-    memory = ArrowUtils.rootAllocator().newChildAllocator("tablecrypt-write", 0, Long.MAX_VALUE);
-    root = VectorSchemaRoot.create(ArrowUtils.toArrowSchema(schema, "UTC", true, false), memory);
-    writer = ArrowWriter.create(root);
+    writer = ArrowWriter.create(schema, "UTC", true, false);
+    root = writer.root();
   }
 
   void add(InternalRow row) {
@@ -75,10 +70,6 @@ class ArrowRows {
   }
 
   void close() {
-    if (isOpen) {
-      isOpen = false;
-      root.close();
-      memory.close();
-    }
+    root.close();
   }
 }
