@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from tablecrypt import maintenance as m
+from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.table import EncryptedTable
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
@@ -135,3 +136,30 @@ def test_files_that_java_wrote_under_the_tables_key_are_brought_in_line_and_java
     for column in ("salary", "person.email", "phones"):
         with pytest.raises(JavaError, match=r"(dictionary was missing|could not read page)"):
             _one(java, f"SELECT {column} FROM {mended}")
+
+
+def test_masks_that_java_copies_where_the_guard_is_off_are_found_and_stay_no_values(
+    warehouse: Path, aws: AwsServer, java: JavaOracle
+) -> None:
+    catalog = encrypted_sql_catalog(warehouse, aws)
+    catalog.create_namespace_if_not_exists("db")
+    properties = {
+        "encryption.key-id": aws.kms_key_id("alias/orders"),
+        "encryption.column-keys": f"{aws.kms_key_id('alias/people')}: ssn",
+        "encryption.column-mask.ssn": "redact",
+        "encryption.column-guard": "false",
+        "write.update.mode": "copy-on-write",
+    }
+    table = catalog.create_table("db.unguarded", SCHEMA, properties=properties)
+    table.append(_rows().slice(0, 20))
+    java.register("kept.unguarded", table.metadata_location)
+    java.sql("UPDATE h.kept.unguarded SET note = 'changed' WHERE id = 7")
+    catalog.drop_table("db.unguarded")
+    back = cast("EncryptedTable", catalog.register_table("db.unguarded", java.metadata_location("kept.unguarded")))
+
+    (finding,) = [each for each in m.audit(back).tables[0].findings if each.kind == m.FindingKind.COLUMN_MASKS_AS_VALUES]
+    assert (finding.where, str(back.metadata.current_snapshot_id) in finding.message) == ("ssn", True)
+    with pytest.raises(ConfigurationError, match="what its mask"):
+        m.reencrypt(back)
+    (before,) = [each.snapshot_id for each in back.snapshots() if each.snapshot_id != back.metadata.current_snapshot_id]
+    assert set(back.scan(snapshot_id=before).to_arrow()["ssn"].to_pylist()) == {f"SSN-{number}" for number in range(20)}
