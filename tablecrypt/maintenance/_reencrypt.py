@@ -52,13 +52,13 @@ from tablecrypt.maintenance._tables import (
     require_encrypted,
     table_io,
 )
+from tablecrypt.maintenance.columns.footers import look_at
+from tablecrypt.maintenance.columns.past import forget_past
 from tablecrypt.maintenance.columns.reencryption import (
     NewFile,
     ProtectedFiles,
     ProtectedWork,
     ReencryptWork,
-    forget_since,
-    look_at,
     may_have_twins,
     write_protected,
 )
@@ -173,10 +173,27 @@ def reencrypt(
         in_line=len(changed),
         twins_kept=0 if protected is None else protected.kept,
     )
-    if protected is not None and not changed and not dry_run:
-        forget_since(table, runner)
-    if dry_run or not plan.files:
+    if dry_run:
         return found
+    if plan.files:
+        found = _carried_out(table, plan, protected, found, data_key_length, branch, runner, progress)
+    if protected is not None and not changed:
+        # Last, since it refreshes the table, and with it what makes the column keys of the new files.
+        forget_past(table, runner)
+    return found
+
+
+def _carried_out(
+    table: EncryptedTable,
+    plan: _Plan,
+    protected: ProtectedFiles | None,
+    found: Reencrypted,
+    data_key_length: int | None,
+    branch: str,
+    runner: Runner,
+    progress: ProgressListener,
+) -> Reencrypted:
+    """Write the new files and commit them."""
     io, metadata = table_io(table), encrypted_metadata_of(table)
     key_length = data_key_length or io.manager.data_key_length
     journal = Journal(io, metadata, metadata.encryption_keys, metadata.head_key_id(branch), OPERATION)

@@ -18,7 +18,7 @@ from tablecrypt import maintenance as m
 from tablecrypt.errors import ColumnKeyDeniedError, TamperedFileError
 from tablecrypt.keys.column_keys import key_id_in
 from tablecrypt.maintenance import _reencrypt
-from tablecrypt.maintenance.columns.reencryption import look_at
+from tablecrypt.maintenance.columns.footers import look_at
 from tablecrypt.maintenance.runner import LocalRunner
 from tablecrypt.parquet.twin_rewriting import StoredTwins
 from tablecrypt.table.table import EncryptedTable

@@ -14,8 +14,7 @@
 A file of the second kind is from before the column was protected, or another engine wrote it since: reading refuses those until they are
 brought in line. Where a file has to change, the keys of all of its twins are needed, because none can stay where it was.
 
-Files from before a column was protected are known by the `since` of its properties. The first run that finds no file out of line, and none
-without a twin in any snapshot, removes that: see `forget_since`.
+A run that finds no file out of line forgets what no file of any snapshot needs of earlier protection: see past.py.
 
 A shredded column has no key, and its twin is kept as it is: its values are gone whatever the properties say.
 """
@@ -27,28 +26,25 @@ import secrets
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table.update import RemovePropertiesUpdate
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
-from tablecrypt.keys.column_keys import COLUMN_PREFIX, ColumnKeys, ColumnPolicy, ProtectedColumn, key_id_in
+from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.maintenance._journal import replacement_entry
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
+from tablecrypt.maintenance.columns.footers import look_at
 from tablecrypt.maintenance.columns.masks import refuse_masks
-from tablecrypt.maintenance.reachable import FileKind, reachable_files
 from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
 from tablecrypt.manifests.records import DATA_FILE_POSITIONS, EncryptedDataFile
 from tablecrypt.parquet.kept_twins import reencrypt_beside_twins
 from tablecrypt.parquet.keys import FileKeys
-from tablecrypt.parquet.storage import source_of
-from tablecrypt.parquet.twin_rewriting import RewrittenFile, StoredTwins, TwinLayout, rewrite_protected
+from tablecrypt.parquet.twin_rewriting import RewrittenFile, StoredTwins, rewrite_protected
 from tablecrypt.parquet.twins import twin_name
 from tablecrypt.table.file_entries import STATISTICS
 from tablecrypt.table.metadata import EncryptedTableMetadata
@@ -59,8 +55,6 @@ from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import FreshKeys, deleting_on_error, key_metadata_of
 
 logger = logging.getLogger(__name__)
-
-_FOOTER_SIZE: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -199,48 +193,6 @@ def is_in_line(found: StoredTwins, policy: ColumnPolicy) -> bool:
         return False
     has_rows = any(stored for _, stored in found.keys)
     return not has_rows or all(policy.columns[each].mask.is_stored == (each in found.masked) for each in found.protected)
-
-
-def forget_since(table: EncryptedTable, runner: Runner) -> None:
-    """Remove the `since` of columns that every data file of every snapshot has a twin of: from then on a file without one is refused.
-
-    Args:
-        table: the table, at its newest version.
-        runner: looks at footers.
-
-    Raises:
-        TamperedFileError, FormatError: a footer is not what was written.
-        CommitFailedException: others committed first, several times in a row.
-    """
-    metadata = encrypted_metadata_of(table)
-    waiting = {field_id for field_id, column in policy_of(metadata).columns.items() if column.since is not None}
-    if not waiting:
-        return
-    found = reachable_files(metadata, table.io)
-    files = [file for file in found.files.values() if file.kind == FileKind.DATA]
-    if found.unopened or any(file.key is None or file.file_format != FileFormat.PARQUET.value for file in files):
-        return
-    works = [FileWork(file.location, (file.key,), _FOOTER_SIZE) for file in files if file.key is not None]
-    for _, done in runner.run(table, look_at_twins, works):
-        waiting &= done.result.protected
-    if waiting:
-        removals = [f"{COLUMN_PREFIX}{field_id}.since" for field_id in sorted(waiting)]
-        transaction = table.transaction()
-        transaction.apply((RemovePropertiesUpdate(removals=removals),))
-        transaction.commit_transaction()
-        logger.info("%s: no file from before the declaration of columns %s is left", table.metadata.location, sorted(waiting))
-
-
-def look_at(table: EncryptedTable, files: Iterable[DataFile], runner: Runner) -> dict[str, StoredTwins]:
-    """Return what the footers of Parquet data files say of protected columns, by location."""
-    works = [FileWork(file.file_path, (key_metadata_of(file),), _FOOTER_SIZE) for file in files]
-    return {works[index].work: done.result for index, done in runner.run(table, look_at_twins, works)}
-
-
-def look_at_twins(io: EncryptingFileIO, work: str, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins]:
-    """Return what the footer of the file at a location says of protected columns."""
-    with io.raw_input(work).open() as stored:
-        return FileDone(TwinLayout(source_of(stored, work), keys[0]).stored())
 
 
 @dataclass(frozen=True)

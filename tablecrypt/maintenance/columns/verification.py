@@ -1,6 +1,6 @@
 """The twins of protected columns in a verification: opened where this user may use their keys, else counted as not checked.
 
-    look    the footer of each Parquet data file says which twins it has (look_at_twins in reencryption.py)
+    look    the footer of each Parquet data file says which twins it has (footers.py)
     open    here, where the key service is: the DEK of each twin, from the key metadata beside it
     check   with the file's other modules (_verify/files.py)
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from tablecrypt.crypto.key_metadata import StandardKeyMetadata
 from tablecrypt.crypto.secret import Secret
@@ -29,15 +28,13 @@ from tablecrypt.errors import (
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.keys.column_keys import ColumnKeys
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
-from tablecrypt.maintenance.columns.reencryption import look_at_twins
-from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
+from tablecrypt.maintenance.columns.footers import footer_works, look_at_twins
+from tablecrypt.maintenance.runner import FileDone, Runner
 from tablecrypt.parquet.keys import TwinKey
 from tablecrypt.parquet.twin_rewriting import StoredTwins
 from tablecrypt.parquet.twins import field_of_twin
 from tablecrypt.table.protection.policy import column_keys, has_column_keys
 from tablecrypt.table.table import EncryptedTable
-
-_FOOTER_SIZE: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def twins_to_verify(table: EncryptedTable, files: Mapping[str, StandardKeyMetada
     if not has_column_keys(metadata):
         return {}
     keys = column_keys(metadata, table_io(table))
-    works = [FileWork(location, (key_metadata,), _FOOTER_SIZE) for location, key_metadata in files.items()]
+    works = footer_works(files)
     found: dict[str, TwinKeys] = {}
     for index, done in runner.run(table, look_at_footer, works):
         location = works[index].work

@@ -10,8 +10,8 @@
     remove encryption.column-mask.x   x is masked by null
 
 A master key's id may hold colons: the last one of a group ends it. Removing protection leaves `encryption.column.<id>.former-key-id`, by
-which files from before are still read; remove that by hand once no snapshot has such a file. A column that was dropped keeps its protection
-for the snapshots that have it.
+which files from before are still read; `reencrypt` removes it once no snapshot has such a file, with the column keys that opened these. A
+column that was dropped keeps its protection for the snapshots that have it.
 
 New files follow the properties of the moment that they are written in; files from before do not change. What a declaration does not reach
 is logged, and `reencrypt` brings it in line.
@@ -146,7 +146,7 @@ def declared_by_removal(metadata: TableMetadata, removals: Iterable[str], of_cat
     """
     asked = tuple(removals)
     schema = metadata.schema()
-    by_id = [name for name in asked if name.startswith(COLUMN_PREFIX) and not name.endswith(".former-key-id")]
+    by_id = [name for name in asked if name.startswith(COLUMN_PREFIX)]
     _refuse_by_id([name for name in by_id if schema.find_column_name(_field_id(name)) is not None], "the table")
     if not any(_is_consumed(name) for name in asked):
         return Declaration({}, asked)
@@ -226,7 +226,7 @@ def _keep_former(former: dict[int, str], field_id: int, key_id: str, new: str | 
     if former.get(field_id, key_id) not in (key_id, new):
         raise ConfigurationError(
             f"files hold column {field_id} under the master keys {former[field_id]!r} and {key_id!r} already, and a third is one too many: "
-            f"reencrypt the table, and remove {COLUMN_PREFIX}{field_id}.former-key-id, first"
+            "reencrypt the table and shred the snapshots with the old files first. The next reencrypt forgets the first master key then"
         )
     former[field_id] = key_id
 
@@ -245,6 +245,11 @@ def _field_id(name: str) -> int:
 
 def _refuse_by_id(given: Iterable[str], of: str) -> None:
     for name in given:
+        if name.endswith(".former-key-id"):
+            raise ConfigurationError(
+                f"{name} cannot be set or removed by hand for {of}: it opens files from before a change. reencrypt removes it once no "
+                "snapshot has such a file"
+            )
         if name.startswith(COLUMN_PREFIX):
             raise ConfigurationError(
                 f"{name} cannot be set or removed by hand for {of}: name the column in {DECLARED_KEYS} or {DECLARED_MASK_PREFIX}<column>"

@@ -1,0 +1,44 @@
+"""What the footers of a table's data files say of protected columns: read by threads or executors, and without any column's key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pyiceberg.manifest import DataFile
+
+from tablecrypt.crypto.key_metadata import StandardKeyMetadata
+from tablecrypt.files.encrypting_file_io import EncryptingFileIO
+from tablecrypt.maintenance.runner import FileDone, FileWork, Runner
+from tablecrypt.parquet.storage import source_of
+from tablecrypt.parquet.twin_rewriting import StoredTwins, TwinLayout
+from tablecrypt.table.table import EncryptedTable
+from tablecrypt.table.table_files import key_metadata_of
+
+_FOOTER_SIZE: Final = 64 * 1024
+"""Bytes that reading a footer takes, as far as distributing the work goes."""
+
+
+def look_at(table: EncryptedTable, files: Iterable[DataFile], runner: Runner) -> dict[str, StoredTwins]:
+    """Return what the footers of Parquet data files say, by location.
+
+    Raises:
+        TamperedFileError, FormatError: a footer is not what was written.
+    """
+    works = footer_works({file.file_path: key_metadata_of(file) for file in files})
+    return {works[index].work: done.result for index, done in runner.run(table, look_at_twins, works)}
+
+
+def footer_works(files: Mapping[str, StandardKeyMetadata]) -> list[FileWork[str]]:
+    """Return the work of reading footers, for `look_at_twins` or what calls it.
+
+    Args:
+        files: key metadata by location.
+    """
+    return [FileWork(location, (key_metadata,), _FOOTER_SIZE) for location, key_metadata in files.items()]
+
+
+def look_at_twins(io: EncryptingFileIO, work: str, keys: tuple[StandardKeyMetadata, ...]) -> FileDone[StoredTwins]:
+    """Return what the footer of the file at a location says."""
+    with io.raw_input(work).open() as stored:
+        return FileDone(TwinLayout(source_of(stored, work), keys[0]).stored())
