@@ -4,10 +4,11 @@ VENV := .venv
 DAFT_VENV := .venv-daft
 DEMO_VENV := .venv-demo
 PYICEBERG_VENV := .venv-pyiceberg
-SPARK_VENV := .venv-spark
+SPARK_VENV = .venv-spark-$(VERSION)
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(DEMO_VENV)/.installed
+SPARK_STAMP = $(SPARK_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 WORKERS ?= 2
@@ -25,7 +26,7 @@ REQUIRE_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.e
 	$(PYTHON) is %d.%d. Try: make $(MAKECMDGOALS) PYTHON=python3.12" % sys.version_info[:2])'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test test-fast test-pyiceberg test-spark campaign lint bench fuzz daft mutation docs lock wheel sbom clean
+.PHONY: help setup demo demo-spark test test-fast test-pyiceberg test-spark spark-venv campaign lint bench fuzz daft mutation docs lock wheel sbom clean
 
 help:
 	@echo "make setup      install tablecrypt and all that its tests need into $(VENV)  (PYTHON=$(PYTHON))"
@@ -38,7 +39,7 @@ help:
 	@echo "make bench      the benchmarks; their ratios and curves become docs/performance.md  (at most 25 minutes; Spark's need Java 17 or newer)"
 	@echo "make fuzz       every parser under atheris for FUZZ_SECONDS=60 each"
 	@echo "make test-pyiceberg VERSION=0.12.1   the tests without Java against another release of PyIceberg, in $(PYICEBERG_VENV)"
-	@echo "make test-spark VERSION=4.3.0        the tests of Spark against another release of it, in $(SPARK_VENV)  (needs Java 17 or newer)"
+	@echo "make test-spark VERSION=4.3.0        the tests of Spark against another release of it, in .venv-spark-4.3.0  (needs Java 17 or newer)"
 	@echo "make daft       the tests with Daft, which wants another pyarrow and gets $(DAFT_VENV)"
 	@echo "make mutation   changes of crypto/, keys/, AGS1, pins and commit rules that no test notices (an hour or two)"
 	@echo "make docs       the documentation site in build/site, which needs no network to read  (built in $(DOCS_VENV))"
@@ -95,14 +96,20 @@ test-pyiceberg: setup
 	$(PYICEBERG_VENV)/bin/python -m pytest --numprocesses $(WORKERS) --dist loadgroup -m "not java and not slow and not campaign"
 
 # Tests that ask Iceberg Java are skipped but on Spark 4.1. SPARK_TESTS=tests/spark/sql runs those of the SQL catalog alone.
-test-spark: setup
-	@test -n "$(VERSION)" || { echo "which release? make test-spark VERSION=4.3.0"; exit 2; }
+test-spark: spark-venv
 	@$(BIN)/python tests/support/java_version.py
+	$(SPARK_VENV)/bin/python -m pytest -m "$(SPARK_MARKS)" $(SPARK_TESTS)
+
+spark-venv: setup
+	@test -n "$(VERSION)" || { echo "which release? make test-spark VERSION=4.3.0"; exit 2; }
+	@$(MAKE) --no-print-directory $(SPARK_STAMP)
+
+$(SPARK_STAMP): pyproject.toml requirements/dev.txt
 	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv $(SPARK_VENV)
 	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements/dev.txt
 	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install "pyspark[connect]==$(VERSION)"
 	$(SPARK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation --editable .
-	$(SPARK_VENV)/bin/python -m pytest -m "$(SPARK_MARKS)" $(SPARK_TESTS)
+	@touch $@
 
 campaign: setup
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m campaign
@@ -169,5 +176,5 @@ sbom: setup
 	$(BIN)/cyclonedx-py requirements requirements/runtime.txt --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/tablecrypt.cdx.json
 
 clean:
-	rm -rf $(VENV) $(DAFT_VENV) $(DEMO_VENV) $(DOCS_VENV) $(PYICEBERG_VENV) $(SPARK_VENV) demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
+	rm -rf $(VENV) $(DAFT_VENV) $(DEMO_VENV) $(DOCS_VENV) $(PYICEBERG_VENV) .venv-spark-* demo dist build metastore_db spark-warehouse derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache fuzz/findings
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -177,7 +177,7 @@ def test_a_registered_and_renamed_table_is_java_s_too(place: SharedPlace) -> Non
     place.assert_both_see_the_same()
 
 
-COMMITS_OF_EACH_WRITER = [10, pytest.param(67, marks=pytest.mark.slow)]
+COMMITS_OF_EACH_WRITER = [10, pytest.param(67, marks=pytest.mark.campaign)]
 
 
 @pytest.mark.parametrize("java_locks", ["true", "false"], ids=["java-locks", "java-does-not-lock"])

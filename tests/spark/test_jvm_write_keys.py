@@ -77,7 +77,7 @@ def test_unauthenticated_results_are_taken_only_where_that_was_asked_for_and_not
         tcs.write_table(rows, lake.identifier("db.rows"), path="jvm", catalog_properties=strict)
 
 
-@pytest.mark.parametrize("by_sql", [False, True], ids=["write_table", "sql"])
+@pytest.mark.parametrize("by_sql", [pytest.param(False, marks=pytest.mark.campaign), True], ids=["write_table", "sql"])
 def test_a_killed_executor_leaves_exact_rows_no_file_and_no_key(lake: Lake, by_sql: bool) -> None:
     table: Any = lake.catalog.create_table("db.many", SCHEMA, properties=KEY)
     arguments = {"table": lake.identifier("db.many"), "properties": lake.properties, "folder": str(lake.warehouse.parent), "by_sql": by_sql}

@@ -28,7 +28,7 @@ from tests.support.java import JavaOracle
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = pytest.mark.java
 MODES: Final = ("merge-on-read", "copy-on-write")
 _numbers = itertools.count()
 
