@@ -25,17 +25,26 @@ JOB: Final = Path(__file__).parents[1] / "support" / "spark_cluster_faults.py"
 SCHEMA: Final = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "note", StringType()))
 PROPERTIES: Final = {"encryption.key-id": "alias/orders", "write.target-file-size-bytes": "200000"}
 ROWS: Final = 8000
-JOBS: Final = (("write", "python"), ("write", "jvm"), ("read", "python"), ("read", "jvm"))
+JOBS: Final = (
+    ("write", "python"),
+    ("write", "jvm"),
+    ("read", "python"),
+    ("read", "jvm"),
+    ("sql", "INSERT INTO"),
+    ("merge", "copy-on-write"),
+    ("merge", "merge-on-read"),
+)
 FAULTS: Final = ("raise", "kill", "slow")
 
 
 @pytest.fixture(scope="module")
 def cluster_lake(often: int, aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = lake_in(tmp_path_factory.mktemp("faults-lake"), aws)
-    table = lake.catalog.create_table("db.read", SCHEMA, properties=PROPERTIES)
-    for first in range(0, ROWS, ROWS // 4):
-        ids = range(first, first + ROWS // 4)
-        table.append(pa.table({"id": pa.array(ids, pa.int64()), "note": [CANARY] * len(ids)}, schema=SCHEMA.as_arrow()))
+    for name in ("db.read", "db.merged"):
+        table = lake.catalog.create_table(name, SCHEMA, properties=PROPERTIES)
+        for first in range(0, ROWS, ROWS // 4):
+            ids = range(first, first + ROWS // 4)
+            table.append(pa.table({"id": pa.array(ids, pa.int64()), "note": [CANARY] * len(ids)}, schema=SCHEMA.as_arrow()))
     lake.catalog.create_table("db.written", SCHEMA, properties=PROPERTIES)
     return lake
 
@@ -49,12 +58,13 @@ def results(java_runtime: None, often: int, cluster_lake: Lake, tmp_path_factory
         "warehouse": str(cluster_lake.warehouse),
         "read": cluster_lake.identifier("db.read"),
         "written": cluster_lake.identifier("db.written"),
+        "merged": cluster_lake.identifier("db.merged"),
         "rows": ROWS,
         "jobs": [(*job, often) for job in JOBS],
         "canary": CANARY,
     }
     run = subprocess.run(
-        [sys.executable, str(JOB)], input=json.dumps(job), capture_output=True, text=True, check=False, timeout=800, cwd=folder
+        [sys.executable, str(JOB)], input=json.dumps(job), capture_output=True, text=True, check=False, timeout=1200, cwd=folder
     )
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-6000:]
     answered: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
@@ -76,7 +86,7 @@ def test_what_dead_executors_left_is_found_and_removed(results: dict[str, Any], 
     ids = sorted(table.scan().to_arrow()["id"].to_pylist())
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)
 
-    # Of the Python path's killed executors alone: the JVM path's driver knows of every file and removes what is left of it.
+    # Of the Python path's killed executors alone: the drivers of the JVM path and of SQL know of every file and remove what is left of it.
     found = remove_orphan_files(table, older_than=soon).found
     assert len([file for file in found if file.location.endswith(".parquet")]) >= often
     assert len(remove_orphan_files(table, older_than=soon, dry_run=False).deleted) == len(found)
@@ -84,3 +94,9 @@ def test_what_dead_executors_left_is_found_and_removed(results: dict[str, Any], 
     named = {task.file.file_path.rpartition("/")[2] for task in table.refresh().scan().plan_files()}
     assert {path.name for path in (cluster_lake.warehouse / "db" / "written").rglob("*.parquet")} == named
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ids
+
+
+def test_statements_leave_no_file_of_tasks_that_died(results: dict[str, Any], cluster_lake: Lake) -> None:
+    assert results["strikes"]
+    soon = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)
+    assert not remove_orphan_files(cluster_lake.catalog.load_table("db.merged"), older_than=soon).found

@@ -1,9 +1,9 @@
 """A Spark application on two hosts in which everything that can happen to a task happens, again and again.
 
-Takes JSON on standard input: `folder`; `properties` of the catalog; `warehouse`, its folder; `read` and `written`, tables with columns id
-and note; `rows`, how many ids from 0 on the first of them holds; `canary`; and `jobs`, a list of
-(operation, path, how often). Each job is run with every fault, and after each it looks whether the rows are exact. Its last line of output
-is JSON: for each the number of jobs with exact rows.
+Takes JSON on standard input: `folder`; `properties` of the catalog; `warehouse`, its folder; `read`, `written` and `merged`, tables with
+columns id and note; `rows`, how many ids from 0 on the first and the last of them hold; `canary`; and `jobs`, a list of (operation, path or
+mode, how often). Each job is run with every fault, and after each it looks whether the rows are exact. Its last line of output is JSON: for
+each the number of jobs with exact rows.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ ROOT: Final = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "catalog")]
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.support.spark_faults import Fault
 
 ROWS_OF_WRITE: Final = 10_000
+# Text that does not compress, so that the first of a task's files are written before the last of its rows are made.
+NOTE: Final = "concat('{canary}', sha2(concat(id, ' {salt}'), 512), sha2(concat(-id, ' {salt}'), 512))"
 
 
 class Jobs:
@@ -49,15 +51,38 @@ class Jobs:
     def write(self, path: Any, fault: Fault) -> bool:
         """Append rows while one task is struck, and look at all that the table holds."""
         import tablecrypt.spark as tcs
+
+        tcs.write_table(self._struck_rows(fault), self._job["written"], path=path, catalog_properties=self._job["properties"])
+        return self._ids() == list(range(self._written))
+
+    def sql(self, path: Any, fault: Fault) -> bool:
+        """The same by a statement of SQL, which begins with `path`."""
+        self._struck_rows(fault).createOrReplaceTempView("struck")
+        self._spark.sql(f"{path} {self._job['written']} SELECT * FROM struck")
+        return self._ids() == list(range(self._written))
+
+    def merge(self, path: Any, fault: Fault) -> bool:
+        """Give each row of a table another note by MERGE in the mode `path`, while one of the tasks that write is struck."""
+        from tests.support.spark_faults import register_faulty
+
+        name, spark = self._job["merged"], self._spark
+        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('write.merge.mode' = '{path}')")
+        mark = self._new_mark()
+        register_faulty(spark, "struck", fault, mark, after=6, written=Path(self._job["warehouse"]))
+        note = NOTE.format(canary=self._job["canary"], salt=mark.name)
+        source = f"SELECT id, {note} AS note FROM range({self._job['rows']})"
+        spark.sql(f"MERGE INTO {name} t USING ({source}) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET note = struck(s.note)")
+        counts = spark.sql(f"SELECT count(*), count(DISTINCT id), count_if(note = {note}), max(id) FROM {name}").first()
+        return counts is not None and tuple(counts) == (*[self._job["rows"]] * 3, self._job["rows"] - 1)
+
+    def _struck_rows(self, fault: Fault) -> DataFrame:
+        """Rows that the table does not have yet; one task is struck after it has written a whole file of them."""
         from tests.support.spark_faults import faulty
 
         first, self._written = self._written, self._written + ROWS_OF_WRITE
-        # Text that does not compress, so that the first of a task's files are written before the last of its rows are made.
-        note = f"concat('{self._job['canary']}', sha2(cast(id AS string), 512), sha2(cast(-id AS string), 512)) AS note"
-        rows = self._spark.range(first, self._written, 1, 2).selectExpr("id", note)
-        struck = faulty(rows, fault, self._new_mark(), after=8, written=Path(self._job["warehouse"]))
-        tcs.write_table(struck, self._job["written"], path=path, catalog_properties=self._job["properties"])
-        return self._ids() == list(range(self._written))
+        note = NOTE.format(canary=self._job["canary"], salt=0)
+        rows = self._spark.range(first, self._written, 1, 2).selectExpr("id", f"{note} AS note")
+        return faulty(rows, fault, self._new_mark(), after=8, written=Path(self._job["warehouse"]))
 
     def _new_mark(self) -> Path:
         return self._marks / str(next(self._numbers))
@@ -76,12 +101,16 @@ class Jobs:
 
 def main() -> None:
     """Run the jobs."""
+    import tablecrypt.spark as tcs
     from tests.support.spark_faults import Fault
     from tests.support.two_host_cluster import two_host_session
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "catalog")])
     job = json.load(sys.stdin)
-    spark = two_host_session(Path(job["folder"]))
+    # Two tasks write what MERGE joins, on whatever size of tables.
+    of_joins = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.adaptive.coalescePartitions.enabled": "false"}
+    spark = two_host_session(Path(job["folder"]), of_joins)
+    tcs.catalog(spark, job["written"].partition(".")[0], job["properties"])
     jobs = Jobs(spark, job)
     answers: dict[str, Any] = {}
     for operation, path, often in job["jobs"]:

@@ -14,14 +14,15 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+import pandas as pd
 import pyarrow as pa
 
 from tests.support.processes import every_process, parent_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Fault = Literal["raise", "kill", "slow"]
 
@@ -41,18 +42,39 @@ def faulty(rows: DataFrame, fault: Fault, mark: Path, after: int, written: Path 
     """
 
     def let_through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
         for number, batch in enumerate(batches):
-            if number == after and context.partitionId() == _PARTITION and _is_made(mark):
-                if written is not None:
-                    wait_for_file(written, f"{_PARTITION:05d}-{context.taskAttemptId()}-*.parquet")
-                strike(fault)
+            if number == after:
+                _strike_once(fault, mark, written)
             yield batch
 
     return rows.mapInArrow(let_through, rows.schema)
+
+
+def register_faulty(spark: SparkSession, name: str, fault: Fault, mark: Path, after: int, written: Path) -> None:
+    """Make a function of SQL that gives its text back, but for the fault, which is that of `faulty`."""
+    from pyspark.sql.pandas.functions import pandas_udf
+
+    def let_through(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
+        for number, batch in enumerate(batches):
+            if number == after:
+                _strike_once(fault, mark, written)
+            yield batch
+
+    # Its stubs know no function of iterators.
+    udf: Any = pandas_udf
+    spark.udf.register(name, udf(let_through, "string"))
+
+
+def _strike_once(fault: Fault, mark: Path, written: Path | None) -> None:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    if context.partitionId() != _PARTITION or not _is_made(mark):
+        return
+    if written is not None:
+        wait_for_file(written, f"{_PARTITION:05d}-{context.taskAttemptId()}-*.parquet")
+    strike(fault)
 
 
 def strike(fault: Fault) -> None:
