@@ -42,8 +42,8 @@ class Run:
 
 
 RUNS: Final = (
-    Run("engines", "--rounds 7 --memory-files 8"),
-    Run("scans", "--rounds 7"),
+    Run("engines", "--rounds 5 --memory-files 8", 240),
+    Run("scans", "--rounds 5"),
     Run("writes", "--rounds 3", 240),
     Run("tpch_engines", "--scale 0.2 --rounds 3", 240),
     Run("small_files", "--rounds 3"),
