@@ -8,8 +8,7 @@
     mask key       as a column key, and marked: properties = {…, "tablecrypt.mask-key": "1"}; AAD: "tablecrypt mask key" | … as above
 
 One column KEK serves all columns under one master key, so that the KMS is asked once per master key, process and hour, however many files
-are written or read: its client remembers what it unwrapped. A refusal is remembered here, for REFUSAL_SECONDS, and counted: a table of many
-files would otherwise have the KMS say no once for each.
+are written or read: its client remembers what it unwrapped, and refusals.py remembers what the KMS refused.
 
 Rules:
     1. A column key opens a column's DEK only if both name the same field, and the KEK above it is under the master key that the table's
@@ -29,8 +28,6 @@ from __future__ import annotations
 import base64
 import threading
 import time
-import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -61,12 +58,11 @@ from tablecrypt.keys.key_ring import (
     KeyRing,
     may_wrap,
 )
+from tablecrypt.keys.refusals import refusals
 from tablecrypt.keys.write_only_keys import own_keys, wrap_write_only
 from tablecrypt.kms.client import KeyManagementClient
 from tablecrypt.kms.new_blobs import rewrap_key, unwrap_key, wrap_key
-from tablecrypt.kms.resilient import PerProcess, cache_name
 
-REFUSAL_SECONDS: Final = 60.0
 _AAD: Final = b"tablecrypt column key"
 _AAD_OF_MASK_KEY: Final = b"tablecrypt mask key"
 _KEY_ID_LENGTH: Final = 16
@@ -75,44 +71,24 @@ _MASK_MARK: Final[Mapping[str, str]] = {MASK_KEY: "1"}
 
 
 @dataclass
-class Refusals:
-    """What the KMS refused to unwrap of column KEKs in this process.
+class _Pending:
+    """What was made and may still have to be committed.
 
     Attributes:
-        asked: by master key, how often the KMS was asked and refused.
-        remembered: by master key, how often a refusal was given without asking.
+        made: entries by id.
+        offered: ids of those that were offered to a commit.
+        used: by AAD prefix of a file, the ids of the entries that its commit has to bring.
+        lock: held by who reads or changes them.
     """
 
-    asked: Counter[str] = field(default_factory=Counter)
-    remembered: Counter[str] = field(default_factory=Counter)
-    _known: dict[tuple[int, str, bytes], tuple[float, str]] = field(default_factory=dict)
-    _clients: weakref.WeakValueDictionary[int, Any] = field(default_factory=weakref.WeakValueDictionary)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    made: dict[str, EncryptedKey] = field(default_factory=dict)
+    offered: set[str] = field(default_factory=set)
+    used: dict[bytes, set[str]] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def known(self, kms: KeyManagementClient, blob: bytes, master_key_id: str, now: float) -> str | None:
-        """Return what a client refused less than REFUSAL_SECONDS ago."""
-        with self._lock:
-            until, reason = self._known.get((id(kms), *cache_name(blob, master_key_id)), (0.0, ""))
-            if now >= until or self._clients.get(id(kms)) is not kms:
-                return None
-            self.remembered[master_key_id] += 1
-            return reason
-
-    def add(self, kms: KeyManagementClient, blob: bytes, master_key_id: str, now: float, reason: str) -> None:
-        """Remember a refusal."""
-        with self._lock:
-            self.asked[master_key_id] += 1
-            self._known = {name: each for name, each in self._known.items() if each[0] > now}
-            self._known[id(kms), *cache_name(blob, master_key_id)] = now + REFUSAL_SECONDS, reason
-            self._clients[id(kms)] = kms
-
-
-_REFUSALS: Final = PerProcess(Refusals)
-
-
-def refusals() -> Refusals:
-    """The refusals of this process; a forked child starts with none."""
-    return _REFUSALS.get()
+    def forget(self, ring: KeyRing) -> None:
+        """Forget what metadata holds. It is no longer ours to bring: were it gone the next time, it was shredded."""
+        self.made = {key_id: entry for key_id, entry in self.made.items() if key_id not in ring}
 
 
 class ColumnKeyMaker:
@@ -143,10 +119,7 @@ class ColumnKeyMaker:
         self.now_ms = now_ms
         self.random = random
         self.clock = clock
-        self._made: dict[str, EncryptedKey] = {}
-        self._offered: set[str] = set()
-        self._used: dict[bytes, set[str]] = {}
-        self._lock = threading.RLock()
+        self._pending = _Pending()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ColumnKeyMaker, (
@@ -167,7 +140,7 @@ class ColumnKeyMaker:
             ColumnKeyDeniedError, KmsError: the KMS refuses the master key, or failed.
             AuthenticationError: an entry was changed.
         """
-        with self._lock:
+        with self._pending.lock:
             both = self._with_pending(ring)
             if aad_prefix is None:
                 return self._shared(both, field_id, master_key_id)
@@ -181,21 +154,20 @@ class ColumnKeyMaker:
 
         Raises as `current_column_key`.
         """
-        with self._lock:
+        with self._pending.lock:
             both = self._with_pending(ring)
             found = mask_key_entry(ring, field_id, master_key_id) or mask_key_entry(both, field_id, master_key_id)
             return self._make(both, field_id, master_key_id, _MASK_MARK) if found is None else (found.key_id, self.open(both, found))
 
     def bring_with(self, aad_prefix: bytes, key_id: str) -> None:
         """Have the commit of the file with this AAD prefix bring a key that was made here, if metadata lacks it then."""
-        with self._lock:
-            self._used[aad_prefix] = {*self._used.get(aad_prefix, ()), key_id}
+        with self._pending.lock:
+            self._pending.used[aad_prefix] = {*self._pending.used.get(aad_prefix, ()), key_id}
 
     def _with_pending(self, ring: KeyRing) -> KeyRing:
         """The keys of metadata, and those made here that no commit was offered."""
-        # What metadata holds is no longer ours to bring: were it gone the next time, it was shredded.
-        self._made = {key_id: entry for key_id, entry in self._made.items() if key_id not in ring}
-        return ring.with_others(entry for key_id, entry in self._made.items() if key_id not in self._offered)
+        self._pending.forget(ring)
+        return ring.with_others(entry for key_id, entry in self._pending.made.items() if key_id not in self._pending.offered)
 
     def _for_file(self, ring: KeyRing, field_id: int, master_key_id: str) -> tuple[str, Secret]:
         try:
@@ -247,9 +219,9 @@ class ColumnKeyMaker:
             KeyNotFoundError: a column was shredded while a file was written under its key; writing it again makes a new key.
             CommitFailedException: another writer made the key of a `hash` mask first; writing the files again uses that.
         """
-        with self._lock:
-            used = {key_id for prefix in aad_prefixes for key_id in self._used.get(prefix, ()) if key_id not in ring}
-            if gone := sorted(used - self._made.keys()):
+        with self._pending.lock:
+            used = {key_id for prefix in aad_prefixes for key_id in self._pending.used.get(prefix, ()) if key_id not in ring}
+            if gone := sorted(used - self._pending.made.keys()):
                 raise KeyNotFoundError(f"column key {gone[0]}, under which files were written, is gone from the table: write them again")
             self._check_first(ring, used)
             return self._offer(ring, used)
@@ -263,12 +235,23 @@ class ColumnKeyMaker:
             return True
         return next(iter(self._usable(ring, column.field_id, column.column_key_id)), None) is None
 
+    def take_over(self, earlier: ColumnKeyMaker, ring: KeyRing) -> None:
+        """Share with another maker of the same table what each makes, so that one commits files that were written through the other.
+
+        Args:
+            earlier: the other maker.
+            ring: the keys of the metadata that it was used with. What these hold was committed: were it gone now, it was shredded.
+        """
+        with earlier._pending.lock:
+            earlier._pending.forget(ring)
+            self._pending = earlier._pending
+
     def entries_for(self, ring: KeyRing, columns: Iterable[ProtectedColumn]) -> tuple[EncryptedKey, ...]:
         """Return the entries that metadata lacks for new values of these columns, KEKs first: for a commit before worker processes write.
 
         Raises as `current_column_key`.
         """
-        with self._lock:
+        with self._pending.lock:
             current = set[str]()
             for column in columns:
                 current.add(self.current_column_key(ring, column.field_id, column.column_key_id)[0])
@@ -278,8 +261,8 @@ class ColumnKeyMaker:
 
     def _check_first(self, ring: KeyRing, key_ids: Iterable[str]) -> None:
         """Refuse mask keys that were made here where the table has got others meanwhile (rule 3)."""
-        for entry in (self._made[key_id] for key_id in key_ids if self._made[key_id].is_mask_key):
-            kek = self._made.get(entry.encrypted_by_id or "") or ring.entry(entry.encrypted_by_id or "")
+        for entry in (self._pending.made[key_id] for key_id in key_ids if self._pending.made[key_id].is_mask_key):
+            kek = self._pending.made.get(entry.encrypted_by_id or "") or ring.entry(entry.encrypted_by_id or "")
             if (first := mask_key_entry(ring, entry.field_id, kek.encrypted_by_id or "")) is not None:
                 raise CommitFailedException(
                     f"another writer has made the key of the hash mask of column {entry.field_id} ({first.key_id}) since this write began: "
@@ -288,12 +271,12 @@ class ColumnKeyMaker:
 
     def _offer(self, ring: KeyRing, key_ids: set[str]) -> tuple[EncryptedKey, ...]:
         """Return column keys that were made here and the KEKs that the ring lacks of them, KEKs first; neither is offered again."""
-        entries = [self._made[key_id] for key_id in sorted(key_ids)]
+        entries = [self._pending.made[key_id] for key_id in sorted(key_ids)]
         keks = sorted({str(entry.encrypted_by_id) for entry in entries if entry.encrypted_by_id not in ring})
-        if gone := [kek for kek in keks if kek not in self._made]:
+        if gone := [kek for kek in keks if kek not in self._pending.made]:
             raise CommitFailedException(f"column KEK {gone[0]}, under which the commit's column keys are, is gone from the table")
-        self._offered |= {*key_ids, *keks}
-        return (*(self._made[kek] for kek in keks), *entries)
+        self._pending.offered |= {*key_ids, *keks}
+        return (*(self._pending.made[kek] for kek in keks), *entries)
 
     def open(self, ring: KeyRing, entry: EncryptedKey) -> Secret:
         """Return the key in a column key's entry. Raises as `column_key`."""
@@ -396,7 +379,7 @@ class ColumnKeyMaker:
                 kek = self.new_kek(master_key_id)
             except (KmsAccessDeniedError, KeyNotFoundError, MasterKeyRefusedError) as error:
                 raise ColumnKeyDeniedError(field_id, master_key_id, str(error)) from error
-            self._made[kek.key_id] = kek
+            self._pending.made[kek.key_id] = kek
         entry, key = self._new_entry(field_id, kek, self.open_kek(kek, field_id), mark)
         return entry.key_id, key
 
@@ -413,13 +396,13 @@ class ColumnKeyMaker:
         secret = Secret(self.random(self.data_key_length))
         kek = self._kek_entry(wrap_write_only(self.kms, secret, master_key_id), master_key_id, {WRITE_ONLY: "1"})
         own_keys(self.kms).keep(kek, secret)
-        self._made[kek.key_id] = kek
+        self._pending.made[kek.key_id] = kek
         return kek, secret
 
     def _new_entry(self, field_id: int, kek: EncryptedKey, secret: Secret, mark: Mapping[str, str]) -> tuple[EncryptedKey, Secret]:
         key = Secret(self.random(self.data_key_length))
         entry = self._entry(_base64(self.random(_KEY_ID_LENGTH)), field_id, kek, secret, key, mark)
-        self._made[entry.key_id] = entry
+        self._pending.made[entry.key_id] = entry
         return entry, key
 
     def _kek_entry(self, wrapped: bytes, master_key_id: str, mark: Mapping[str, str] = _NO_MARK) -> EncryptedKey:

@@ -48,6 +48,7 @@ from tablecrypt.table.foreign_engines import for_others, location_provider
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 from tablecrypt.table.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
+from tablecrypt.table.table_files import TableFileIO
 from tablecrypt.table.transaction import EncryptedTransaction, UpdateSchemaInVersion3, UpdateSpecInVersion3
 from tablecrypt.table.updates import RemoveEncryptionKeyUpdate, check_properties_keep_key_id
 
@@ -96,6 +97,14 @@ class EncryptedTable(TableAdapter):
     def __repr__(self) -> str:
         """PyIceberg's description of the table, and the id of its master key."""
         return f"{super().__repr__()},\nencrypted: {names.KEY_ID.name} {self.metadata.properties[names.KEY_ID.name]}"
+
+    def refresh(self) -> Table:
+        """Load the newest metadata. Files that were written and not committed yet can be committed afterwards."""
+        io, metadata = self.io, self.metadata
+        super().refresh()
+        if isinstance(io, TableFileIO) and isinstance(self.io, TableFileIO) and isinstance(metadata, EncryptedTableMetadata):
+            self.io.manager.columns.take_over(io.manager.columns, metadata.key_ring)
+        return self
 
     def transaction(self) -> EncryptedTransaction:
         """Return a transaction that stages changes and commits them together."""

@@ -21,10 +21,11 @@ from tablecrypt.errors import (
     KeyNotFoundError,
     KmsUnavailableError,
 )
-from tablecrypt.keys.column_key_ring import REFUSAL_SECONDS, ColumnKeyMaker, refusals
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnPolicy, ProtectedColumn
 from tablecrypt.keys.key_ring import COLUMN_KEK, COLUMN_KEY, KEY_TIMESTAMP, EncryptedKey, KeyRing
 from tablecrypt.keys.manager import DEFAULT_KEK_LIFESPAN_MS, EncryptionManager
+from tablecrypt.keys.refusals import REFUSAL_SECONDS, refusals
 from tablecrypt.keys.table_column_keys import TableColumnKeys, check_protected
 from tablecrypt.kms.memory import MemoryKeyManagementClient
 from tablecrypt.kms.resilient import ResilientKeyManagementClient
@@ -234,6 +235,22 @@ def test_a_failed_commit_offers_the_same_entries_again_and_other_files_get_other
     TableColumnKeys(made, POLICY, KeyRing()).generate([SSN], b"second")
     first, second = ({key.key_id for key in made.new_entries(KeyRing(), [prefix])} for prefix in (b"first", b"second"))
     assert first.isdisjoint(second)
+
+
+def test_what_was_made_before_a_refresh_is_brought_after_it_unless_it_was_committed_and_shredded(written: tuple[KeyRing, bytes]) -> None:
+    before, after = maker(), maker()
+    TableColumnKeys(before, POLICY, KeyRing()).generate([SSN], b"first")
+    after.take_over(before, KeyRing())
+    assert after.new_entries(KeyRing(), [b"first"]) == before.new_entries(KeyRing(), [b"first"]) != ()
+
+    ring, _ = written
+    used = maker()
+    TableColumnKeys(used, POLICY, ring).generate([SSN], b"second")
+    later = maker()
+    later.take_over(used, ring)
+    assert later.new_entries(ring, [b"second"]) == ()
+    with pytest.raises(KeyNotFoundError, match="write them again"):
+        later.new_entries(KeyRing(), [b"second"])
 
 
 def test_a_column_that_was_shredded_meanwhile_gets_no_file_under_its_old_key(written: tuple[KeyRing, bytes]) -> None:

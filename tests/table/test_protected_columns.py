@@ -15,6 +15,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
@@ -22,6 +23,7 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, TamperedFileError
 from tablecrypt.maintenance import compact
+from tablecrypt.maintenance.compaction import Compaction, Rewritten
 from tablecrypt.table.protection import visible_columns
 from tablecrypt.table.table import EncryptedTable
 from tablecrypt.table.table_files import TableFileIO
@@ -375,3 +377,28 @@ def test_required_columns_have_empty_values_as_their_null(both: Clients) -> None
 
 def test_the_words_of_masked_are_those_of_the_property() -> None:
     assert {visible_columns.MASK, visible_columns.ERROR} == {"mask", "error"}
+
+
+def test_files_that_wait_for_their_commit_keep_their_column_keys_when_the_table_is_refreshed(
+    both: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = protected_table(both.payroll, **{"encryption.column-keys": ""})
+    with table.update_spec() as spec:
+        spec.add_identity("note")
+    for number in range(3):
+        table.append(_rows(*(2 * number, 2 * number + 1)).set_column(5, "note", [["a", "b"]]))
+    with table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-keys": "pii: ssn"})
+    commit, tried = Compaction._commit_files, list[object]()
+
+    def refused_once(self: Compaction, rewritten: Rewritten) -> int:
+        tried.append(rewritten)
+        if len(tried) == 1:
+            raise CommitFailedException("others were faster")
+        return commit(self, rewritten)
+
+    monkeypatch.setattr(Compaction, "_commit_files", refused_once)
+    done = compact(table, rewrite_all=True, partial_progress=1, workers=1)
+    assert (len(done.conflicts), done.groups) == (1, 1)
+    fresh = cast("EncryptedTable", both.payroll.load_table(table.name()))
+    assert [row["ssn"] for row in _all(fresh)] == [_row(number)["ssn"] for number in range(6)]
