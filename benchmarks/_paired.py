@@ -21,6 +21,8 @@ from typing import Any, Final, NamedTuple
 
 OURS: Final = "tablecrypt"
 RESULTS: Final = "BENCHMARK_RESULTS"
+_earlier: Final[list[Case]] = []
+"""What this script ran before the rounds that run now; it is kept beside them."""
 
 
 class Took(NamedTuple):
@@ -70,7 +72,8 @@ def run_rounds(cases: list[Case], rounds: int) -> None:
         for case in cases:
             case.run(number)
         if number:
-            keep("cases", [_kept(case) for case in cases])
+            keep("cases", [_kept(case) for case in [*_earlier, *cases]])
+    _earlier.extend(cases)
     for line in report(cases):
         print(line)
 
@@ -78,12 +81,13 @@ def run_rounds(cases: list[Case], rounds: int) -> None:
 def report(cases: list[Case]) -> list[str]:
     """Return the lines of a table: medians in milliseconds, and tablecrypt / the other side with its spread."""
     width = max(len(case.name) for case in cases) + 2
-    lines = [f"  {'':{width + 12}}{'on the clock':38}processors"]
+    sides = max(len(side) for case in cases for side in case.took) + 2
+    lines = [f"  {'':{width + sides}}{'on the clock':38}processors"]
     for case in cases:
         for side in case.took:
             shown = [_shown(case, side, at) for at in range(2)]
             aim = f"  aim {case.aim:g}" if case.aim is not None and side == case.against else ""
-            lines.append(f"  {case.name if side == OURS else '':{width}}{side:12}{shown[0]:38}{shown[1]}{aim}".rstrip())
+            lines.append(f"  {case.name if side == OURS else '':{width}}{side:{sides}}{shown[0]:38}{shown[1]}{aim}".rstrip())
     return lines
 
 

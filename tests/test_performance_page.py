@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,22 @@ def test_the_page_shows_every_ratio_with_its_spread_and_every_curve(tmp_path: Pa
     for plot in ("scans", "rows-scan"):
         assert f"](performance/{plot}.svg)" in page
         ElementTree.parse(docs / "performance" / f"{plot}.svg")
+
+
+def test_a_benchmark_keeps_what_it_ran_first_beside_what_it_ran_then(tmp_path: Path) -> None:
+    script = tmp_path / "twice.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(BENCHMARKS)!r})\n"
+        "from _paired import Case, run_rounds\n"
+        "for name in ('reads', 'writes'):\n"
+        "    run_rounds([Case(name, dict.fromkeys(['tablecrypt', 'pyarrow with the key'], lambda: sum(range(10_000))))], 2)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], check=True, capture_output=True, text=True, env={**os.environ, "BENCHMARK_RESULTS": str(tmp_path)}
+    )
+    kept = json.loads((tmp_path / "twice.json").read_text())
+    assert [(case["name"], len(case["took"]["pyarrow with the key"])) for case in kept["cases"]] == [("reads", 2), ("writes", 2)]
+    assert done.stdout.count("pyarrow with the key  ") == 2
 
 
 def test_the_page_says_which_benchmarks_did_not_run_and_shows_what_the_others_printed(tmp_path: Path) -> None:
