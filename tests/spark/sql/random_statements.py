@@ -96,10 +96,15 @@ class RandomStatements:
                 *([f"INSERT INTO {self.name} ({identifier}) VALUES (NULL)"] if self.model.columns[0].required else []),
                 f"ALTER TABLE {self.name} ADD COLUMN later int DEFAULT year(current_date())",
                 f"UPDATE {self.name} SET {item} = CAST(raise_error('stop') AS STRING) WHERE {identifier} = {some}",
-                f"INSERT INTO {self.name} ({identifier}, {item}) SELECT id, IF(id = 7, raise_error('stop'), 'x') FROM range(0, 9, 1, 3)",
+                f"INSERT INTO {self.name} SELECT {', '.join(map(self._failing_value, self.model.columns))} FROM range(0, 9, 1, 3)",
                 f"MERGE INTO {self.name} t USING {twice} ON t.{identifier} = s.id WHEN MATCHED THEN UPDATE SET {item} = s.item",
             ]
         )
+
+    def _failing_value(self, column: Column) -> str:
+        if column is self.model.columns[0]:
+            return "id"
+        return "IF(id = 7, raise_error('stop'), 'x')" if column.key == ITEM else f"CAST(NULL AS {column.sql_type})"
 
     def repartitioned(self, fields: Sequence[Field]) -> None:
         """From now on the table has these partition fields, and files of several partitionings."""
