@@ -12,7 +12,7 @@ rows writes nothing.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
@@ -87,6 +87,8 @@ class WriteOptions:
     snapshot_properties: Mapping[str, str] = field(default_factory=dict)
     marker: BatchMarker | None = None
     path: Path | None = None
+    stage_first: Callable[[EncryptedTransaction], None] | None = None
+    """What is staged before appended rows, in their commit."""
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError for options that contradict each other."""
@@ -290,9 +292,11 @@ def _unchanged(located: LocatedTable) -> EncryptedTable:
 
 
 def _commit(table: EncryptedTable, files: list[DataFile], options: WriteOptions) -> None:
-    if not files and options.mode == "append":
+    if not files and options.mode == "append" and options.stage_first is None:
         return
     with _committing(table, files, options) as transaction:
+        if options.stage_first is not None:
+            options.stage_first(transaction)
         if options.mode == "overwrite":
             replaced = transaction.update_snapshot(options.summary, options.branch).delete()
             replaced.isolate_as(Operation.OVERWRITE)

@@ -22,6 +22,7 @@ from tablecrypt.spark.sql.planner import LoadedTable, OpenCatalog, Planner
 from tablecrypt.spark.sql.scans.conditions import protected_paths
 from tablecrypt.spark.sql.scans.partition_values import PartitionStruct
 from tablecrypt.spark.sql.writes.defaults import default_metadata
+from tablecrypt.spark.sql.writes.options import accepts_any_schema
 from tablecrypt_catalog import load_catalog
 
 _SPARK_TRANSFORMS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -111,6 +112,7 @@ def described(planner: Planner, loaded: LoadedTable) -> dict[str, Any]:
         "runtime_filters": _columns_that_prune(loaded),
         "partitioning": described_partitioning(metadata.spec(), metadata.schema()) if loaded.changes is None else [],
         "properties": _described_properties(loaded),
+        "accepts_any_schema": loaded.staged is None and accepts_any_schema(metadata.properties),
     }
 
 

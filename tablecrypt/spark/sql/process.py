@@ -26,7 +26,7 @@ from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.planner import Planner
 from tablecrypt.spark.sql.scans import aggregates, conditions, plan, portable
 from tablecrypt.spark.sql.streams import requests as streams
-from tablecrypt.spark.sql.writes import commits, layout, row_level
+from tablecrypt.spark.sql.writes import commits, given_columns, layout, row_level
 from tablecrypt.spark.sql.writes import portable as portable_writes
 
 Operation: TypeAlias = Callable[[Planner, Request], Response]
@@ -46,6 +46,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     **portable.OPERATIONS,
     **streams.OPERATIONS,
     **commits.OPERATIONS,
+    **given_columns.OPERATIONS,
     **layout.OPERATIONS,
     **portable_writes.OPERATIONS,
     **row_level.OPERATIONS,

@@ -33,8 +33,11 @@ class OpenWrite {
   private final byte[] forPython;
   private boolean mayBeCommitted = false;
 
-  /** @param begin the request begin_write */
-  OpenWrite(SqlWrite write, ObjectNode begin) {
+  /**
+   * @param begin the request begin_write
+   * @param alignment what brings rows to the table's columns; null where they have these
+   */
+  OpenWrite(SqlWrite write, ObjectNode begin, RowAlignment alignment) {
     planner = write.table.planner;
     PlannerResponse response = planner.ask(begin);
     JsonNode told = response.json;
@@ -58,7 +61,8 @@ class OpenWrite {
       JsonNode partition = write.hasRows() ? told.required("partition") : Planner.JSON.createArrayNode();
       boolean keepsLineage = told.required("lineage").asBoolean();
       PythonCommand python = told.required("python").asBoolean() ? write.table.catalog.python() : null;
-      factory = new SqlWriterFactory(job, new RowPartition(partition, write.info.schema()), keepsLineage, python);
+      StructType rows = alignment == null ? write.info.schema() : alignment.schema;
+      factory = new SqlWriterFactory(job, new RowPartition(partition, rows), keepsLineage, alignment, python);
     } catch (IOException error) {
       throw new IllegalStateException(error);
     }

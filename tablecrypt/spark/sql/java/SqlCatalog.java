@@ -26,6 +26,7 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -183,13 +184,14 @@ public class SqlCatalog implements StagingTableCatalog, SupportsNamespaces, Proc
     return load(table, request("load_table", table));
   }
 
-  /** INSERT, UPDATE, DELETE and MERGE: what is loaded is written to. */
+  /** INSERT, UPDATE, DELETE and MERGE: what is loaded is written to. A DataFrame's append asks for INSERT alone. */
   public Table loadTable(Identifier name, Set privileges) throws NoSuchTableException {
     Table table = loadTable(name);
     if (table instanceof SqlView) {
       throw new IllegalArgumentException(table.name() + " is a view, which holds no rows: write to the tables that it reads");
     }
-    return table;
+    boolean isAppend = privileges.equals(Collections.singleton(TableWritePrivilege.INSERT));
+    return isAppend && table instanceof SqlTable ? ((SqlTable) table).forAppend() : table;
   }
 
   /** VERSION AS OF: the id of a snapshot, or the name of a branch or tag. */

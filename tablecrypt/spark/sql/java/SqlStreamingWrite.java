@@ -16,7 +16,7 @@ class SqlStreamingWrite implements StreamingWrite {
   }
 
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
-    open = new OpenWrite(write, write.request("begin_write").put("query_id", write.info.queryId()));
+    open = new OpenWrite(write, write.request("begin_write").put("query_id", write.info.queryId()), null);
     return open.factory();
   }
 

@@ -52,13 +52,29 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
   final JsonNode told;
   final String handle;
   private final StructType schema;
+  private final boolean takesAnyRows;
 
   SqlTable(SqlCatalog catalog, Planner planner, JsonNode told) {
+    this(catalog, planner, told, false);
+  }
+
+  private SqlTable(SqlCatalog catalog, Planner planner, JsonNode told, boolean takesAnyRows) {
+    this.takesAnyRows = takesAnyRows;
     this.catalog = catalog;
     this.planner = planner;
     this.told = told;
     this.handle = told.required("table").asText();
     this.schema = (StructType) DataType.fromJson(told.required("schema").asText());
+  }
+
+  /** The table for an append of a DataFrame, whose columns may be others where the table's properties say so. */
+  SqlTable forAppend() {
+    return told.required("accepts_any_schema").asBoolean() ? new SqlTable(catalog, planner, told, true) : this;
+  }
+
+  /** Whether Spark writes rows without having brought them to the table's columns. */
+  boolean takesAnyRows() {
+    return takesAnyRows;
   }
 
   /** A request about this table, as it was loaded. */
@@ -132,6 +148,9 @@ public class SqlTable implements SupportsRead, SupportsWrite, SupportsRowLevelOp
     known.add(TableCapability.TRUNCATE);
     known.add(TableCapability.OVERWRITE_BY_FILTER);
     known.add(TableCapability.OVERWRITE_DYNAMIC);
+    if (takesAnyRows) {
+      known.add(TableCapability.ACCEPT_ANY_SCHEMA);
+    }
     return known;
   }
 

@@ -15,6 +15,7 @@ import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.apache.spark.sql.internal.SQLConf;
 
 /** A write that is planned: how Spark distributes and sorts the rows, as Python says (tablecrypt/spark/sql/writes/layout.py). */
 class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
@@ -57,7 +58,23 @@ class SqlWrite implements DeltaWrite, RequiresDistributionAndOrdering {
     if (change != null) {
       request.put("command", change.command().toString().toLowerCase(Locale.ROOT));
     }
+    if (takesAnyRows()) {
+      request.put("row_schema", info.schema().json()).put("case_sensitive", SQLConf.get().caseSensitiveAnalysis());
+    }
     return request;
+  }
+
+  private boolean takesAnyRows() {
+    return change == null && table.takesAnyRows();
+  }
+
+  /** What brings rows to the table's columns; null where Spark has done so. */
+  RowAlignment alignment() {
+    if (!takesAnyRows()) {
+      return null;
+    }
+    String columns = table.planner.ask(request("align_rows")).json.required("schema").asText();
+    return RowAlignment.of(table.name(), columns, info.schema());
   }
 
   /** A delta that only deletes has no rows. */

@@ -9,6 +9,7 @@ import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.connector.write.DeltaWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
@@ -22,6 +23,7 @@ class SqlWriter implements DeltaWriter {
   private final WriteJob job;
   private final RowPartition partition;
   private final boolean keepsLineage;
+  private final UnsafeProjection projection;
   private final int task;
   private final long attempt;
   private final TaskFiles files;
@@ -31,18 +33,23 @@ class SqlWriter implements DeltaWriter {
   private UTF8String lastFile;
   private RoaringBitmap positions;
 
-  /** @param python starts the Python that writes the files; null where Spark's own writer does */
-  SqlWriter(WriteJob job, RowPartition partition, boolean keepsLineage, PythonCommand python, int task, long attempt) {
+  /**
+   * @param alignment what brings rows to the table's columns; null where they have these
+   * @param python starts the Python that writes the files; null where Spark's own writer does
+   */
+  SqlWriter(
+      WriteJob job, RowPartition partition, boolean keepsLineage, RowAlignment alignment, PythonCommand python, int task, long attempt) {
     this.job = job;
     this.partition = partition;
     this.keepsLineage = keepsLineage;
+    projection = alignment == null ? null : alignment.projection();
     this.task = task;
     this.attempt = attempt;
     files = python == null ? new TaskFiles(job, task, attempt) : new PythonFiles(job, task, attempt, python);
   }
 
   public void write(Object row) throws IOException {
-    store((InternalRow) row, NEW_ROW);
+    store(projection == null ? (InternalRow) row : projection.apply((InternalRow) row), NEW_ROW);
   }
 
   public void insert(Object row) throws IOException {

@@ -10,18 +10,23 @@ class SqlWriterFactory implements DeltaWriterFactory, StreamingDataWriterFactory
   private final WriteJob job;
   private final RowPartition partition;
   private final boolean keepsLineage;
+  private final RowAlignment alignment;
   private final PythonCommand python;
 
-  /** @param python starts the Python that writes the files; null where Spark's own writer does */
-  SqlWriterFactory(WriteJob job, RowPartition partition, boolean keepsLineage, PythonCommand python) {
+  /**
+   * @param alignment what brings rows to the table's columns; null where they have these
+   * @param python starts the Python that writes the files; null where Spark's own writer does
+   */
+  SqlWriterFactory(WriteJob job, RowPartition partition, boolean keepsLineage, RowAlignment alignment, PythonCommand python) {
     this.job = job;
     this.partition = partition;
     this.keepsLineage = keepsLineage;
+    this.alignment = alignment;
     this.python = python;
   }
 
   public DeltaWriter createWriter(int task, long attempt) {
-    return new SqlWriter(job, partition, keepsLineage, python, task, attempt);
+    return new SqlWriter(job, partition, keepsLineage, alignment, python, task, attempt);
   }
 
   public DataWriter createWriter(int task, long attempt, long batch) {

@@ -69,7 +69,7 @@ public class TableStatements implements InvocationHandler {
       arguments[0] = understood((String) arguments[0]);
     }
     Object plan = parsed(method, arguments);
-    return isStatement ? new ViewStatements(session).instead(plan) : plan;
+    return isStatement ? AppendedTables.distinguished(session, new ViewStatements(session).instead(plan)) : plan;
   }
 
   private Object parsed(Method method, Object[] arguments) throws Throwable {

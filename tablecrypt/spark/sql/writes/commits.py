@@ -48,6 +48,7 @@ from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, st
 from tablecrypt.spark.jvm.writer import TARGET_FILE_SIZE, check_found, opened_results, unsupported_codec, write_settings
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.writes.given_columns import GivenColumns, merged_metadata
 from tablecrypt.spark.sql.writes.options import SqlWriteOptions
 from tablecrypt.spark.sql.writes.portable import content_for_tasks, with_column_keys
 from tablecrypt.spark.sql.writes.row_level import changed_rows, scans_of, whole_files
@@ -60,8 +61,11 @@ from tablecrypt.table.protection.policy import policy_of
 from tablecrypt.table.restrictions.read_restrictions import refuse_restricted
 
 if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
     from tablecrypt.spark.sql.planner import LoadedTable, Planner
     from tablecrypt.table.table_files import TableFileIO
+    from tablecrypt.table.transaction import EncryptedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -82,9 +86,13 @@ class OpenWrite:
         command: delete, update or merge, of a change.
         query_id: of the streaming query that this is a micro-batch of.
         denied: why no rows are written, where tasks may yet delete some.
+        metadata: the table's, with the columns that the write adds.
+        given: the columns of its rows where they are not the table's.
     """
 
     loaded: LoadedTable
+    metadata: TableMetadata
+    given: GivenColumns | None
     mode: str
     options: SqlWriteOptions
     replaced: RowChange | None
@@ -109,6 +117,18 @@ class OpenWrite:
         """The table's FileIO."""
         return cast("EncryptingFileIO", self.located.table.io)
 
+    @property
+    def adds_columns(self) -> bool:
+        """Whether the table gets other columns by this write."""
+        return self.metadata.current_schema_id != self.located.table.metadata.current_schema_id
+
+    def stage_columns(self, transaction: EncryptedTransaction) -> None:
+        """Stage the columns that the write adds. ConfigurationError where they would not be those that the files have."""
+        if self.given is not None:
+            self.given.stage(self.located.name, transaction)
+        if transaction.table_metadata.schema() != self.metadata.schema():
+            raise ConfigurationError(f"{self.located.name}: its columns were changed while the rows were written; nothing was committed")
+
     def remove_files_except(self, kept: Sequence[DataFile]) -> None:
         """Delete all files of the write but these."""
         self.locations.remove_except(self.io, [file.file_path for file in kept])
@@ -125,9 +145,12 @@ def begin_write(planner: Planner, request: Request) -> Response:
     mode, options = request.text("mode"), SqlWriteOptions.of(request.mapping("options"))
     command = request.optional_text("command")
     replaced = _checked(loaded, mode, command, request.items("filter"), options)
-    writer = _writer(loaded, options, may_only_delete=mode == "delta" and command != _UPDATE)
-    metadata = writer.loaded.located.table.metadata
-    write = OpenWrite(writer.loaded, mode, options, replaced, command, query_id, FileLocations(metadata), ResultKey(), writer.denied)
+    given = _given(request, is_stream=query_id is not None)
+    merged = loaded.located.table.metadata if given is None else merged_metadata(loaded, given)
+    writer = _writer(loaded, merged, options, may_only_delete=mode == "delta" and command != _UPDATE)
+    metadata = writer.metadata
+    locations, key = FileLocations(metadata), ResultKey()
+    write = OpenWrite(writer.loaded, metadata, given, mode, options, replaced, command, query_id, locations, key, writer.denied)
     stored = with_lineage(writer.stored) if write.is_row_level else writer.stored
     return Response(
         {
@@ -152,12 +175,14 @@ class _Writer:
     Attributes:
         loaded: the table, with the column keys that files need.
         stored: the columns of the rows that it gets.
+        metadata: the table's, with the columns that the write adds.
         settings: see write_settings.
         content: what Python needs of the table.
         denied: as of an `OpenWrite`.
     """
 
     loaded: LoadedTable
+    metadata: TableMetadata
     stored: Schema
     settings: dict[str, str]
     is_python: bool = False
@@ -165,27 +190,30 @@ class _Writer:
     denied: ColumnKeyDeniedError | None = None
 
 
-def _writer(loaded: LoadedTable, options: SqlWriteOptions, *, may_only_delete: bool) -> _Writer:
-    metadata = loaded.located.table.metadata
+def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptions, *, may_only_delete: bool) -> _Writer:
+    if reason := _unsupported(metadata.schema()) or unsupported_partitioning(metadata.spec(), metadata.schema()):
+        raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     properties = options.over(metadata.properties)
     if policy_of(metadata):
         return _python_writer(loaded, properties, may_only_delete=may_only_delete)
     if reason := unsupported_codec(properties):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
-    return _Writer(loaded, sanitize_column_names(metadata.schema()), write_settings(properties) | {_DEK_LENGTH: str(dek_length)})
+    return _Writer(loaded, metadata, sanitize_column_names(metadata.schema()), write_settings(properties) | {_DEK_LENGTH: str(dek_length)})
 
 
 def _python_writer(loaded: LoadedTable, properties: dict[str, str], *, may_only_delete: bool) -> _Writer:
     parquet_writer_options(properties)
-    schema, settings = loaded.located.table.metadata.schema(), {TARGET_FILE_SIZE: str(target_file_size(properties))}
+    metadata, settings = loaded.located.table.metadata, {TARGET_FILE_SIZE: str(target_file_size(properties))}
     try:
         keyed = with_column_keys(loaded)
     except ColumnKeyDeniedError as denied:
         if not may_only_delete:
             raise
-        return _Writer(loaded, schema, settings, is_python=True, denied=denied)
-    return _Writer(keyed, schema, settings, is_python=True, content=content_for_tasks(keyed.located.table, properties))
+        return _Writer(loaded, metadata, metadata.schema(), settings, is_python=True, denied=denied)
+    table = keyed.located.table
+    content = content_for_tasks(table, properties)
+    return _Writer(keyed, table.metadata, metadata.schema(), settings, is_python=True, content=content)
 
 
 def file_location(planner: Planner, request: Request) -> Response:
@@ -244,8 +272,6 @@ def _checked(loaded: LoadedTable, mode: str, command: str | None, predicates: li
     located = loaded.located
     if mode not in _MODES:
         raise FormatError(f"a write of mode {mode!r} is not known")
-    if reason := _unsupported(located.table.schema()) or unsupported_partitioning(located.table.spec(), located.table.schema()):
-        raise ConfigurationError(f"{located.name} cannot be written by Spark SQL: {reason}")
     if mode != "append":
         refuse_restricted(located.table.io, "a write that removes or replaces rows")
     if mode == "overwrite_partitions" and not located.table.spec().is_unpartitioned():
@@ -255,6 +281,16 @@ def _checked(loaded: LoadedTable, mode: str, command: str | None, predicates: li
     if not whole_table and (mode != "overwrite" or not predicates):
         return None
     return replace(whole_files(loaded, predicates), isolation=options.isolation)
+
+
+def _given(request: Request, *, is_stream: bool) -> GivenColumns | None:
+    """Return the columns of the rows where they are not the table's. ConfigurationError for a stream that would add some."""
+    given = GivenColumns.of(request)
+    if not is_stream or given is None:
+        return given
+    if given.merges:
+        raise ConfigurationError("mergeSchema is for batch writes: a stream adds no columns. Add them with ALTER TABLE, and start it again")
+    return None
 
 
 def _replaces_all(loaded: LoadedTable, mode: str) -> bool:
@@ -273,7 +309,7 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     files: list[DataFile] = []
     deleted: dict[str, BitMap64] = {}
     for result in opened_results(write.key, write.locations, content):
-        files += [file.entry(write.located.table.metadata, keeps_lineage=write.is_row_level) for file in result.files]
+        files += [file.entry(write.metadata, keeps_lineage=write.is_row_level) for file in result.files]
         for location, positions in result.deleted.items():
             deleted[location] = deleted.get(location, BitMap64()) | BitMap64(positions)
     return files, deleted
@@ -299,6 +335,7 @@ def _options(write: OpenWrite, marker: BatchMarker | None) -> WriteOptions:
         branch=write.loaded.target,
         snapshot_properties={**write.options.snapshot_properties, **write.loaded.audit_first.summary},
         marker=marker,
+        stage_first=write.stage_columns if write.adds_columns else None,
     )
 
 

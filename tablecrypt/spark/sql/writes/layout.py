@@ -32,6 +32,7 @@ from tablecrypt.errors import ConfigurationError
 from tablecrypt.spark.jvm.schema import path_of
 from tablecrypt.spark.sql.catalogs import described_partitioning, described_transform
 from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.writes.given_columns import GivenColumns
 from tablecrypt.spark.sql.writes.options import ADVISORY_SIZE, DISTRIBUTION_MODE, SqlWriteOptions
 
 if TYPE_CHECKING:
@@ -64,13 +65,18 @@ def write_layout(planner: Planner, request: Request) -> Response:
     metadata = planner.tables[request.text("table")].located.table.metadata
     mode = request.text("mode")
     kind = WriteKind(request.optional_text("command"), mode == "delta", request.flag("rows"))
-    return Response(layout_of(metadata, SqlWriteOptions.of(request.mapping("options")), kind))
+    return Response(layout_of(metadata, SqlWriteOptions.of(request.mapping("options")), kind, GivenColumns.of(request)))
 
 
-def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind) -> dict[str, Any]:
-    """Return the fields of the response. ConfigurationError for an unknown mode, or a size that is not a number."""
-    partition = [_sorted(field) for field in described_partitioning(metadata.spec(), metadata.schema())]
-    order = described_order(metadata)
+def layout_of(metadata: TableMetadata, options: SqlWriteOptions, kind: WriteKind, given: GivenColumns | None = None) -> dict[str, Any]:
+    """Return the fields of the response. ConfigurationError for an unknown mode, or a size that is not a number.
+
+    Args:
+        given: the columns of the rows where they are not the table's; a column that they lack has one value in all of them.
+    """
+    fields = described_partitioning(metadata.spec(), metadata.schema())
+    partition = [_sorted(field) for field in fields if given is None or given.has(tuple(field["column"]))]
+    order = [field for field in described_order(metadata) if given is None or given.has(tuple(field["column"]))]
     properties = options.over(metadata.properties)
     distribution = _distribution(properties, kind, bool(partition), bool(order)) if options.uses_layout and kind.has_rows else NONE
     taken = [field["column"] for field in partition if field["name"] == "identity"]

@@ -5,6 +5,7 @@
     use-table-distribution-and-ordering=false                        rows stay in the tasks they are in
     snapshot-property.NAME                                           goes into the summary of the new snapshot
     isolation-level                                                  of an overwrite or a row-level change
+    mergeSchema, check-ordering                                      of rows whose columns are not the table's (given_columns.py)
 
 Names are compared without case, as Spark's are. Options that would change what is written, or what is checked, and that are not served here
 are refused. Others are passed over: Spark hands on those of its own too.
@@ -25,6 +26,7 @@ from tablecrypt.errors import ConfigurationError
 SNAPSHOT_PROPERTY: Final = "snapshot-property."
 DISTRIBUTION_MODE: Final = "write.distribution-mode"
 ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
+ACCEPT_ANY_SCHEMA: Final = "write.spark.accept-any-schema"
 _SUMMARY: Final = {"engine-name": "spark"}
 _PROPERTIES: Final[Mapping[str, str]] = {
     "target-file-size-bytes": TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
@@ -77,6 +79,11 @@ class SqlWriteOptions:
     def over(self, properties: Properties) -> dict[str, str]:
         """Return a table's properties as they hold for this write."""
         return {**properties, **self.properties}
+
+
+def accepts_any_schema(properties: Mapping[str, str]) -> bool:
+    """Whether a table's properties let rows that are appended have other columns than the table."""
+    return properties.get(ACCEPT_ANY_SCHEMA, "false").lower() == "true"
 
 
 def isolation_level(level: str, name: str) -> IsolationLevel:

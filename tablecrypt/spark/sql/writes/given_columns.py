@@ -1,0 +1,229 @@
+"""Rows whose columns are not the table's: a DataFrame's append to a table with write.spark.accept-any-schema.
+
+    align_rows ─▶ the columns to which such rows are brought before tasks write them (java/RowAlignment.java)
+
+Columns are matched by name. One that the rows lack gets its default or null. With the write option mergeSchema, columns that the table
+lacks are added at its end (fields of structs at the end of the struct), all of them optional. Where the rows need it, int becomes long,
+float double, and a decimal gets more digits. The commit of the rows does that too, so a write that fails changes nothing. A required
+column stays required, whatever the DataFrame says of its nulls.
+
+SQL statements are not concerned: Spark brings their rows to the table's columns itself (java/AppendedTables.java).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from tablecrypt.errors import ConfigurationError
+from tablecrypt.spark.sql.catalogs import spark_json
+from tablecrypt.spark.sql.messages import Request, Response
+from tablecrypt.spark.sql.spark_types import iceberg_schema
+from tablecrypt.table.protection.policy import policy_of
+from tablecrypt.table.transaction import EncryptedTransaction
+
+if TYPE_CHECKING:
+    from tablecrypt.spark.sql.planner import LoadedTable, Planner
+
+_MERGE_OPTIONS: Final = ("mergeschema", "merge-schema")
+_CHECK_ORDERING: Final = "check-ordering"
+_VOID: Final = "void"
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GivenColumns:
+    """The columns of the rows of one write.
+
+    Attributes:
+        schema: theirs; the ids in it mean nothing.
+        untyped: names of columns that are NULL in all rows, which have no type.
+        is_case_sensitive: whether names that differ in case are different ones.
+        merges: whether the table gets what it lacks.
+        checks_order: whether the columns have to come in the table's order.
+    """
+
+    schema: Schema
+    untyped: frozenset[str]
+    is_case_sensitive: bool
+    merges: bool
+    checks_order: bool
+
+    @classmethod
+    def of(cls, request: Request) -> GivenColumns | None:
+        """Return what a request says of its rows; None where Spark has brought them to the table's columns."""
+        if "row_schema" not in request.fields:
+            return None
+        options = {name.lower(): str(value).lower() for name, value in request.mapping("options").items()}
+        told = json.loads(request.text("row_schema"))
+        untyped = [field for field in told["fields"] if field["type"] == _VOID]
+        for field in untyped:
+            field["type"] = "string"
+        merges = any(options.get(name) == "true" for name in _MERGE_OPTIONS)
+        return cls(
+            iceberg_schema(told),
+            frozenset(field["name"] for field in untyped),
+            request.flag("case_sensitive"),
+            merges,
+            options.get(_CHECK_ORDERING) != "false",
+        )
+
+    def has(self, path: Path) -> bool:
+        """Whether the rows have a column of the table, which may lie in structs."""
+        fields = self.schema.fields
+        for name in path:
+            found = self._find(fields, name)
+            if found is None:
+                return False
+            fields = found.field_type.fields if isinstance(found.field_type, StructType) else ()
+        return True
+
+    def check(self, table: str, schema: Schema) -> None:
+        """Check top-level names and their order.
+
+        Raises:
+            ConfigurationError: two columns of the rows have one name, or columns come in another order than the table's.
+        """
+        names = [self._folded(field.name) for field in self.schema.fields]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigurationError(f"the rows for {table} have the column {twice[0]} twice: rename one of them")
+        places = {self._folded(field.name): place for place, field in enumerate(schema.fields)}
+        known = [name for name in names if name in places]
+        for before, after in itertools.pairwise(known):
+            if self.checks_order and places[before] > places[after]:
+                raise ConfigurationError(
+                    f"the rows for {table} have the column {after} after {before}, and the table has it before: select the columns in the "
+                    f"table's order, or set the write option {_CHECK_ORDERING}=false"
+                )
+
+    def stage(self, table: str, transaction: EncryptedTransaction) -> None:
+        """Stage what the table lacks. Without mergeSchema types are Spark's business: it casts, and refuses a value that does not fit.
+
+        Raises:
+            ConfigurationError: the table lacks a column and the write does not merge schemas, or a column cannot become what the rows have.
+        """
+        differences = list(self._differences(table, transaction.table_metadata.schema().fields, self.schema.fields, ()))
+        if not differences:
+            return
+        if not self.merges:
+            new = ", ".join(".".join(difference.path) for difference in differences)
+            raise ConfigurationError(f"{table} lacks the column {new}: the write option mergeSchema=true adds it, or ALTER TABLE")
+        with transaction.update_schema() as update:
+            for difference in differences:
+                difference.stage(update)
+
+    def _differences(self, table: str, known: tuple[NestedField, ...], given: tuple[NestedField, ...], path: Path) -> Iterator[Difference]:
+        for field in given:
+            existing = self._find(known, field.name)
+            is_untyped = not path and field.name in self.untyped
+            if existing is None and is_untyped and self.merges:
+                raise ConfigurationError(
+                    f"{field.name}, which {table} lacks, has no type in the rows: cast it to the type of the new column"
+                )
+            if existing is None:
+                yield Difference((*path, field.name), field.field_type, is_new=True)
+            elif not is_untyped:
+                yield from self._within(table, existing.field_type, field.field_type, (*path, existing.name))
+
+    def _within(self, table: str, known: IcebergType, given: IcebergType, path: Path) -> Iterator[Difference]:
+        match known, given:
+            case StructType(), StructType():
+                yield from self._differences(table, known.fields, given.fields, path)
+            case ListType(), ListType():
+                yield from self._within(table, known.element_type, given.element_type, (*path, "element"))
+            case MapType(), MapType():
+                yield from self._within(table, known.key_type, given.key_type, (*path, "key"))
+                yield from self._within(table, known.value_type, given.value_type, (*path, "value"))
+            case _ if known == given or _holds(known, given) or not self.merges:
+                return
+            case _ if _holds(given, known):
+                yield Difference(path, given, is_new=False)
+            case _:
+                raise ConfigurationError(
+                    f"{'.'.join(path)} of {table} is {known}, and the rows have {given}, which it cannot be promoted to: cast the column"
+                )
+
+    def _find(self, fields: tuple[NestedField, ...], name: str) -> NestedField | None:
+        return next((field for field in fields if self._folded(field.name) == self._folded(name)), None)
+
+    def _folded(self, name: str) -> str:
+        return name if self.is_case_sensitive else name.lower()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A column that the table lacks, or one whose type is too narrow."""
+
+    path: Path
+    type: IcebergType
+    is_new: bool
+
+    def stage(self, update: UpdateSchema) -> None:
+        """Stage the change that ends it."""
+        if self.is_new:
+            update.add_column(self.path, self.type)
+        else:
+            update.update_column(self.path, self.type)
+
+
+def _holds(wide: IcebergType, narrow: IcebergType) -> bool:
+    """Whether a column of the one type may become one of the other (Iceberg table spec, "Schema Evolution")."""
+    match wide, narrow:
+        case (LongType(), IntegerType()) | (DoubleType(), FloatType()):
+            return True
+        case DecimalType(), DecimalType():
+            return wide.scale == narrow.scale and wide.precision >= narrow.precision
+    return False
+
+
+def merged_metadata(loaded: LoadedTable, given: GivenColumns) -> TableMetadata:
+    """Return a table's metadata with what the rows of a write add to it. Nothing is committed.
+
+    Raises:
+        ConfigurationError: as `GivenColumns.check` and `GivenColumns.stage`; or the columns would be seen before the rows are published, or
+            come to a table with protected ones.
+    """
+    table, name = loaded.located.table, loaded.located.name
+    given.check(name, table.schema())
+    transaction = table.transaction()
+    given.stage(name, transaction)
+    merged = transaction.table_metadata
+    if merged.current_schema_id == table.metadata.current_schema_id:
+        return merged
+    if loaded.audit_first.branch or loaded.audit_first.wap_id:
+        raise ConfigurationError(
+            f"{name}: mergeSchema would show new columns to readers before the rows are published: add them with ALTER TABLE first"
+        )
+    if policy_of(table.metadata):
+        raise ConfigurationError(f"{name} has protected columns, and mergeSchema adds none to it: add them with ALTER TABLE first")
+    return merged
+
+
+def align_rows(planner: Planner, request: Request) -> Response:
+    """Return the columns that a write's rows are brought to: the table's and those that the write adds. Raises as `merged_metadata`."""
+    loaded = planner.tables[request.text("table")]
+    given = GivenColumns.of(request)
+    schema = loaded.located.table.schema() if given is None else merged_metadata(loaded, given).schema()
+    return Response({"schema": spark_json(schema)})
+
+
+OPERATIONS: Final = {"align_rows": align_rows}
