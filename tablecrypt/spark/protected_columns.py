@@ -22,6 +22,7 @@ Raises:
 
 from __future__ import annotations
 
+import pickle
 import secrets
 import time
 from collections.abc import Iterable, Mapping
@@ -125,6 +126,18 @@ class JobFileIO(EncryptingFileIO):
     def column_keys(self, policy: ColumnPolicy, ring: KeyRing) -> ColumnKeys:
         """Return what makes and opens the keys of protected columns."""
         return _TaskColumnKeys(TableColumnKeys(self._maker, policy, ring), policy, ring, self._columns.readable)
+
+
+def file_io_of_task(inner: bytes, read_restrictions: ReadRestrictions | None, columns: JobColumns | None) -> EncryptingFileIO:
+    """Return a task's FileIO, which reads and writes ciphertext only.
+
+    Args:
+        inner: does the storing, pickled.
+        read_restrictions: what readers of the table's rows have to apply.
+        columns: what the task may do with protected columns; None for a table that has and had none.
+    """
+    storage = cast("FileIO", pickle.loads(inner))
+    return EncryptingFileIO(storage, read_restrictions) if columns is None else JobFileIO(storage, read_restrictions, columns)
 
 
 class _TaskColumnKeys:

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.io import FileIO
 
 from tablecrypt import maintenance
 from tablecrypt.errors import AuthenticationError, ConfigurationError, KmsError, TablecryptError
@@ -39,7 +38,7 @@ from tablecrypt.maintenance.runner import FileDone, FileFunction, FileWork, comp
 from tablecrypt.spark.executor_job import RESULT_SCHEMA, collected, result_batch, skip_per_task_setup, task_numbers
 from tablecrypt.spark.job_keys import JobTicket, Role
 from tablecrypt.spark.job_messages import WorkItem, decode_items, encode_items
-from tablecrypt.spark.protected_columns import JobColumns, JobFileIO, ensure_column_keys
+from tablecrypt.spark.protected_columns import JobColumns, ensure_column_keys, file_io_of_task
 from tablecrypt.spark.session import Sizing, check_session, in_tasks
 from tablecrypt.spark.sorted_compaction import rewritten_in_order
 from tablecrypt.spark.tables import LocatedTable, job_columns
@@ -71,8 +70,7 @@ class SharedWorkContent:
 
     def io(self) -> EncryptingFileIO:
         """Return a FileIO that reads and writes ciphertext only."""
-        inner = cast("FileIO", pickle.loads(self.inner_io))
-        return EncryptingFileIO(inner) if self.columns is None else JobFileIO(inner, None, self.columns)
+        return file_io_of_task(self.inner_io, None, self.columns)
 
 
 class SparkRunner:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import bind, extract_field_ids
-from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import ALWAYS_TRUE
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -21,7 +20,7 @@ from tablecrypt.files.encrypting_file_io import EncryptingFileIO, ReadRestrictio
 from tablecrypt.keys.manager import EncryptionManager
 from tablecrypt.spark.job_keys import JobKey, JobTicket, brings_keys_by_spark, issue_by_broadcast, issue_job
 from tablecrypt.spark.network import check_credentials_stay_private, check_network, kms_properties, warn_of_open_network
-from tablecrypt.spark.protected_columns import JobColumns, JobFileIO
+from tablecrypt.spark.protected_columns import JobColumns, file_io_of_task
 from tablecrypt.table.metadata import EncryptedTableMetadata
 from tablecrypt.table.planning import EncryptedFileScanTask
 from tablecrypt.table.protection.policy import has_column_keys
@@ -172,10 +171,7 @@ class TableAccess:
 
     def io(self) -> EncryptingFileIO:
         """Return a FileIO that reads and writes ciphertext only."""
-        inner = cast("FileIO", pickle.loads(self.inner_io))
-        if self.columns is None:
-            return EncryptingFileIO(inner, self.read_restrictions)
-        return JobFileIO(inner, self.read_restrictions, self.columns)
+        return file_io_of_task(self.inner_io, self.read_restrictions, self.columns)
 
 
 def job_columns(table: EncryptedTable, readable: frozenset[int] | None = None, *, brings_keys: bool = False) -> JobColumns | None:

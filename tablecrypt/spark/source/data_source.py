@@ -73,7 +73,8 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, str]] | No
         catalogs: for each catalog's name, properties for load_catalog beside those that PyIceberg's configuration has. They stay on this
             machine, in a file that only this user may read, until the program ends.
 
-    The option `filter` rules out files and rows before Spark sees them; all options are in source/options.py.
+    The option `filter` rules out files and rows before Spark sees them; all options are in source/options.py. A session that takes Java
+    classes refuses conditions on masks from now on. In others, masks of protected columns have to be asked for by the option `masked`.
 
     Raises:
         ConfigurationError: Spark is older than 4.0.

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 
@@ -128,6 +129,24 @@ def test_users_of_a_connect_server_share_views(connect: ConnectServer, seen: str
     assert read[9] == [[3]]
     assert "TABLE_OR_VIEW_NOT_FOUND" in read[12]["error"]
     assert read[13] == [[namespace, "orders", False]]
+
+
+def test_a_server_evaluates_no_condition_on_masks(connect: ConnectServer, served: Lake, aws: AwsServer) -> None:
+    declared = f"TBLPROPERTIES ('encryption.key-id' = 'alias/orders', 'encryption.column-keys' = '{aws.new_key()}: ssn')"
+    [made] = results(connect, {"statements": [f"CREATE TABLE prod.db.people (id BIGINT, ssn STRING) {declared}"]})
+    assert made == [[]]
+    served.catalog.load_table("db.people").append(pa.table({"id": [1, 2], "ssn": ["SSN-1", "SSN-2"]}))
+    asked = {
+        "statements": [
+            "SELECT count(*) FROM prod.db.people a JOIN prod.db.people b ON concat(a.ssn, '') = concat(b.ssn, '')",
+            "SELECT ssn, id FROM prod.db.people ORDER BY id",
+        ]
+    }
+    analyst = asked | {"settings": {"spark.sql.catalog.prod.encryption.allowed-key-ids": "alias/orders"}}
+    values, [refused, masks] = results(connect, asked, analyst)
+    assert values == [[[2]], [["SSN-1", 1], ["SSN-2", 2]]]
+    assert masks == [[None, 1], [None, 2]]
+    assert "does not let you use" in refused["error"]
 
 
 @pytest.mark.parametrize(
