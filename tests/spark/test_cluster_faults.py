@@ -30,7 +30,8 @@ JOBS: Final = (
     ("write", "jvm"),
     ("read", "python"),
     ("read", "jvm"),
-    ("sql", "INSERT INTO"),
+    ("sql", "written"),
+    ("sql", "protected"),
     ("merge", "copy-on-write"),
     ("merge", "merge-on-read"),
 )
@@ -46,6 +47,8 @@ def cluster_lake(often: int, aws: AwsServer, tmp_path_factory: pytest.TempPathFa
             ids = range(first, first + ROWS // 4)
             table.append(pa.table({"id": pa.array(ids, pa.int64()), "note": [CANARY] * len(ids)}, schema=SCHEMA.as_arrow()))
     lake.catalog.create_table("db.written", SCHEMA, properties=PROPERTIES)
+    protected = {"encryption.column-keys": f"{aws.new_key()}: note"}
+    lake.catalog.create_table("db.protected", SCHEMA, properties=PROPERTIES | protected)
     return lake
 
 
@@ -59,6 +62,7 @@ def results(java_runtime: None, often: int, cluster_lake: Lake, tmp_path_factory
         "read": cluster_lake.identifier("db.read"),
         "written": cluster_lake.identifier("db.written"),
         "merged": cluster_lake.identifier("db.merged"),
+        "protected": cluster_lake.identifier("db.protected"),
         "rows": ROWS,
         "jobs": [(*job, often) for job in JOBS],
         "canary": CANARY,
@@ -99,4 +103,5 @@ def test_what_dead_executors_left_is_found_and_removed(results: dict[str, Any], 
 def test_statements_leave_no_file_of_tasks_that_died(results: dict[str, Any], cluster_lake: Lake) -> None:
     assert results["strikes"]
     soon = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)
-    assert not remove_orphan_files(cluster_lake.catalog.load_table("db.merged"), older_than=soon).found
+    for name in ("db.merged", "db.protected"):
+        assert not remove_orphan_files(cluster_lake.catalog.load_table(name), older_than=soon).found

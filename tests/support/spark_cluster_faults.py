@@ -1,9 +1,9 @@
 """A Spark application on two hosts in which everything that can happen to a task happens, again and again.
 
-Takes JSON on standard input: `folder`; `properties` of the catalog; `warehouse`, its folder; `read`, `written` and `merged`, tables with
-columns id and note; `rows`, how many ids from 0 on the first and the last of them hold; `canary`; and `jobs`, a list of (operation, path or
-mode, how often). Each job is run with every fault, and after each it looks whether the rows are exact. Its last line of output is JSON: for
-each the number of jobs with exact rows.
+Takes JSON on standard input: `folder`; `properties` of the catalog; `warehouse`, its folder; `read`, `merged`, `written` and `protected`,
+tables with columns id and note; `rows`, how many ids from 0 on the first two of them hold; `canary`; and `jobs`, a list of (operation;
+path, mode or table; how often). Each job is run with every fault, and after each it looks whether the rows are exact. Its last line of
+output is JSON: for each the number of jobs with exact rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Jobs:
         self._marks = Path(job["folder"]) / "marks"
         self._marks.mkdir()
         self._numbers = itertools.count()
-        self._written = 0
+        self._written = {"written": 0, "protected": 0}
 
     def read(self, path: Any, fault: Fault) -> bool:
         """Read the table while one task is struck."""
@@ -52,14 +52,15 @@ class Jobs:
         """Append rows while one task is struck, and look at all that the table holds."""
         import tablecrypt.spark as tcs
 
-        tcs.write_table(self._struck_rows(fault), self._job["written"], path=path, catalog_properties=self._job["properties"])
-        return self._ids() == list(range(self._written))
+        rows = self._struck_rows("written", fault)
+        tcs.write_table(rows, self._job["written"], path=path, catalog_properties=self._job["properties"])
+        return self._is_exact("written")
 
-    def sql(self, path: Any, fault: Fault) -> bool:
-        """The same by a statement of SQL, which begins with `path`."""
-        self._struck_rows(fault).createOrReplaceTempView("struck")
-        self._spark.sql(f"{path} {self._job['written']} SELECT * FROM struck")
-        return self._ids() == list(range(self._written))
+    def sql(self, table: Any, fault: Fault) -> bool:
+        """The same by INSERT INTO."""
+        self._struck_rows(table, fault).createOrReplaceTempView("struck")
+        self._spark.sql(f"INSERT INTO {self._job[table]} SELECT * FROM struck")
+        return self._is_exact(table)
 
     def merge(self, path: Any, fault: Fault) -> bool:
         """Give each row of a table another note by MERGE in the mode `path`, while one of the tasks that write is struck."""
@@ -75,13 +76,14 @@ class Jobs:
         counts = spark.sql(f"SELECT count(*), count(DISTINCT id), count_if(note = {note}), max(id) FROM {name}").first()
         return counts is not None and tuple(counts) == (*[self._job["rows"]] * 3, self._job["rows"] - 1)
 
-    def _struck_rows(self, fault: Fault) -> DataFrame:
-        """Rows that the table does not have yet; one task is struck after it has written a whole file of them."""
+    def _struck_rows(self, table: str, fault: Fault) -> DataFrame:
+        """Rows that a table does not have yet; one task is struck after it has written a whole file of them."""
         from tests.support.spark_faults import faulty
 
-        first, self._written = self._written, self._written + ROWS_OF_WRITE
+        first = self._written[table]
+        self._written[table] += ROWS_OF_WRITE
         note = NOTE.format(canary=self._job["canary"], salt=0)
-        rows = self._spark.range(first, self._written, 1, 2).selectExpr("id", f"{note} AS note")
+        rows = self._spark.range(first, self._written[table], 1, 2).selectExpr("id", f"{note} AS note")
         return faulty(rows, fault, self._new_mark(), after=8, written=Path(self._job["warehouse"]))
 
     def _new_mark(self) -> Path:
@@ -91,12 +93,12 @@ class Jobs:
         """How many faults there have been."""
         return len(list(self._marks.iterdir()))
 
-    def _ids(self) -> list[int]:
+    def _is_exact(self, table: str) -> bool:
         from pyiceberg.catalog import load_catalog
 
-        catalog, _, name = self._job["written"].partition(".")
+        catalog, _, name = self._job[table].partition(".")
         rows = load_catalog(catalog, **self._job["properties"]).load_table(name).scan(selected_fields=("id",)).to_arrow()
-        return sorted(rows["id"].to_pylist())
+        return sorted(rows["id"].to_pylist()) == list(range(self._written[table]))
 
 
 def main() -> None:

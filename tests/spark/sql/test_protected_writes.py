@@ -235,6 +235,14 @@ def test_what_a_task_reports_of_another_file_is_not_committed(payroll: Asked, pe
     assert not files_in(lake)
 
 
+def test_a_file_of_spark_s_own_writer_which_knows_no_column_keys_is_not_committed(payroll: Asked, people: EncryptedTable) -> None:
+    write = Write(payroll)
+    described = sized(write.location().encode()) + struct.pack(">Q", 4) + sized(bytes(16)) + sized(bytes(16)) + sized(b"")
+    with pytest.raises(FormatError, match="another writer wrote it"):
+        write.commit([b"\x00" + described + struct.pack(">I", 0) + sized(b"")])
+    assert not people.refresh().metadata.snapshots
+
+
 def test_keys_for_tasks_are_in_nothing_that_the_driver_shows(payroll: Asked) -> None:
     write = Write(payroll)
     assert b"opened_keks" in write.content
@@ -261,11 +269,18 @@ def test_permission_to_wrap_alone_is_not_enough_since_a_statement_may_write_the_
 
 
 def test_a_change_that_only_deletes_needs_no_right_and_gets_no_location_for_a_file(analyst: Asked) -> None:
-    write = Write(analyst, "delta", command="merge")
-    assert not write.content
-    with pytest.raises(ColumnKeyDeniedError):
-        write.location()
-    analyst("abort_write", write=write.handle)
+    for command, refused in (("merge", ColumnKeyDeniedError), ("delete", ConfigurationError)):
+        write = Write(analyst, "delta", command=command)
+        assert not write.content
+        with pytest.raises(refused):
+            write.location()
+        analyst("abort_write", write=write.handle)
+
+
+def test_a_delete_commits_no_column_keys(payroll: Asked, people: EncryptedTable) -> None:
+    Write(payroll, "delta", command="delete")
+    people.refresh()
+    assert not metadata_of(people).key_ring.column_keys
 
 
 def test_column_keys_are_committed_with_the_first_write_alone(payroll: Asked, lake: Lake, people: EncryptedTable) -> None:

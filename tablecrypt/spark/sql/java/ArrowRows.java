@@ -13,14 +13,17 @@ import org.apache.spark.sql.types.StructType;
 /** Rows that are collected, to be handed over as an Arrow stream of one batch. Times with a zone are in UTC. */
 class ArrowRows {
   private static final int MOST_ROWS = 8192;
-  private static final int MOST_BYTES = 4 * 1024 * 1024;
+  private static final long MOST_BYTES = 4 * 1024 * 1024;
   private static final int ROWS_BETWEEN_SIZE_CHECKS = 64;
 
   private final ArrowWriter writer;
   private final VectorSchemaRoot root;
+  private final long mostBytes;
   private int rows = 0;
 
-  ArrowRows(StructType schema) {
+  /** @param fileSize what a file is to hold, in bytes: rows for several are not collected */
+  ArrowRows(StructType schema, long fileSize) {
+    mostBytes = Math.min(MOST_BYTES, fileSize);
     writer = ArrowWriter.create(schema, "UTC", true, false);
     root = writer.root();
   }
@@ -35,7 +38,7 @@ class ArrowRows {
   }
 
   boolean isFull() {
-    return rows >= MOST_ROWS || (rows % ROWS_BETWEEN_SIZE_CHECKS == 0 && bytes() >= MOST_BYTES);
+    return rows >= MOST_ROWS || (rows % ROWS_BETWEEN_SIZE_CHECKS == 0 && bytes() >= mostBytes);
   }
 
   private long bytes() {

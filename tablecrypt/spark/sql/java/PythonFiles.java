@@ -30,7 +30,7 @@ class PythonFiles extends TaskFiles {
   private void start() throws IOException {
     byte[] table = DriverClient.request(job.coordinator, Requests.writing(task, attempt));
     python = command.process();
-    rows = new ArrowRows(job.schema());
+    rows = new ArrowRows(job.schema(), job.number(WriteJob.TARGET_FILE_SIZE));
     ByteArrayOutputStream content = new ByteArrayOutputStream();
     DataOutputStream out = new DataOutputStream(content);
     NewFile.writeBytes(out, table);

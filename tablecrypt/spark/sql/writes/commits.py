@@ -31,14 +31,14 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyroaring import BitMap64
 
-from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError
+from tablecrypt.errors import ColumnKeyDeniedError, ConfigurationError, FormatError, TablecryptError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.spark.commit import BatchAlreadyCommittedError, BatchMarker, RowChange, check_can_replace_partitions
 from tablecrypt.spark.jvm.columns import unsupported_partitioning
@@ -46,6 +46,7 @@ from tablecrypt.spark.jvm.coordinator import FileLocations
 from tablecrypt.spark.jvm.keys import ResultKey
 from tablecrypt.spark.jvm.schema import inner_ids, names_that_spark_confuses, stored_json, unread_type
 from tablecrypt.spark.jvm.writer import TARGET_FILE_SIZE, check_found, opened_results, unsupported_codec, write_settings
+from tablecrypt.spark.jvm.written_files import FileOfPython
 from tablecrypt.spark.sql.catalogs import described_partitioning
 from tablecrypt.spark.sql.messages import Request, Response
 from tablecrypt.spark.sql.writes.given_columns import GivenColumns, merged_metadata
@@ -69,8 +70,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ROW_LEVEL: Final = ("delta", "groups")
-_UPDATE: Final = "update"
+_DELTA: Final = "delta"
+_ROW_LEVEL: Final = (_DELTA, "groups")
+_DELETE: Final = "delete"
+_MERGE: Final = "merge"
 _MODES: Final = ("append", "overwrite", "overwrite_partitions", *_ROW_LEVEL)
 _DEK_LENGTH: Final = "tablecrypt.dek-length"
 
@@ -100,7 +103,7 @@ class OpenWrite:
     query_id: str | None
     locations: FileLocations
     key: ResultKey
-    denied: ColumnKeyDeniedError | None
+    denied: TablecryptError | None
 
     @property
     def is_row_level(self) -> bool:
@@ -147,7 +150,7 @@ def begin_write(planner: Planner, request: Request) -> Response:
     replaced = _checked(loaded, mode, command, request.items("filter"), options)
     given = _given(request, is_stream=query_id is not None)
     merged = loaded.located.table.metadata if given is None else merged_metadata(loaded, given)
-    writer = _writer(loaded, merged, options, may_only_delete=mode == "delta" and command != _UPDATE)
+    writer = _writer(loaded, merged, options, command if mode == _DELTA else None)
     metadata = writer.metadata
     locations, key = FileLocations(metadata), ResultKey()
     write = OpenWrite(writer.loaded, metadata, given, mode, options, replaced, command, query_id, locations, key, writer.denied)
@@ -186,41 +189,51 @@ class _Writer:
     stored: Schema
     settings: dict[str, str]
     is_python: bool = False
-    content: bytes = b""
-    denied: ColumnKeyDeniedError | None = None
+    content: bytes = field(default=b"", repr=False)
+    denied: TablecryptError | None = None
 
 
-def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptions, *, may_only_delete: bool) -> _Writer:
+def _writer(loaded: LoadedTable, metadata: TableMetadata, options: SqlWriteOptions, marks_for: str | None) -> _Writer:
+    """Return what writes the rows of a write.
+
+    Args:
+        loaded: the table.
+        metadata: its own, with the columns that the write adds.
+        options: of the write.
+        marks_for: delete, update or merge, of a change that marks the rows which it deletes, and may have none to write.
+    """
     if reason := _unsupported(metadata.schema()) or unsupported_partitioning(metadata.spec(), metadata.schema()):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     properties = options.over(metadata.properties)
     if policy_of(metadata):
-        return _python_writer(loaded, properties, may_only_delete=may_only_delete)
+        return _python_writer(loaded, properties, marks_for)
     if reason := unsupported_codec(properties):
         raise ConfigurationError(f"{loaded.located.name} cannot be written by Spark SQL: {reason}")
     dek_length = cast("TableFileIO", loaded.located.table.io).manager.data_key_length
     return _Writer(loaded, metadata, sanitize_column_names(metadata.schema()), write_settings(properties) | {_DEK_LENGTH: str(dek_length)})
 
 
-def _python_writer(loaded: LoadedTable, properties: dict[str, str], *, may_only_delete: bool) -> _Writer:
+def _python_writer(loaded: LoadedTable, properties: dict[str, str], marks_for: str | None) -> _Writer:
     parquet_writer_options(properties)
     metadata, settings = loaded.located.table.metadata, {TARGET_FILE_SIZE: str(target_file_size(properties))}
+    writer = _Writer(loaded, metadata, metadata.schema(), settings, is_python=True)
+    if marks_for == _DELETE:
+        return replace(writer, denied=ConfigurationError(f"{loaded.located.name}: a DELETE that marks rows writes none"))
     try:
         keyed = with_column_keys(loaded)
     except ColumnKeyDeniedError as denied:
-        if not may_only_delete:
+        if marks_for != _MERGE:
             raise
-        return _Writer(loaded, metadata, metadata.schema(), settings, is_python=True, denied=denied)
+        return replace(writer, denied=denied)
     table = keyed.located.table
-    content = content_for_tasks(table, properties)
-    return _Writer(keyed, table.metadata, metadata.schema(), settings, is_python=True, content=content)
+    return replace(writer, loaded=keyed, metadata=table.metadata, content=content_for_tasks(table, properties))
 
 
 def file_location(planner: Planner, request: Request) -> Response:
     """Give a task the location of its next file.
 
     Raises:
-        ColumnKeyDeniedError: it is a change that may only delete, and writes rows all the same.
+        ColumnKeyDeniedError, ConfigurationError: it is a change that may only delete, and writes rows all the same.
     """
     write = planner.writes[request.text("write")]
     if write.denied is not None:
@@ -298,8 +311,8 @@ def _replaces_all(loaded: LoadedTable, mode: str) -> bool:
 
 
 def _unsupported(schema: Schema) -> str | None:
-    for field in schema.fields:
-        if unread := unread_type(field):
+    for column in schema.fields:
+        if unread := unread_type(column):
             return f"Spark has no type for column {unread}"
     return names_that_spark_confuses(schema)
 
@@ -308,8 +321,12 @@ def _reported(write: OpenWrite, content: bytes) -> tuple[list[DataFile], dict[st
     """Return the entries of the files that tasks report, and the positions of deleted rows by data file."""
     files: list[DataFile] = []
     deleted: dict[str, BitMap64] = {}
+    of_python = bool(policy_of(write.metadata))
     for result in opened_results(write.key, write.locations, content):
-        files += [file.entry(write.metadata, keeps_lineage=write.is_row_level) for file in result.files]
+        for file in result.files:
+            if isinstance(file, FileOfPython) != of_python:
+                raise FormatError(f"{file.location}: another writer wrote it than the one that the table's columns need")
+            files.append(file.entry(write.metadata, keeps_lineage=write.is_row_level))
         for location, positions in result.deleted.items():
             deleted[location] = deleted.get(location, BitMap64()) | BitMap64(positions)
     return files, deleted
