@@ -164,6 +164,11 @@ class ColumnKeyMaker:
         with self._pending.lock:
             self._pending.used[aad_prefix] = {*self._pending.used.get(aad_prefix, ()), key_id}
 
+    def bring_nothing_with(self, aad_prefix: bytes) -> None:
+        """Forget what the commit of the file with this AAD prefix has to bring: it was committed, and another file takes its twins over."""
+        with self._pending.lock:
+            self._pending.used.pop(aad_prefix, None)
+
     def _with_pending(self, ring: KeyRing) -> KeyRing:
         """The keys of metadata, and those made here that no commit was offered."""
         self._pending.forget(ring)

@@ -35,6 +35,7 @@ from tablecrypt.crypto.secret import Secret
 from tablecrypt.errors import ColumnKeyDeniedError, KeyNotFoundError
 from tablecrypt.files.encrypting_file_io import EncryptingFileIO
 from tablecrypt.files.raw_output import RawContent
+from tablecrypt.keys.column_key_ring import ColumnKeyMaker
 from tablecrypt.keys.column_keys import ColumnKeys, ColumnPolicy, ProtectedColumn, key_id_in
 from tablecrypt.maintenance._journal import replacement_entry
 from tablecrypt.maintenance._tables import encrypted_metadata_of, table_io
@@ -78,6 +79,7 @@ class ProtectedFiles:
     def __init__(self, table: EncryptedTable, looks: Mapping[str, StoredTwins]) -> None:
         self._metadata: EncryptedTableMetadata = encrypted_metadata_of(table)
         self._keys: ColumnKeys = column_keys(self._metadata, table_io(table))
+        self._maker: ColumnKeyMaker = table_io(table).manager.columns
         self.policy: ColumnPolicy = policy_of(self._metadata)
         self._looks = looks
         self._opened: dict[str, _Opened] = {}
@@ -120,9 +122,12 @@ class ProtectedFiles:
             found = self._looks.get(location)
             if found is None:
                 continue
-            self._opened[location] = opened = self._open(found, key_metadata_of(file).aad_prefix)
+            prefix = key_metadata_of(file).aad_prefix
+            self._opened[location] = opened = self._open(found, prefix)
             if opened.deks is not None:
                 wanted |= self._wanted(found)
+            else:
+                self._maker.bring_nothing_with(prefix)
         self._keys.generate(sorted(wanted), secrets.token_bytes(16))
         for field_id in sorted(wanted):
             if self.policy.columns[field_id].mask.needs_key:
