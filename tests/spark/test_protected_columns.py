@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 
 import tablecrypt.spark as tcs
 from tablecrypt import maintenance
@@ -22,7 +23,7 @@ from tests.spark.conftest import CATALOG, Lake
 from tests.support.aws import AwsServer
 from tests.support.driver_only_kms import for_this_process
 from tests.support.plaintext import CANARY
-from tests.support.protected_tables import metadata_of
+from tests.support.protected_tables import metadata_of, write_as_java_does
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -197,3 +198,27 @@ def test_executors_without_the_column_s_key_fail_the_job_and_leave_nothing(spark
         tcs.write_table(spark.createDataFrame([(5, CANARY, "a")], COLUMNS), programs.identifier, catalog_properties=properties)
     assert programs.table.metadata_location == before
     assert programs.files() == files
+
+
+def test_executors_encrypt_files_again_and_verify_them(spark: SparkSession, programs: Programs) -> None:
+    runner, expected = tcs.SparkRunner(spark), dict(enumerate(SSNS, 1))
+    with programs.table.transaction() as transaction:
+        transaction.set_properties({"encryption.column-mask.ssn": "hash"})
+    programs.table.append(ROWS.slice(0, 2))
+    write_as_java_does(programs.table, ROWS.slice(2))
+    done = maintenance.reencrypt(programs.table, runner=runner)
+    assert (done.data_files, done.in_line, done.twins_kept) == (2, 1, 0)
+    assert programs.rows() == expected
+    hashes = ssns(tcs.read_table(spark, programs.identifier, catalog_properties=programs.analyst))
+    assert len({each for each in hashes if each is not None and len(each) == 64}) == 4
+
+    verified = maintenance.verify(programs.table, runner=runner)
+    assert (verified.is_good, verified.unchecked_columns) == (True, {})
+    seen = load_catalog(CATALOG, **programs.analyst).load_table(NAME)
+    assert maintenance.verify(seen, runner=runner).unchecked_columns == {"ssn": 3}, "in the snapshots before too"
+    assert maintenance.reencrypt(seen, runner=runner).twins_kept == 2
+    assert programs.rows() == expected
+
+    write_as_java_does(programs.table, ROWS.slice(0, 2).set_column(1, "ssn", pa.array(hashes[:2])))
+    with pytest.raises(ConfigurationError, match="what its mask"):
+        maintenance.reencrypt(programs.table, runner=runner)
