@@ -80,7 +80,7 @@ def views(spark: SparkSession, aws: AwsServer, rest_server: RestServer, tmp_path
 
 def test_a_view_is_what_the_statement_says_and_shows_the_rows_of_now(views: Views) -> None:
     views.sql(
-        "CREATE VIEW here.eu (key COMMENT 'the order''s', `my region`) COMMENT 'in Europe' TBLPROPERTIES ('team' = 'a') "
+        "CREATE VIEW here.eu (key COMMENT 'the order\\'s', `my region`) COMMENT 'in Europe' TBLPROPERTIES ('team' = 'a') "
         "AS SELECT id, region FROM here.orders WHERE region = 'eu'"
     )
     view = views.catalog.load_view((views.namespace, "eu"))
