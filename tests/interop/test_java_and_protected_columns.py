@@ -12,6 +12,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from tablecrypt import maintenance as m
 from tablecrypt.errors import ConfigurationError
 from tablecrypt.table.table import EncryptedTable
+from tests.support import java_access
 from tests.support.aws import AwsServer
 from tests.support.catalogs import encrypted_sql_catalog
 from tests.support.java import JavaError, JavaOracle
@@ -94,6 +95,13 @@ def test_java_answers_about_other_columns_and_fails_loudly_for_protected_ones(wa
     rows = sorted(back.scan().to_arrow().to_pylist(), key=lambda row: int(row["id"]))
     assert [row["ssn"] for row in rows] == [f"SSN-{number}" for number in range(390)]
     assert [row["person"]["email"] for row in rows] == [f"{number}@example.org" for number in range(390)]
+
+
+def test_the_page_says_what_java_does_with_each_statement(warehouse: Path, aws: AwsServer, java: JavaOracle) -> None:
+    said = java_access.BLOCK.search(java_access.DOCUMENT.read_text())
+    assert said
+    found = java_access.rendered(warehouse, aws, java)
+    assert said[0] == found, "python -m tests.support.java_access writes it again"
 
 
 def test_files_that_java_wrote_under_the_tables_key_are_brought_in_line_and_java_reads_on(

@@ -28,14 +28,16 @@ ROWS: Final = pa.table({"id": [1, 2, 3], "ssn": ["SSN-1", "SSN-2", "SSN-3"], "no
 VALUES: Final = {"SSN-1", "SSN-2", "SSN-3", "SSN-4"}
 
 
-def _seen(values: list[Any]) -> str:
+def described(values: list[Any]) -> str:
+    """Say whether what somebody sees of the column ssn are its values."""
     found = set(values)
     if not found:
         return "no rows"
     return "values" if found <= VALUES else "masks" if not found & VALUES else "both"
 
 
-def _rows(count: int) -> str:
+def counted(count: int) -> str:
+    """Say how many rows there are."""
     return "1 row" if count == 1 else f"{count} rows"
 
 
@@ -77,15 +79,15 @@ def _mend(table: EncryptedTable) -> None:
 OF_LATE_FILES: Final = "reencrypt files from before the declaration"
 """Tried on a table whose column was declared after its file."""
 OPERATIONS: Final[Mapping[str, Callable[[EncryptedTable], str]]] = {
-    "read the column: Arrow": lambda table: _seen(table.scan().to_arrow()["ssn"].to_pylist()),
-    "read the column: DuckDB": lambda table: _seen(_duckdb(table, "SELECT ssn FROM people")),
-    "read the column: Polars": lambda table: _seen(table.to_polars().collect()["ssn"].to_list()),
-    'read the column, `masked="error"`': lambda table: _seen(table.scan().update(masked="error").to_arrow()["ssn"].to_pylist()),
-    "read other columns": lambda table: _rows(table.scan(selected_fields=("id", "note")).to_arrow().num_rows),
-    "filter by another column": lambda table: _rows(table.scan("id = 2").to_arrow().num_rows),
-    "filter by the column: Arrow": lambda table: _rows(table.scan("ssn = 'SSN-2'").to_arrow().num_rows),
-    "filter by the column: DuckDB": lambda table: _rows(len(_duckdb(table, "SELECT id FROM people WHERE ssn = 'SSN-2'"))),
-    "time travel": lambda table: _seen(table.scan(snapshot_id=table.snapshots()[0].snapshot_id).to_arrow()["ssn"].to_pylist()),
+    "read the column: Arrow": lambda table: described(table.scan().to_arrow()["ssn"].to_pylist()),
+    "read the column: DuckDB": lambda table: described(_duckdb(table, "SELECT ssn FROM people")),
+    "read the column: Polars": lambda table: described(table.to_polars().collect()["ssn"].to_list()),
+    'read the column, `masked="error"`': lambda table: described(table.scan().update(masked="error").to_arrow()["ssn"].to_pylist()),
+    "read other columns": lambda table: counted(table.scan(selected_fields=("id", "note")).to_arrow().num_rows),
+    "filter by another column": lambda table: counted(table.scan("id = 2").to_arrow().num_rows),
+    "filter by the column: Arrow": lambda table: counted(table.scan("ssn = 'SSN-2'").to_arrow().num_rows),
+    "filter by the column: DuckDB": lambda table: counted(len(_duckdb(table, "SELECT id FROM people WHERE ssn = 'SSN-2'"))),
+    "time travel": lambda table: described(table.scan(snapshot_id=table.snapshots()[0].snapshot_id).to_arrow()["ssn"].to_pylist()),
     "append": _done(lambda table: table.append(ROWS)),
     "delete by another column": _done(lambda table: table.delete("id = 2")),
     "delete by the column": _done(lambda table: table.delete("ssn = 'SSN-2'")),
@@ -137,10 +139,11 @@ def _outcome(run: Callable[[EncryptedTable], str], table: EncryptedTable) -> str
             warnings.simplefilter("ignore")
             return run(table)
     except Exception as error:  # noqa: BLE001  engines raise errors of their own around ours
-        return f"`{_own(error)}`"
+        return f"`{own_error(error)}`"
 
 
-def _own(error: BaseException) -> str:
+def own_error(error: BaseException) -> str:
+    """Return the name of this project's error class in an error that an engine may have put its own around."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, TablecryptError):

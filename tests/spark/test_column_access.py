@@ -1,0 +1,22 @@
+"""What docs/column-keys.md says about who may do what from Spark SQL is what happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.column_access import DOCUMENT
+from tests.support.column_access_in_spark import BLOCK, rendered
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+
+def test_the_page_says_what_each_principal_may_do_from_spark_sql(spark: SparkSession, tmp_path: Path) -> None:
+    said = BLOCK.search(DOCUMENT.read_text())
+    assert said
+    assert said[0] == rendered(spark, tmp_path), "python -m tests.support.column_access_in_spark writes it again"

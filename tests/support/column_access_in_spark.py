@@ -1,0 +1,162 @@
+"""Who may do what with protected columns from Spark SQL, found out by doing it; a table of docs/column-keys.md is made of it.
+
+Run `python -m tests.support.column_access_in_spark` after a change; a test fails until it was run.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.catalog import load_catalog
+
+import tablecrypt.spark as tcs
+from tests.support.column_access import DOCUMENT, ROWS, counted, described, own_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BLOCK: Final = re.compile(r"(?<=<!-- access in Spark: begin -->\n).*?(?=<!-- access in Spark: end -->)", re.DOTALL)
+CATALOG: Final = "columnaccess"
+_TABLE_KEY: Final = "orders"
+_COLUMN_KEY: Final = "pii"
+_KEYS: Final = {"both keys": (_TABLE_KEY, _COLUMN_KEY), "the table's key alone": (_TABLE_KEY,), "neither": ("other",)}
+PRINCIPALS: Final = tuple(_KEYS)
+
+
+class _Program:
+    """A session of one principal, and one table."""
+
+    def __init__(self, session: SparkSession, properties: dict[str, str], table: str) -> None:
+        self.session = session
+        self.properties = properties
+        self.table = table
+        self.name = f"{CATALOG}.{table}"
+
+    def read_by_jvm(self, columns: list[str]) -> DataFrame:
+        return tcs.read_table(self.session, self.name, columns, path="jvm", catalog_properties=self.properties)
+
+    def sql(self, statement: str) -> DataFrame:
+        return self.session.sql(statement.format(t=self.name, name=self.table))
+
+
+def _seen(rows: DataFrame) -> str:
+    return described([row["ssn"] for row in rows.collect()])
+
+
+def _counted(rows: DataFrame) -> str:
+    return counted(len(rows.collect()))
+
+
+def _done(change: Callable[[_Program], object]) -> Callable[[_Program], str]:
+    def run(program: _Program) -> str:
+        change(program)
+        return "done"
+
+    return run
+
+
+def _statement(text: str) -> Callable[[_Program], str]:
+    return _done(lambda program: program.sql(text).collect())
+
+
+_MERGE: Final = "MERGE INTO {t} t USING (SELECT 2L AS id, 'SSN-4' AS ssn, 'd' AS note) s ON t.id = s.id WHEN MATCHED THEN"
+OPERATIONS: Final[Mapping[str, Callable[[_Program], str]]] = {
+    "SQL: `SELECT ssn`": lambda program: _seen(program.sql("SELECT ssn FROM {t}")),
+    "SQL: `VERSION AS OF` a snapshot": lambda program: _seen(program.sql("SELECT ssn FROM {t} VERSION AS OF 'first'")),
+    '`read_table` of other columns, `path="jvm"`': lambda program: _counted(program.read_by_jvm(["id", "note"])),
+    "SQL: `WHERE` another column": lambda program: _counted(program.sql("SELECT id FROM {t} WHERE note = 'b'")),
+    "SQL: `WHERE` the column": lambda program: _counted(program.sql("SELECT id FROM {t} WHERE ssn = 'SSN-2'")),
+    "SQL: `JOIN` on the column": lambda program: _counted(program.sql("SELECT a.id FROM {t} a JOIN {t} b ON a.ssn = b.ssn AND a.id = 2")),
+    "SQL: `INSERT`": _statement("INSERT INTO {t} VALUES (4L, 'SSN-4', 'd')"),
+    "SQL: `MERGE` that writes rows": _statement(f"{_MERGE} UPDATE SET *"),
+    "SQL: `MERGE` that only deletes": _statement(f"{_MERGE} DELETE"),
+    "SQL: `UPDATE` another column": _statement("UPDATE {t} SET note = 'd' WHERE id = 2"),
+    "SQL: `DELETE` by another column": _statement("DELETE FROM {t} WHERE id = 2"),
+    "SQL: `DELETE` by the column": _statement("DELETE FROM {t} WHERE ssn = 'SSN-2'"),
+    "SQL: `rewrite_data_files`": _statement(
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{{name}}', options => map('rewrite-all', 'true'))"
+    ),
+    "SQL: `ADD COLUMN`": _statement("ALTER TABLE {t} ADD COLUMN more string"),
+    "SQL: `RENAME COLUMN` of the column": _statement("ALTER TABLE {t} RENAME COLUMN ssn TO social"),
+}
+CHANGES_FROM: Final = list(OPERATIONS).index("SQL: `INSERT`")
+"""The operations before it change nothing, and are tried on one table."""
+
+
+def access(spark: SparkSession, folder: Path) -> dict[str, dict[str, str]]:
+    """Return what became of each operation, by operation and principal. Those that change something are tried on tables of their own."""
+    keys = {name: base64.b64encode(secrets.token_bytes(32)).decode() for name in (_TABLE_KEY, _COLUMN_KEY, "other")}
+    (folder / "warehouse").mkdir()
+    properties = {principal: _properties(folder, number, keys, _KEYS[principal]) for number, principal in enumerate(PRINCIPALS)}
+    owner = load_catalog(CATALOG, **properties[PRINCIPALS[0]])
+    owner.create_namespace("db")
+    found: dict[str, dict[str, str]] = {operation: {} for operation in OPERATIONS}
+    for number, principal in enumerate(PRINCIPALS):
+        session = spark.newSession()
+        tcs.catalog(session, CATALOG, properties[principal])
+        for at, (operation, run) in enumerate(OPERATIONS.items()):
+            name = "db.read" if at < CHANGES_FROM else f"db.t{at}_{number}"
+            if not owner.table_exists(name):
+                _create(owner, name)
+            found[operation][principal] = _outcome(run, _Program(session, properties[principal], name))
+    return found
+
+
+def _create(owner: Any, name: str) -> None:
+    declared = {"encryption.key-id": _TABLE_KEY, "encryption.column-keys": f"{_COLUMN_KEY}: ssn"}
+    table = owner.create_table(name, ROWS.schema, properties=declared)
+    table.append(ROWS)
+    table.manage_snapshots().create_tag(table.metadata.current_snapshot_id, "first").commit()
+
+
+def _properties(folder: Path, number: int, keys: Mapping[str, str], own: tuple[str, ...]) -> dict[str, str]:
+    file = folder / f"keys{number}.json"
+    file.touch(mode=0o600)
+    file.write_text(json.dumps({"format": "tablecrypt-key-file", "version": 1, "keys": {name: {"1": keys[name]} for name in own}}))
+    return {
+        "py-catalog-impl": "tablecrypt_catalog.EncryptedSqlCatalog",
+        "uri": f"sqlite:///{folder}/catalog.db",
+        "warehouse": (folder / "warehouse").as_uri(),
+        "encryption.kms-type": "local",
+        "kms.local.key-file": str(file),
+    }
+
+
+def _outcome(run: Callable[[_Program], str], program: _Program) -> str:
+    try:
+        return run(program)
+    except Exception as error:  # noqa: BLE001  Spark raises errors of its own around ours
+        return f"`{own_error(error)}`"
+
+
+def rendered(spark: SparkSession, folder: Path) -> str:
+    """The table, in Markdown."""
+    head = [f"| who holds | {' | '.join(PRINCIPALS)} |", f"|---|{'---|' * len(PRINCIPALS)}"]
+    lines = [f"| {operation} | {' | '.join(found[each] for each in PRINCIPALS)} |" for operation, found in access(spark, folder).items()]
+    return "\n".join([*head, *lines, ""])
+
+
+def main() -> None:
+    """Write the table into its page."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    with tempfile.TemporaryDirectory() as made:
+        block = rendered(session, Path(made))
+    session.stop()
+    DOCUMENT.write_text(BLOCK.sub(lambda _: block, DOCUMENT.read_text()))
+
+
+if __name__ == "__main__":
+    main()
