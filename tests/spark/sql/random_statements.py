@@ -16,6 +16,7 @@ from tests.spark.sql.conditions import Condition, Row, draw_condition, equals
 from tests.spark.sql.table_model import MAIN, TableModel
 from tests.spark.sql.values import WIDENED, Column, quoted, text
 from tests.support.plaintext import CANARY
+from tests.support.spark_release import FILLS_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,7 +86,8 @@ class RandomStatements:
     def refused(self) -> str | None:
         """A statement that must fail, after some of its tasks ran or before; None if the table has too few rows for one."""
         rows = self.model.branches[MAIN]
-        identifier = quoted(self.model.columns[0].name)
+        columns = self.model.columns
+        identifier = quoted(columns[0].name)
         if not rows or not self.model.has(ITEM):
             return None
         item = quoted(self.model.column(ITEM).name)
@@ -93,18 +95,13 @@ class RandomStatements:
         twice = f"(SELECT * FROM VALUES ({some}L, 'a'), ({some}L, 'b') AS v(id, item)) s"
         return self.random.choice(
             [
-                *([f"INSERT INTO {self.name} ({identifier}) VALUES (NULL)"] if self.model.columns[0].required else []),
+                *([f"INSERT INTO {self.name} SELECT {', '.join(map(_null, columns))}"] if columns[0].required else []),
                 f"ALTER TABLE {self.name} ADD COLUMN later int DEFAULT year(current_date())",
                 f"UPDATE {self.name} SET {item} = CAST(raise_error('stop') AS STRING) WHERE {identifier} = {some}",
-                f"INSERT INTO {self.name} SELECT {', '.join(map(self._failing_value, self.model.columns))} FROM range(0, 9, 1, 3)",
+                f"INSERT INTO {self.name} SELECT {', '.join(['id', *map(_failing_value, columns[1:])])} FROM range(0, 9, 1, 3)",
                 f"MERGE INTO {self.name} t USING {twice} ON t.{identifier} = s.id WHEN MATCHED THEN UPDATE SET {item} = s.item",
             ]
         )
-
-    def _failing_value(self, column: Column) -> str:
-        if column is self.model.columns[0]:
-            return "id"
-        return "IF(id = 7, raise_error('stop'), 'x')" if column.key == ITEM else f"CAST(NULL AS {column.sql_type})"
 
     def repartitioned(self, fields: Sequence[Field]) -> None:
         """From now on the table has these partition fields, and files of several partitionings."""
@@ -129,6 +126,7 @@ class RandomStatements:
                 self.sql(f"INSERT INTO {target} VALUES {self._tuples(rows, columns)}")
             case "columns":
                 some = self.random.sample(columns[1:], self.random.randrange(len(columns)))
+                some = some if FILLS_COLUMNS else columns
                 columns = [columns[0], *(column for column in columns[1:] if column in some or column.default is not None)]
                 kept = {column.key for column in columns}
                 rows = [{key: value for key, value in row.items() if key in kept} for row in rows]
@@ -461,3 +459,11 @@ def _internal(value: Any) -> Any:
     if isinstance(value, dt.datetime):
         return (value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
     return (value - dt.date(1970, 1, 1)).days if isinstance(value, dt.date) else value
+
+
+def _null(column: Column) -> str:
+    return f"CAST(NULL AS {column.sql_type})"
+
+
+def _failing_value(column: Column) -> str:
+    return "IF(id = 7, raise_error('stop'), 'x')" if column.key == ITEM else _null(column)

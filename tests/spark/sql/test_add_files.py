@@ -24,7 +24,7 @@ COLUMNS: Final = "id bigint NOT NULL, region string, note string, added int"
 def source(spark: SparkSession, tmp_path: Path) -> str:
     """Plaintext files in two partitions, whose columns are in another order and in capitals."""
     folder = tmp_path / "plain.files"
-    rows = spark.range(6).selectExpr(f"'{CANARY}' AS NOTE", "id AS ID", "if(id < 2, 'it''s', 'us') AS region")
+    rows = spark.range(6).selectExpr(f"'{CANARY}' AS NOTE", "id AS ID", "if(id < 2, 'it\\'s', 'us') AS region")
     rows.repartition(1).write.partitionBy("region").parquet(folder.as_uri())
     return f"parquet.`{folder.as_uri()}`"
 

@@ -18,6 +18,7 @@ from tablecrypt.spark.sql.partition_fields import SparkTransform, partition_spec
 from tablecrypt.spark.sql.spark_types import iceberg_schema
 from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
+from tests.support.spark_release import fills_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -167,6 +168,7 @@ class TestTables:
         assert "required column" in refusal(spark, f"ALTER TABLE {name} ADD COLUMN must INT NOT NULL")[1]
         assert prod.catalog.load_table(new_name).metadata_location == before
 
+    @fills_columns
     def test_defaults_are_one_value_for_new_rows_and_for_rows_that_are_there(self, spark: SparkSession, prod: Lake, new_name: str) -> None:
         name = f"prod.{new_name}"
         defaults = {

@@ -16,6 +16,7 @@ from tablecrypt.table.table import EncryptedTable
 from tests.spark.conftest import Lake
 from tests.spark.sql.test_write import stored
 from tests.support.plaintext import CANARY
+from tests.support.spark_release import fills_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -94,6 +95,7 @@ def test_new_columns_come_with_the_commit_of_their_rows(appended: Appended) -> N
     assert "flag" in appended.table.schema().column_names and len(appended.table.metadata.snapshots) == 2
 
 
+@fills_columns
 def test_columns_are_matched_by_name_and_missing_ones_get_their_default(appended: Appended) -> None:
     appended.append("SELECT CAST(7 AS INT) AS ID, 'de' AS Region")
     appended.append("SELECT 'x' AS note, CAST(8 AS SMALLINT) AS id", **{"check-ordering": "false", "distribution-mode": "range"})

@@ -58,7 +58,8 @@ ROW: Final = (
 STATEMENTS: Final = (
     "INSERT INTO {t} SELECT id, {row} FROM range(0, 20, 1, 2)",
     "INSERT INTO {t} SELECT id + 100, ssn, person, salary, born, seen, tags, props, part FROM {t} WHERE ssn LIKE '%-1%'",
-    "INSERT INTO {t} (id, ssn) VALUES (200, NULL), (201, 'x')",
+    "INSERT INTO {t} BY NAME SELECT id, IF(id = 200, NULL, 'x') AS ssn, NULL AS person, NULL AS salary, NULL AS born, NULL AS seen, "
+    "NULL AS tags, NULL AS props, NULL AS part FROM range(200, 202)",
     f"UPDATE {{t}} SET ssn = concat(ssn, '-new'), salary = salary + 1 WHERE ssn = '{CANARY}-3' OR id > 110",
     "UPDATE {t} SET person.age = 7, part = 'moved' WHERE id = 4",
     "MERGE INTO {t} t USING (SELECT id, {row} FROM range(15, 25)) s ON t.id = s.id WHEN MATCHED AND s.id = 15 THEN DELETE "

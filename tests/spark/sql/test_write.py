@@ -48,6 +48,7 @@ from tablecrypt.table.table_files import TableFileIO
 from tests.spark.conftest import Lake
 from tests.support.compare import assert_same_rows
 from tests.support.plaintext import CANARY
+from tests.support.spark_release import fills_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -316,6 +317,7 @@ def test_transforms_are_functions_with_the_values_of_partitions(spark: SparkSess
             spark.sql(f"SELECT {call}").collect()
 
 
+@fills_columns
 def test_a_column_that_a_statement_leaves_out_gets_its_default(spark: SparkSession, prod: Lake, new_name: str) -> None:
     name = f"prod.{new_name}"
     table = create(prod, new_name, SIMPLE)
