@@ -1,4 +1,4 @@
-"""What docs/column-keys.md says about who may do what from Spark SQL is what happens."""
+"""What docs/column-keys.md says about who may do what from Spark is what happens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 
-def test_the_page_says_what_each_principal_may_do_from_spark_sql(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_page_says_what_each_principal_may_do_from_spark(spark: SparkSession, tmp_path: Path) -> None:
     said = BLOCK.search(DOCUMENT.read_text())
     assert said
     assert said[0] == rendered(spark, tmp_path), "python -m tests.support.column_access_in_spark writes it again"

@@ -38,6 +38,8 @@ def lake_of_client(aws: AwsServer, tmp_path_factory: pytest.TempPathFactory) -> 
     lake.catalog.create_table("db.rows", SCHEMA, partition_spec=SPEC, properties=KEY)
     for name in ("db.source", "db.sink"):
         lake.catalog.create_table(name, PLAIN, properties=KEY)
+    people, protection = pa.table({"ssn": [CANARY]}), {"encryption.column-keys": f"{aws.new_key()}: ssn"}
+    lake.catalog.create_table("db.people", people.schema, properties=KEY | protection).append(people)
     return lake
 
 
@@ -89,6 +91,12 @@ def test_the_data_source_reads_and_writes(results: dict[str, Any]) -> None:
 @pytest.mark.parametrize("step", ["compact", "compact in order"])
 def test_compaction_works_from_a_client(results: dict[str, Any], step: str) -> None:
     assert results[step] == {"groups": 3, "ids": list(range(50, 55))}
+
+
+def test_masks_are_shown_to_who_asks_for_them(results: dict[str, Any]) -> None:
+    assert "ColumnKeyDeniedError" in results["masks by source"]["error"]
+    assert "ColumnKeyDeniedError" in results["masks by function"]["error"]
+    assert results["masks by source, asked for"] == results["masks by function, asked for"] == [None]
 
 
 def test_streams_write_each_batch_once(results: dict[str, Any], lake_of_client: Lake) -> None:

@@ -223,3 +223,12 @@ def _file_keys(table: Any) -> list[bytes]:
         for entry in manifest.fetch_manifest_entry(table.io)
     ]
     return [key_metadata_of(entry.data_file).encryption_key.reveal() for entry in entries]
+
+
+def test_each_session_of_a_program_gets_the_source(spark_with_source: SparkSession, table: Table, lake: Lake) -> None:
+    save(rows(spark_with_source, 0, 3))
+    spark_with_source.createDataFrame([(1,)], "id int").collect()
+
+    other = spark_with_source.newSession()
+    tcs.register(other, {"sparktest": lake.properties})
+    assert ids(reader(other)) == [0, 1, 2]

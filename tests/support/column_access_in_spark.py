@@ -1,4 +1,4 @@
-"""Who may do what with protected columns from Spark SQL, found out by doing it; a table of docs/column-keys.md is made of it.
+"""Who may do what with protected columns from Spark, found out by doing it; a table of docs/column-keys.md is made of it.
 
 Run `python -m tests.support.column_access_in_spark` after a change; a test fails until it was run.
 """
@@ -41,8 +41,22 @@ class _Program:
         self.table = table
         self.name = f"{CATALOG}.{table}"
 
-    def read_by_jvm(self, columns: list[str]) -> DataFrame:
-        return tcs.read_table(self.session, self.name, columns, path="jvm", catalog_properties=self.properties)
+    def read(self, columns: list[str] | None = None, row_filter: str | None = None, path: Any = None) -> DataFrame:
+        return tcs.read_table(self.session, self.name, columns, row_filter, path=path, catalog_properties=self.properties)
+
+    def source(self, **options: str) -> DataFrame:
+        tcs.register(self.session, {CATALOG: self.properties})
+        return self.session.read.format("tablecrypt").options(**options).load(self.name)
+
+    def write(self, mode: Any, **options: Any) -> None:
+        rows = self.session.createDataFrame([(2, "SSN-4", "d")], "id bigint, ssn string, note string")
+        tcs.write_table(rows, self.name, mode, catalog_properties=self.properties, **options)
+
+    def delete(self, row_filter: str) -> None:
+        tcs.delete_where(self.session, self.name, row_filter, catalog_properties=self.properties)
+
+    def compact(self) -> None:
+        tcs.compact(self.session, self.name, rewrite_all=True, catalog_properties=self.properties)
 
     def sql(self, statement: str) -> DataFrame:
         return self.session.sql(statement.format(t=self.name, name=self.table))
@@ -70,12 +84,22 @@ def _statement(text: str) -> Callable[[_Program], str]:
 
 _MERGE: Final = "MERGE INTO {t} t USING (SELECT 2L AS id, 'SSN-4' AS ssn, 'd' AS note) s ON t.id = s.id WHEN MATCHED THEN"
 OPERATIONS: Final[Mapping[str, Callable[[_Program], str]]] = {
+    "`read_table`": lambda program: _seen(program.read()),
+    '`read_table` of other columns, `path="jvm"`': lambda program: _counted(program.read(["id", "note"], path="jvm")),
+    "`read_table(row_filter=)` by the column": lambda program: _counted(program.read(row_filter="ssn = 'SSN-2'")),
+    "`read_table`, then `where` by the column": lambda program: _counted(program.read().where("ssn = 'SSN-2'")),
+    '`format("tablecrypt")`': lambda program: _seen(program.source()),
+    '`format("tablecrypt")`, then `where` by the column': lambda program: _counted(program.source().where("ssn = 'SSN-2'")),
     "SQL: `SELECT ssn`": lambda program: _seen(program.sql("SELECT ssn FROM {t}")),
     "SQL: `VERSION AS OF` a snapshot": lambda program: _seen(program.sql("SELECT ssn FROM {t} VERSION AS OF 'first'")),
-    '`read_table` of other columns, `path="jvm"`': lambda program: _counted(program.read_by_jvm(["id", "note"])),
     "SQL: `WHERE` another column": lambda program: _counted(program.sql("SELECT id FROM {t} WHERE note = 'b'")),
     "SQL: `WHERE` the column": lambda program: _counted(program.sql("SELECT id FROM {t} WHERE ssn = 'SSN-2'")),
     "SQL: `JOIN` on the column": lambda program: _counted(program.sql("SELECT a.id FROM {t} a JOIN {t} b ON a.ssn = b.ssn AND a.id = 2")),
+    "`write_table`": _done(lambda program: program.write("append")),
+    '`write_table(mode="merge")`': _done(lambda program: program.write("merge", keys=["id"])),
+    "`delete_where` by another column": _done(lambda program: program.delete("id = 2")),
+    "`delete_where` by the column": _done(lambda program: program.delete("ssn = 'SSN-2'")),
+    "`compact`": _done(lambda program: program.compact()),
     "SQL: `INSERT`": _statement("INSERT INTO {t} VALUES (4L, 'SSN-4', 'd')"),
     "SQL: `MERGE` that writes rows": _statement(f"{_MERGE} UPDATE SET *"),
     "SQL: `MERGE` that only deletes": _statement(f"{_MERGE} DELETE"),
@@ -88,7 +112,7 @@ OPERATIONS: Final[Mapping[str, Callable[[_Program], str]]] = {
     "SQL: `ADD COLUMN`": _statement("ALTER TABLE {t} ADD COLUMN more string"),
     "SQL: `RENAME COLUMN` of the column": _statement("ALTER TABLE {t} RENAME COLUMN ssn TO social"),
 }
-CHANGES_FROM: Final = list(OPERATIONS).index("SQL: `INSERT`")
+CHANGES_FROM: Final = list(OPERATIONS).index("`write_table`")
 """The operations before it change nothing, and are tried on one table."""
 
 

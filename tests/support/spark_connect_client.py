@@ -1,8 +1,8 @@
 """A Spark Connect client that uses an encrypted table in every way that has no need of a JVM beside it.
 
 Takes JSON on standard input: `remote`, the server's address; `properties`, the catalog's; `folder`, for checkpoints. The tables db.rows
-(id, region, note; partitioned by region), db.source and db.sink (id, note) exist. Its last line of output is JSON: for each step the ids
-that the table holds after it, or the error.
+(id, region, note; partitioned by region), db.source and db.sink (id, note), and db.people (ssn, which is protected; one row) exist. Its
+last line of output is JSON: for each step the ids that the table holds after it, or the error.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TABLE = "sparktest.db.rows"
 SINK = "sparktest.db.sink"
 SOURCE = "sparktest.db.source"
+PEOPLE = "sparktest.db.people"
 
 
 class Client:
@@ -73,6 +74,25 @@ class Client:
     def source(self, **options: str) -> list[int]:
         """Read through format("tablecrypt")."""
         return _ids(self._spark.read.format("tablecrypt").options(**options).load(TABLE))
+
+    def masks_by_source(self, **options: str) -> list[Any]:
+        """Read db.people through format("tablecrypt") without the right to the key of its column."""
+        import tablecrypt.spark as tcs
+
+        tcs.register(self._spark, {"sparktest": self._restricted()})
+        try:
+            return [row["ssn"] for row in self._spark.read.format("tablecrypt").options(**options).load(PEOPLE).collect()]
+        finally:
+            tcs.register(self._spark, {"sparktest": self._properties})
+
+    def masks_by_function(self, **arguments: Any) -> list[Any]:
+        """Read db.people through read_table without the right to the key of its column."""
+        import tablecrypt.spark as tcs
+
+        return [row["ssn"] for row in tcs.read_table(self._spark, PEOPLE, catalog_properties=self._restricted(), **arguments).collect()]
+
+    def _restricted(self) -> dict[str, str]:
+        return self._properties | {"encryption.allowed-key-ids": "alias/orders"}
 
     def save(self, first: int, count: int, mode: str) -> list[int]:
         """Write through format("tablecrypt")."""
@@ -152,6 +172,10 @@ def main() -> None:
         "format read": lambda: client.source(columns="id", filter="id >= 15"),
         "format append": lambda: client.save(20, 5, "append"),
         "view": client.view,
+        "masks by source": client.masks_by_source,
+        "masks by source, asked for": lambda: client.masks_by_source(masked="mask"),
+        "masks by function": client.masks_by_function,
+        "masks by function, asked for": lambda: client.masks_by_function(masked="mask"),
         "format overwrite": lambda: client.save(50, 5, "overwrite"),
         "compact": client.compact,
         "compact in order": lambda: client.compact(sort_by=["id"]),

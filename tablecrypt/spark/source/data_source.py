@@ -82,4 +82,14 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, str]] | No
     check_session(spark)
     warn_of_open_network(spark.conf.get)
     known = type("EncryptedSource", (EncryptedSource,), {"facts": SessionFacts.of(spark, catalogs), "__doc__": EncryptedSource.__doc__})
+    _make_active(spark)
     spark.dataSource.register(known)
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Make a classic session the active one, as each session does that creates a DataFrame.
+
+    Spark refuses to register a source of whose name the active session has one, even if another session registers it.
+    """
+    if hasattr(spark, "_jsparkSession"):
+        type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
