@@ -145,13 +145,17 @@ def test_java_has_the_names_that_python_documents() -> None:
 
 
 def test_java_reads_the_settings_that_python_gives() -> None:
-    package = resources.files("tablecrypt.spark.jvm")
+    package = resources.files("tablecrypt.spark")
     setting = re.compile(r'"(tablecrypt\.(?!jvm)[a-z-]+)"')
     of_java = {name for text in sources().values() for name in setting.findall(text)}
-    of_python = {name for each in ("reader", "writer") for name in setting.findall((package / f"{each}.py").read_text(encoding="utf-8"))}
+    of_python = {
+        name
+        for each in ("jvm/reader", "jvm/writer", "masked_columns")
+        for name in setting.findall((package / f"{each}.py").read_text(encoding="utf-8"))
+    }
 
     assert of_java == of_python
-    assert len(of_java) == 4
+    assert len(of_java) == 5
 
 
 @pytest.fixture
