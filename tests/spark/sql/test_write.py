@@ -355,3 +355,23 @@ def test_a_column_that_a_statement_leaves_out_gets_its_default(spark: SparkSessi
         5: {"id": 5, "note": None} | expected,
     }
     assert_same_rows(spark.table(name).toArrow().cast(table.scan().to_arrow().schema), table.scan().to_arrow())
+
+
+@pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
+def test_rows_of_the_partition_of_null_are_changed_as_all_others(spark: SparkSession, prod: Lake, new_name: str, mode: str) -> None:
+    name = f"prod.{new_name}"
+    modes = ", ".join(f"'write.{command}.mode' = '{mode}'" for command in ("delete", "update", "merge"))
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT NOT NULL, note STRING, part STRING) PARTITIONED BY (part) "
+        f"TBLPROPERTIES ('encryption.key-id' = 'alias/orders', {modes})"
+    )
+    spark.sql(f"INSERT INTO {name} SELECT id, 'a', IF(id % 2 = 0, NULL, 'odd') FROM range(8)")
+
+    spark.sql(f"UPDATE {name} SET note = concat(note, 'u') WHERE id > 3 OR note = 'x'")
+    spark.sql(f"DELETE FROM {name} WHERE pmod(id, 8) = 6 OR note = 'x'")
+    spark.sql(
+        f"MERGE INTO {name} t USING (SELECT id FROM range(2, 6)) s ON t.id = s.id WHEN MATCHED AND t.id = 2 THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET note = concat(note, 'm') WHEN NOT MATCHED BY SOURCE AND t.id = 0 THEN UPDATE SET note = 'by source'"
+    )
+    rows = prod.catalog.load_table(new_name).scan().to_arrow().sort_by("id").to_pylist()
+    assert [(row["id"], row["note"]) for row in rows] == [(0, "by source"), (1, "a"), (3, "am"), (4, "aum"), (5, "aum"), (7, "au")]

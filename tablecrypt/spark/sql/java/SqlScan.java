@@ -189,8 +189,9 @@ class SqlScan implements Batch, SupportsReportStatistics, SupportsReportPartitio
     JsonNode pruning = table.told.required("runtime_filters");
     for (int index = 0; !ofWholeFiles() && limit == null && index < pruning.size(); index++) {
       String name = pruning.required(index).asText();
-      // Spark takes names of the scan's own columns alone, and parses them.
-      if (columns.getFieldIndex(name).isDefined()) {
+      // Spark takes names of the scan's own columns alone, and parses them. Since 4.2 it takes the rows of a change to be those whose values
+      // are IN the values that match, which null never is.
+      if (columns.getFieldIndex(name).isDefined() && (change == null || !columns.apply(name).nullable())) {
         names.add(Expressions.column(QuotedName.of(name)));
       }
     }
