@@ -165,7 +165,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         subprocess.run(
-            [sys.executable, "-m", "tablecrypt.cli", "keygen", "--key-file", str(folder / "keys"), "--key-id", "bench"], check=True
+            [sys.executable, "-m", "tablecrypt.cli", "keygen", "--key-file", str(folder / "keys"), "--key-id", "bench"],
+            check=True,
+            stdout=subprocess.DEVNULL,
         )
         found = tables(folder)
         for table in found.values():
