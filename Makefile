@@ -11,7 +11,7 @@ DEMO_STAMP := $(DEMO_VENV)/.installed
 SPARK_STAMP = $(SPARK_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
-WORKERS ?= 2
+WORKERS ?= 3
 FUZZ_SECONDS ?= 60
 SPARK_TESTS ?= tests/spark
 SPARK_MARKS ?= java and not campaign
@@ -78,7 +78,8 @@ demo-spark: setup
 	$(BIN)/python examples/spark_first_table.py
 	$(BIN)/python examples/spark_pipeline.py
 
-# Tests marked java form two groups, those of Spark and the others, each of which runs in one worker: two hold a Spark session at most.
+# Tests marked java form three groups, each of which runs in one worker: three hold a Spark session at most. They wait for it often, so that
+# two cores serve three workers.
 test: lint
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadgroup -m "not campaign"
 

@@ -63,9 +63,9 @@ _PAGE_VERSION_1: Final = frozenset({"v1", "1", "1.0"})
 _BLOOM_FILTER_PREFIX: Final = TableProperties.PARQUET_BLOOM_FILTER_COLUMN_ENABLED_PREFIX + "."
 SAMPLE_VALUES: Final = 65536
 SAMPLE_BYTES: Final = 8 * 1024 * 1024
+"""The first rows are as many as this, and about as many bytes of Arrow memory as this, at most."""
 _PICKS: Final = np.sort(np.random.default_rng(0).random(2048))
 """Where values are picked, from 0 to 1. The same rows are always written in the same way."""
-"""The first rows are as many as this, and about as many bytes of Arrow memory as this, at most."""
 _LENGTH_BYTES: Final = 4
 _LEAST_BYTES: Final = 4
 _INT32_DIGITS: Final = 9

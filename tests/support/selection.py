@@ -1,9 +1,9 @@
 """A pytest plugin: which tests run where.
 
-- With `--dist loadgroup`, tests in files that use the mark `java` form two groups, those of tests/spark and the others, and each group runs
-  in one worker, so that two processes at most hold a Spark session. The tests of any other file stay together too: what they share is made
-  once. The grouping of pytest-xdist itself cannot be used: it changes node ids, which
-  pytest has not allowed since version 9.2, and then groups nothing.
+- With `--dist loadgroup`, tests in files that use the mark `java` form three groups: tests/spark/sql, the rest of tests/spark, and all
+  others. Each group runs in one worker, so that three processes at most hold a Spark session. The tests of any other file stay together
+  too: what they share is made once. The grouping of pytest-xdist itself cannot be used: it changes node ids, which pytest has not allowed
+  since version 9.2, and then groups nothing.
 - Without Java 17 those with the mark are skipped with the reason; on a build machine (CI is set) they run and fail.
 - On a build machine a skipped test fails the run: a check that did not run proves nothing.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -22,6 +22,9 @@ from tests.support.java_version import java_problem
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
+
+_SPARK_FOLDERS: Final = ("tests/spark/sql/", "tests/spark/")
+"""Each has Java tests for about as long as all other folders together."""
 
 
 def _on_build_machine() -> bool:
@@ -57,13 +60,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     from xdist.scheduler import LoadScopeScheduling
 
     class JavaScheduling(LoadScopeScheduling):  # type: ignore[misc]
-        """Every file is a unit of its own, but those of Java are two."""
+        """Every file is a unit of its own, but those of Java are three."""
 
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             if not _uses_java_mark(config.rootpath / file):
                 return file
-            return "java of Spark" if file.startswith("tests/spark/") else "other java"
+            return next((f"java of {folder}" for folder in _SPARK_FOLDERS if file.startswith(folder)), "other java")
 
     return JavaScheduling(config, log)
 

@@ -69,14 +69,14 @@ def test_a_skipped_test_fails_the_run_on_a_build_machine(tmp_path: Path, options
     assert "1 skipped: on a build machine every test must run" in run.stdout
 
 
-@pytest.mark.parametrize("folder", [".", "tests/spark"])
+@pytest.mark.parametrize("folder", [".", "tests/spark", "tests/spark/sql"])
 def test_java_tests_of_a_group_share_one_worker(tmp_path: Path, folder: str) -> None:
     group = tmp_path / folder
     group.mkdir(parents=True, exist_ok=True)
     for name in ("test_java.py", "test_more_java.py"):
         (group / name).write_text(JAVA_TEST)
 
-    run = _run(tmp_path, OTHER_TEST, "-n", "2", "--dist", "loadgroup", CI="true")
+    run = _run(tmp_path, OTHER_TEST, "-n", "3", "--dist", "loadgroup", CI="true")
 
     assert run.returncode == pytest.ExitCode.OK, run.stdout
     workers = (group / "workers").read_text().split()
